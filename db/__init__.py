@@ -1,0 +1,30 @@
+"""The database: tables, views, and how to open it. It can be read years later without the rest."""
+
+from db.engine import (
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseOutdated,
+    arrow_schema,
+    database_path,
+    insert_arrow,
+    open_database,
+    view_names,
+)
+from db.models import AttackResult, Base, Cell, ModelRun, StepTime, Task
+
+__all__ = [
+    "AttackResult",
+    "Base",
+    "Cell",
+    "DatabaseBusy",
+    "DatabaseError",
+    "DatabaseOutdated",
+    "ModelRun",
+    "StepTime",
+    "Task",
+    "arrow_schema",
+    "database_path",
+    "insert_arrow",
+    "open_database",
+    "view_names",
+]

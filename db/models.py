@@ -1,0 +1,204 @@
+"""The tables: what every task gave, in columns. Built from the store by harness/collect.py alone.
+
+Keys are the store's own (hashes of canonical JSON). There are no foreign keys on purpose: DuckDB
+refuses to replace a parent row while its children stand, and the collector replaces rows.
+Numbers are 64 bit throughout. Times are UTC.
+"""
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+VERSION = 1
+"""Raised when a column comes to mean something else under its name; databases are then rebuilt."""
+
+
+class Base(DeclarativeBase):
+    """Types of all tables; sa.Float would be 32 bit in DuckDB."""
+
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        int: sa.BigInteger,
+        float: sa.Double,
+        datetime: sa.DateTime,
+        dict[str, Any]: sa.JSON,
+        list[str]: sa.JSON,
+    }
+
+
+class Schema(Base):
+    """One row: the fingerprint of the tables and views this database was made with."""
+
+    __tablename__ = "privbench_schema"
+
+    fingerprint: Mapped[str] = mapped_column(primary_key=True)
+
+
+class Cell(Base):
+    """One point of a grid: workload x method x parameters."""
+
+    __tablename__ = "cell"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    workload: Mapped[str]
+    workload_version: Mapped[str]
+    method: Mapped[str]
+    method_version: Mapped[str]
+    params: Mapped[dict[str, Any]]
+    """Resolved parameters; an infinity is {"$number": "inf"} as in the task."""
+    epsilon_asked: Mapped[float | None]
+    """The target epsilon; null where the method has none or was given its noise directly."""
+    delta: Mapped[float | None]
+    seed: Mapped[int]
+    n_train: Mapped[int]
+    label: Mapped[str]
+    """A short name for people, e.g. `dp-sgd ε=4`."""
+    tuned: Mapped[int | None]
+    """Configurations tried for this method and workload, the highest count any task was given."""
+
+
+class Task(Base):
+    """Every task that has ended, done or failed."""
+
+    __tablename__ = "task"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    """`train` or `attack`."""
+    cell: Mapped[str]
+    workload: Mapped[str]
+    method: Mapped[str]
+    attack: Mapped[str | None]
+    index: Mapped[int | None]
+    """Which model of the cell; null for an attack."""
+    status: Mapped[str]
+    """`done` or `failed`."""
+    reason: Mapped[str | None]
+    message: Mapped[str | None]
+    started: Mapped[datetime | None]
+    finished: Mapped[datetime | None]
+    wall_seconds: Mapped[float | None]
+    host: Mapped[str | None]
+    device: Mapped[str | None]
+    threads: Mapped[int | None]
+    provenance: Mapped[dict[str, Any]]
+    spec: Mapped[dict[str, Any]]
+    """The canonical task: everything that decides the numbers."""
+    protocol: Mapped[int]
+    steps_file: Mapped[str | None]
+    """The full series of step times, as a path inside the store."""
+    checksum: Mapped[str]
+    """The result's own; tells the collector what it has."""
+
+
+class ModelRun(Base):
+    """One trained model: utility, guarantee and cost.
+
+    Step figures are of the phase that took the most time in total, named in `phase`; the others are
+    in `step_time`. Memory is the worst over all phases.
+    """
+
+    __tablename__ = "model_run"
+
+    task: Mapped[str] = mapped_column(primary_key=True)
+    cell: Mapped[str]
+    index: Mapped[int]
+    test_accuracy: Mapped[float | None]
+    test_loss: Mapped[float | None]
+    train_accuracy: Mapped[float | None]
+    nonmember_accuracy: Mapped[float | None]
+    train_loss: Mapped[float | None]
+    guarantee_kind: Mapped[str]
+    epsilon: Mapped[float | None]
+    """Priced by the harness from the ledger; null where there is no guarantee."""
+    delta: Mapped[float | None]
+    adjacency: Mapped[str | None]
+    accountant: Mapped[str | None]
+    epsilon_pld: Mapped[float | None]
+    epsilon_rdp: Mapped[float | None]
+    assumptions: Mapped[list[str]]
+    stats: Mapped[dict[str, Any]]
+    phase: Mapped[str | None]
+    steps: Mapped[int | None]
+    step_seconds_p25: Mapped[float | None]
+    step_seconds_median: Mapped[float | None]
+    step_seconds_p75: Mapped[float | None]
+    step_cpu_seconds_p25: Mapped[float | None]
+    step_cpu_seconds_median: Mapped[float | None]
+    step_cpu_seconds_p75: Mapped[float | None]
+    train_seconds: Mapped[float | None]
+    """Wall seconds of all steps of all phases, without loading and evaluation."""
+    peak_memory_bytes: Mapped[int | None]
+    extra_memory_bytes: Mapped[int | None]
+    """Peak above the level at the phase's start."""
+
+
+class AttackResult(Base):
+    """One attack on one cell: every model was a target once. TPR columns are null with a reason
+    where there are too few non-members for that FPR.
+    """
+
+    __tablename__ = "attack_result"
+
+    task: Mapped[str] = mapped_column(primary_key=True)
+    cell: Mapped[str]
+    attack: Mapped[str]
+    attack_version: Mapped[str]
+    attack_params: Mapped[dict[str, Any]]
+    models: Mapped[int]
+    n_members: Mapped[int | None]
+    n_nonmembers: Mapped[int | None]
+    auc: Mapped[float | None]
+    auc_low: Mapped[float | None]
+    auc_high: Mapped[float | None]
+    auc_pooled: Mapped[float | None]
+    auc_interval: Mapped[str | None]
+    """How the interval was made."""
+    balanced_accuracy: Mapped[float | None]
+    accuracy_oracle: Mapped[float | None]
+    advantage: Mapped[float | None]
+    tpr_at_10pct: Mapped[float | None]
+    tpr_at_10pct_low: Mapped[float | None]
+    tpr_at_10pct_high: Mapped[float | None]
+    tpr_at_10pct_reason: Mapped[str | None]
+    tpr_at_1pct: Mapped[float | None]
+    tpr_at_1pct_low: Mapped[float | None]
+    tpr_at_1pct_high: Mapped[float | None]
+    tpr_at_1pct_reason: Mapped[str | None]
+    tpr_at_0p1pct: Mapped[float | None]
+    tpr_at_0p1pct_low: Mapped[float | None]
+    tpr_at_0p1pct_high: Mapped[float | None]
+    tpr_at_0p1pct_reason: Mapped[str | None]
+    tpr_at_0p01pct: Mapped[float | None]
+    tpr_at_0p01pct_low: Mapped[float | None]
+    tpr_at_0p01pct_high: Mapped[float | None]
+    tpr_at_0p01pct_reason: Mapped[str | None]
+    valid: Mapped[bool | None]
+    """The verdict of attack `blind` on the split; null for every other attack."""
+    message: Mapped[str | None]
+    roc: Mapped[dict[str, Any]]
+    """{"fpr": [...], "tpr": [...]}: pooled over targets and thinned."""
+
+
+class StepTime(Base):
+    """Step times: quantiles of every phase and clock, and evenly thinned single steps.
+
+    A quantile row has `quantile` and no `step`; a single step has `step` and no `quantile`, and its
+    clock is `step`. The full series, every clock included, stays in the store's Parquet files.
+    """
+
+    __tablename__ = "step_time"
+
+    task: Mapped[str]
+    phase: Mapped[str]
+    clock: Mapped[str]
+    """`step` for the whole step, or the name of a part of it."""
+    quantile: Mapped[float | None]
+    step: Mapped[int | None]
+    wall_seconds: Mapped[float | None]
+    cpu_seconds: Mapped[float | None]
+    """Null for a part of a step: only its wall time is taken."""
+
+    # The ORM's identity only: an index over millions of rows would cost more than it gives.
+    __mapper_args__ = {"primary_key": ["task", "phase", "clock", "quantile", "step"]}  # noqa: RUF012

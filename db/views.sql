@@ -1,0 +1,212 @@
+-- Views for people. Their columns are an interface; the README documents them.
+-- Plain SQL that DuckDB and PostgreSQL both read. A statement ends with a semicolon at a line's end.
+
+-- model_cost: one row per trained model, with its cost as a ratio to plain sgd.
+-- The yardstick is the median over all sgd models of the same workload (name, version, n_train) that
+-- ran on the same device with the same number of threads. The ratios are null where there is none.
+-- A step is one pass of the method's own loop at the cell's own batch size.
+create view model_cost as
+with run as (
+    select
+        r.*, c.workload, c.workload_version, c.n_train, c.method, t.device, t.threads
+    from model_run r
+    join cell c on c.key = r.cell
+    join task t on t.key = r.task
+),
+yardstick as (
+    select
+        workload, workload_version, n_train, device, threads,
+        percentile_cont(0.5) within group (order by step_seconds_median) as step_seconds,
+        percentile_cont(0.5) within group (order by step_cpu_seconds_median) as step_cpu_seconds,
+        percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes
+    from run
+    where method = 'sgd'
+    group by workload, workload_version, n_train, device, threads
+)
+select
+    r.task, r.cell, r.index, r.device, r.threads, r.phase, r.steps,
+    r.step_seconds_p25, r.step_seconds_median, r.step_seconds_p75,
+    r.step_cpu_seconds_p25, r.step_cpu_seconds_median, r.step_cpu_seconds_p75,
+    r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
+    r.step_seconds_median / nullif(y.step_seconds, 0) as step_overhead,
+    r.step_cpu_seconds_median / nullif(y.step_cpu_seconds, 0) as step_cpu_overhead,
+    r.extra_memory_bytes / nullif(y.extra_memory_bytes, 0) as memory_overhead
+from run r
+left join yardstick y
+    on y.workload = r.workload
+    and y.workload_version = r.workload_version
+    and y.n_train = r.n_train
+    and y.device is not distinct from r.device
+    and y.threads is not distinct from r.threads;
+
+-- frontier: one row per cell and attack (an attack with other parameters is another attack).
+-- Where a cell was attacked several times, the row is of the attack's newest version and of the task
+-- with the most models. Accuracy, guarantee and cost are over exactly the models that this task
+-- attacked, so that the numbers of a row belong together.
+--   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; not cut at 0 or 1
+--   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models
+--   blind_auc, valid      the check that members and non-members cannot be told apart without a model;
+--                         valid is null where it has not been made
+--   on_front              no other valid row of this workload and attack is at least as accurate and leaks at most as
+--                         much (auc), and better in one of them; equal rows are both on the front.
+--                         Rows that are not known to be valid are never on the front
+-- Epsilons of different guarantee_kind do not compare: nothing here ranks by epsilon.
+create view frontier as
+with student (df, t975) as (
+    values
+        (1, 12.706204736175), (2, 4.302652729749), (3, 3.182446305284),
+        (4, 2.776445105198), (5, 2.570581835636), (6, 2.446911851145),
+        (7, 2.364624251593), (8, 2.306004135204), (9, 2.262157162798),
+        (10, 2.228138851986), (11, 2.200985160092), (12, 2.178812829667),
+        (13, 2.160368656463), (14, 2.144786687918), (15, 2.131449545560),
+        (16, 2.119905299221), (17, 2.109815577833), (18, 2.100922040241),
+        (19, 2.093024054408), (20, 2.085963447266), (21, 2.079613844728),
+        (22, 2.073873067904), (23, 2.068657610419), (24, 2.063898561628),
+        (25, 2.059538552753), (26, 2.055529438643), (27, 2.051830516480),
+        (28, 2.048407141795), (29, 2.045229642133), (30, 2.042272456301)
+),
+ranked as (
+    -- Versions are compared by length first, so that 10 comes after 9.
+    select
+        a.*,
+        row_number() over (
+            partition by cell, attack, cast(attack_params as varchar)
+            order by length(attack_version) desc, attack_version desc, models desc, task
+        ) as place
+    from attack_result a
+    where attack <> 'blind'
+),
+blind_ranked as (
+    select
+        cell, auc, valid,
+        row_number() over (
+            partition by cell
+            order by length(attack_version) desc, attack_version desc, models desc, task
+        ) as place
+    from attack_result
+    where attack = 'blind'
+),
+over_models as (
+    select
+        a.task,
+        count(r.test_accuracy) as n,
+        avg(r.test_accuracy) as accuracy,
+        stddev_samp(r.test_accuracy) as accuracy_sd,
+        avg(r.train_accuracy) as train_accuracy,
+        max(r.guarantee_kind) as guarantee_kind,
+        max(r.adjacency) as adjacency,
+        max(r.accountant) as accountant,
+        max(r.epsilon) as epsilon,
+        max(r.epsilon_rdp) as epsilon_rdp,
+        max(r.delta) as delta,
+        percentile_cont(0.5) within group (order by m.step_seconds_median) as step_seconds,
+        percentile_cont(0.5) within group (order by m.step_overhead) as step_overhead,
+        percentile_cont(0.5) within group (order by m.extra_memory_bytes) as extra_memory_bytes,
+        percentile_cont(0.5) within group (order by m.memory_overhead) as memory_overhead,
+        percentile_cont(0.5) within group (order by m.train_seconds) as train_seconds
+    from ranked a
+    join model_run r on r.cell = a.cell and r.index < a.models
+    join model_cost m on m.task = r.task
+    where a.place = 1
+    group by a.task
+),
+spread as (
+    -- Half the width of the interval. Beyond 30 degrees of freedom Student's quantile is the normal one plus
+    -- the first four terms of its Cornish-Fisher expansion (right to 3e-8).
+    select
+        o.task,
+        case when o.n > 1 then
+            o.accuracy_sd / sqrt(o.n) * coalesce(
+                s.t975,
+                1.959963984540054
+                + 2.372271230298562 / (o.n - 1)
+                + 2.8224986157396112 / power(o.n - 1, 2)
+                + 2.555849679507722 / power(o.n - 1, 3)
+                + 1.5895340533938225 / power(o.n - 1, 4)
+            )
+        end as half
+    from over_models o
+    left join student s on s.df = o.n - 1
+),
+point as (
+    select
+        c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
+        o.guarantee_kind, o.adjacency, o.accountant, o.epsilon, o.epsilon_rdp,
+        coalesce(o.delta, c.delta) as delta,
+        a.attack, a.attack_params, a.models,
+        o.accuracy, o.accuracy - s.half as accuracy_low, o.accuracy + s.half as accuracy_high,
+        o.train_accuracy,
+        a.auc, a.auc_low, a.auc_high, a.auc_pooled, a.auc_interval,
+        a.balanced_accuracy, a.accuracy_oracle, a.advantage,
+        a.tpr_at_10pct, a.tpr_at_10pct_low, a.tpr_at_10pct_high, a.tpr_at_10pct_reason,
+        a.tpr_at_1pct, a.tpr_at_1pct_low, a.tpr_at_1pct_high, a.tpr_at_1pct_reason,
+        a.tpr_at_0p1pct, a.tpr_at_0p1pct_low, a.tpr_at_0p1pct_high, a.tpr_at_0p1pct_reason,
+        a.tpr_at_0p01pct, a.tpr_at_0p01pct_low, a.tpr_at_0p01pct_high, a.tpr_at_0p01pct_reason,
+        a.n_members, a.n_nonmembers,
+        o.step_seconds, o.step_overhead, o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
+        c.tuned, b.auc as blind_auc, b.valid, a.task as attack_task,
+        c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version
+    from ranked a
+    join cell c on c.key = a.cell
+    left join over_models o on o.task = a.task
+    left join spread s on s.task = a.task
+    left join blind_ranked b on b.cell = a.cell and b.place = 1
+    where a.place = 1
+)
+select
+    p.*,
+    coalesce(p.valid, false) and p.accuracy is not null and p.auc is not null and not exists (
+        select 1
+        from point other
+        where other.valid
+            and other.workload = p.workload
+            and other.workload_version = p.workload_version
+            and other.n_train = p.n_train
+            and other.attack = p.attack
+            and cast(other.attack_params as varchar) = cast(p.attack_params as varchar)
+            and other.accuracy >= p.accuracy
+            and other.auc <= p.auc
+            and (other.accuracy > p.accuracy or other.auc < p.auc)
+    ) as on_front
+from point p;
+
+-- overhead: what training costs, one row per cell and kind of machine (device and threads; usually one).
+-- All figures are medians over the cell's models. _p25 and _p75 bound the middle half of one model's steps.
+create view overhead as
+with cost as (
+    select
+        cell, device, threads,
+        count(*) as models,
+        percentile_cont(0.5) within group (order by steps) as steps,
+        percentile_cont(0.5) within group (order by step_seconds_median) as step_seconds,
+        percentile_cont(0.5) within group (order by step_seconds_p25) as step_seconds_p25,
+        percentile_cont(0.5) within group (order by step_seconds_p75) as step_seconds_p75,
+        percentile_cont(0.5) within group (order by step_overhead) as step_overhead,
+        percentile_cont(0.5) within group (order by step_cpu_seconds_median) as step_cpu_seconds,
+        percentile_cont(0.5) within group (order by step_cpu_seconds_p25) as step_cpu_seconds_p25,
+        percentile_cont(0.5) within group (order by step_cpu_seconds_p75) as step_cpu_seconds_p75,
+        percentile_cont(0.5) within group (order by step_cpu_overhead) as step_cpu_overhead,
+        percentile_cont(0.5) within group (order by peak_memory_bytes) as peak_memory_bytes,
+        percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes,
+        percentile_cont(0.5) within group (order by memory_overhead) as memory_overhead,
+        percentile_cont(0.5) within group (order by train_seconds) as train_seconds
+    from model_cost
+    group by cell, device, threads
+)
+select
+    o.cell, c.workload, c.n_train, c.method, c.label, c.params, c.epsilon_asked,
+    o.device, o.threads, o.models, o.steps,
+    o.step_seconds, o.step_seconds_p25, o.step_seconds_p75, o.step_overhead,
+    o.step_cpu_seconds, o.step_cpu_seconds_p25, o.step_cpu_seconds_p75, o.step_cpu_overhead,
+    o.peak_memory_bytes, o.extra_memory_bytes, o.memory_overhead, o.train_seconds, c.tuned
+from cost o
+join cell c on c.key = o.cell;
+
+-- failures: every task that ended without a result, with its reason.
+create view failures as
+select
+    t.key as task, t.kind, t.reason, t.message, c.label, t.workload, t.method,
+    c.epsilon_asked as epsilon, t.attack, t.index, t.cell, t.host, t.wall_seconds, t.finished
+from task t
+join cell c on c.key = t.cell
+where t.status = 'failed';

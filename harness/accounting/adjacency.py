@@ -1,0 +1,21 @@
+"""Which data sets are neighbours: the relation a guarantee is about."""
+
+from dp_accounting import NeighboringRelation
+
+from workloads.errors import AccountingError, unknown
+
+ADD_OR_REMOVE = "add-or-remove-one"
+
+RELATIONS = {
+    ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
+    "replace-one": NeighboringRelation.REPLACE_ONE,
+    "replace-special": NeighboringRelation.REPLACE_SPECIAL,
+}
+"""Our names and dp-accounting's. Replace-special swaps a record for one that contributes nothing."""
+
+
+def find_relation(adjacency: str) -> NeighboringRelation:
+    """dp-accounting's relation of this name; AccountingError where there is none."""
+    if adjacency not in RELATIONS:
+        raise AccountingError(unknown("adjacency", adjacency, RELATIONS))
+    return RELATIONS[adjacency]

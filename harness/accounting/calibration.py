@@ -1,0 +1,178 @@
+"""From a target epsilon to the smallest noise that keeps it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import DpEvent
+
+from harness.accounting.adjacency import ADD_OR_REMOVE, find_relation
+from harness.accounting.cache import default_folder, recall, remember
+from harness.accounting.events import check_priceable, describe, is_private
+from harness.accounting.pricing import price_private
+from harness.accounting.rdp import WHOLE_ORDERS, epsilon_rdp
+from workloads.errors import AccountingError
+
+TARGETS = (0.01, 1000.0)
+NOISES = (1e-2, 1e6)
+"""Noise multipliers that are searched. Below, the Gaussian mechanism protects nobody."""
+TIGHTNESS = 1e-3
+"""The price of the answer lies within this share below the target."""
+ROUNDS = 40
+VERSION = 1
+"""Raised when the same question would get another answer."""
+
+
+def calibrate(
+    event_of: Callable[[float], DpEvent],
+    target_epsilon: float,
+    delta: float,
+    *,
+    adjacency: str = ADD_OR_REMOVE,
+    cache: Path | None = None,
+) -> float:
+    """The smallest noise, to 0.1 % in epsilon, whose price is at or below the target.
+
+    Args:
+        event_of: Noise to what would be done with it; the price must not rise with the noise.
+        target_epsilon: From 0.01 to 1000, or infinite, which needs no noise: 0.
+        delta: The delta of the guarantee.
+        adjacency: Which data sets are neighbours.
+        cache: The folder that keeps answers; a folder of the user's by default.
+
+    Raises:
+        AccountingError: The target is out of range or out of reach; says what can be reached.
+    """
+    if target_epsilon == math.inf:
+        return 0.0
+    if not TARGETS[0] <= target_epsilon <= TARGETS[1]:
+        raise AccountingError(
+            f"epsilon can be calibrated from {TARGETS[0]} to {TARGETS[1]:g}, or be inf; got {target_epsilon}"
+        )
+    if not 0 < delta < 1:
+        raise AccountingError(f"delta must be > 0 and < 1, got {delta}")
+    folder = cache or default_folder()
+    question = _question(event_of, target_epsilon, delta, adjacency)
+    known = recall(folder, question)
+    if known is not None:
+        return known
+    search = Search(event_of, target_epsilon, delta, adjacency)
+    noise = search.run()
+    remember(folder, question, noise)
+    return noise
+
+
+@dataclass
+class Search:
+    """One search for the noise: Rényi prices give the first guess, PLD prices decide."""
+
+    event_of: Callable[[float], DpEvent]
+    target: float
+    delta: float
+    adjacency: str
+    too_little: float | None = None
+    """The largest noise known to be above the target."""
+    enough: float | None = None
+    """The smallest noise known to be at or below it."""
+    seen: dict[float, float] = field(default_factory=dict)
+    """Noise to PLD epsilon."""
+
+    def run(self) -> float:
+        """Close in on the target from both sides."""
+        noise = self.guess()
+        for _ in range(ROUNDS):
+            epsilon = self.price(noise)
+            if epsilon <= self.target:
+                self.enough = noise
+            else:
+                self.too_little = noise
+            if self.is_close():
+                break
+            noise = self.next()
+        if self.enough is None:
+            raise self.unreachable()
+        return self.enough
+
+    def guess(self) -> float:
+        """Where the Rényi price meets the target, to a few per cent: usually slightly too much noise."""
+        relation = find_relation(self.adjacency)
+
+        def renyi(noise: float) -> float:
+            return epsilon_rdp(self.event_of(noise), self.delta, relation, WHOLE_ORDERS)
+
+        # Finitely many orders cannot show an epsilon near 0; there epsilon is in proportion to 1 / noise.
+        aim = max(self.target, 2 * renyi(NOISES[1]))
+        low, high = (math.log(noise) for noise in NOISES)
+        while high - low > 0.05:
+            middle = (low + high) / 2
+            low, high = (low, middle) if renyi(math.exp(middle)) <= aim else (middle, high)
+        return _within(math.exp(high) * aim / self.target)
+
+    def price(self, noise: float) -> float:
+        """The PLD epsilon of this noise, as `price` computes it."""
+        event = self.event_of(noise)
+        check_priceable(event)
+        if not is_private(event):
+            raise AccountingError(f"noise {noise:.4g} gives no guarantee at all: {event}")
+        relation = find_relation(self.adjacency)
+        self.seen[noise] = price_private(event, self.delta, relation)["pld"]
+        return self.seen[noise]
+
+    def is_close(self) -> bool:
+        """The best noise is within the tightness, or at an end of what is searched."""
+        if self.enough is None:
+            return self.too_little == NOISES[1]
+        if self.seen[self.enough] >= self.target * (1 - TIGHTNESS) or self.enough == NOISES[0]:
+            return True
+        # A jump of the price leaves nothing between the two sides.
+        return self.too_little is not None and self.enough / self.too_little < 1 + 1e-9
+
+    def next(self) -> float:
+        """The next noise to try: a secant in logarithms, kept inside what is known."""
+        aim = self.target * (1 - TIGHTNESS / 2)
+        if self.enough is None or self.too_little is None:
+            return self.extrapolate(aim)
+        low, high = math.log(self.too_little), math.log(self.enough)
+        share = 0.5
+        # Every fourth try halves, so that a bent curve cannot keep the secant on one side.
+        if len(self.seen) % 4 and self.seen[self.enough] > 0:
+            above, below = (math.log(self.seen[n]) for n in (self.too_little, self.enough))
+            share = min(max((above - math.log(aim)) / (above - below), 0.01), 0.99)
+        return math.exp(low + share * (high - low))
+
+    def extrapolate(self, aim: float) -> float:
+        """Epsilon is roughly in proportion to 1 / noise; step over the target a little further each time."""
+        noise = self.enough if self.enough is not None else self.too_little
+        if noise is None:
+            raise RuntimeError("extrapolation needs a first price")
+        # At most tenfold: far from the target the proportion does not hold.
+        ratio = min(max(self.seen[noise] / aim, 0.1), 10.0)
+        return _within(noise * ratio ** len(self.seen))
+
+    def unreachable(self) -> AccountingError:
+        """What can be reached instead."""
+        noise = max(self.seen)
+        return AccountingError(
+            f"epsilon {self.target:g} at delta {self.delta:g} cannot be reached: with noise {noise:g} "
+            f"it is still {self.seen[noise]:.6g}; ask for that much, or for fewer steps or smaller batches"
+        )
+
+
+def _within(noise: float) -> float:
+    return min(max(noise, NOISES[0]), NOISES[1])
+
+
+def _question(
+    event_of: Callable[[float], DpEvent], target: float, delta: float, adjacency: str
+) -> dict[str, Any]:
+    """What the answer depends on. Two members of a family of events stand for all of it."""
+    return {
+        "family": [describe(event_of(noise)) for noise in (1.0, 2.5)],
+        "target": repr(float(target)),
+        "delta": repr(float(delta)),
+        "adjacency": adjacency,
+        "versions": {"calibration": VERSION, "dp-accounting": version("dp-accounting")},
+    }

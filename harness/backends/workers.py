@@ -1,0 +1,135 @@
+"""Worker processes of the local backend: one per slot, used for many tasks."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from harness.backends.base import Settings
+from harness.store import Store
+
+STOP_SECONDS = 30.0
+"""How long a worker may take to save its state before it is killed."""
+
+
+class Worker:
+    """A process that runs tasks one after another."""
+
+    def __init__(self, store: Store, settings: Settings, gpu: int | None) -> None:
+        self.settings, self.gpu = settings, gpu
+        self.task: str | None = None
+        self.stopping = self.cancelled = False
+        self._killed_for: str | None = None
+        self._deadline: float | None = None
+        self._stop_since: float | None = None
+        self._oom_kills = oom_kills()
+        threads = str(settings.threads)
+        environment = {**os.environ, "PRIVBENCH_THREADS": threads, **settings.environment}
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            environment[name] = threads  # slots must not fight for cores
+        if gpu is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "harness.job", str(store.path), "-"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        if self.process.stdin is None or self.process.stdout is None:
+            raise RuntimeError("a worker without pipes")
+        self._keys, self.answers = self.process.stdin, self.process.stdout
+        os.set_blocking(self.answers.fileno(), False)
+        self._partial = b""
+
+    def give(self, key: str, timeout_seconds: float | None) -> None:
+        """Start a task."""
+        self.task, self.stopping, self.cancelled = key, False, False
+        self._deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._oom_kills = oom_kills()
+        with contextlib.suppress(BrokenPipeError):  # it died meanwhile; it is buried soon
+            self._keys.write(f"{key}\n".encode())
+            self._keys.flush()
+
+    def rest(self) -> None:
+        """The task has ended."""
+        self.task, self._deadline, self._stop_since = None, None, None
+        self.stopping = False
+
+    def heard(self) -> Iterator[tuple[str, str]]:
+        """(key, status) of every task that has ended since the last call."""
+        self._partial += self.answers.read() or b""
+        *lines, self._partial = self._partial.split(b"\n")
+        for line in lines:
+            key, _, status = line.decode().partition(" ")
+            yield key, status
+
+    def overdue(self) -> bool:
+        """Whether the task has run past its time limit."""
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, again at every call (one may arrive between two tasks); SIGKILL if it does not obey."""
+        self._stop_since = self._stop_since or time.monotonic()
+        if time.monotonic() - self._stop_since > STOP_SECONDS:
+            self.process.kill()
+        else:
+            self.process.send_signal(signal.SIGTERM)
+
+    def kill(self, reason: str) -> None:
+        """End the process now and remember why."""
+        self._killed_for = reason
+        self.process.kill()
+        self.process.wait()
+
+    def epitaph(self, oom_kills_now: int) -> tuple[str, str]:
+        """(reason, message) for the task a dead worker leaves behind."""
+        code = self.process.returncode
+        if self._killed_for == "timed_out":
+            return "timed_out", f"ran longer than {self.settings.timeout_seconds:g} s"
+        if code == -signal.SIGKILL and oom_kills_now > self._oom_kills:
+            return "out_of_memory", "the kernel killed the worker for want of memory"
+        if code < 0:
+            name = signal.Signals(-code).name
+            return "killed", f"the worker was killed by {name}; running the sweep again resumes it"
+        return "killed", f"the worker ended with exit code {code}; see the supervisor's log"
+
+    def end(self) -> None:
+        """Let the process go: it ends when its input does, or when asked, or is made to."""
+        with contextlib.suppress(OSError):
+            self._keys.close()
+        if self.task is not None:
+            self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.answers.close()
+
+
+@cache
+def gpus() -> int:
+    """How many GPUs this machine shows; asked of the driver's own tool, since torch stays out of here."""
+    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return len(done.stdout.split()) if done.returncode == 0 else 0
+
+
+def oom_kills() -> int:
+    """How often the kernel killed for memory in this control group; 0 where that is not told."""
+    try:
+        for line in Path("/sys/fs/cgroup/memory.events").read_text().splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    except OSError:
+        pass
+    return 0

@@ -1,0 +1,139 @@
+"""What there is: listings and pages of methods, workloads, attacks, sweeps and data sets."""
+
+from typing import Any
+
+from pydantic_core import PydanticUndefined
+
+import methods
+import workloads
+from harness import attacks
+from harness.sweep import find_sweep, read_sweep, ready_made
+from methods.base import Params
+from workloads import data
+from workloads.errors import UnknownName
+from workloads.recipe import recipe
+
+Row = dict[str, Any]
+
+
+def listing(kind: str) -> list[Row]:
+    """A row per member of a family, or per ready-made sweep."""
+    if kind == "methods":
+        found = methods.family.members.items()
+        return [{"name": n, "guarantee": m.guarantee, "about": m.about} for n, m in sorted(found)]
+    if kind == "workloads":
+        return [_workload_row(name) for name in workloads.family.names()]
+    if kind == "attacks":
+        members = attacks.family.members.items()
+        return [{"name": n, "shadows": a.shadows, "about": a.about} for n, a in sorted(members)]
+    return [_sweep_row(name) for name in ready_made()]
+
+
+def _workload_row(name: str) -> Row:
+    workload = workloads.family.get(name)
+    return {
+        "name": name,
+        "classes": workload.classes,
+        "members": workload.n_train,
+        "about": workload.about,
+    }
+
+
+def _sweep_row(name: str) -> Row:
+    sweep, _ = read_sweep(*find_sweep(name))
+    return {
+        "name": name,
+        "cells": sum(1 for grid in sweep.grids for _ in grid.points()),
+        "models": sweep.models,
+        "attacks": ", ".join(choice.name for choice in sweep.attacks),
+    }
+
+
+def page(kind: str, name: str) -> Row:
+    """Everything about one member."""
+    if kind == "sweep":
+        if name not in ready_made():
+            raise UnknownName("sweep", name, ready_made())
+        return {"name": name, "file": ready_made()[name].read_text(encoding="utf-8")}
+    if kind == "method":
+        method = methods.family.get(name)
+        facts: Row = {"guarantee": method.guarantee, "caveats": list(method.caveats)}
+        return {**_head(name, method), **facts, "parameters": parameters(method.Params)}
+    if kind == "attack":
+        attack = attacks.family.get(name)
+        facts = {"shadows": attack.shadows, "caveats": list(attack.caveats)}
+        return {**_head(name, attack), **facts, "parameters": parameters(attack.Params)}
+    workload = workloads.family.get(name)
+    return {
+        **_head(name, workload),
+        "classes": workload.classes,
+        "members per model": workload.n_train,
+        "pool": len(workload.pool()),
+        "test": len(workload.test()),
+        "recipe": _recipe_rows(name),
+    }
+
+
+def _head(name: str, member: Any) -> Row:
+    return {"name": name, "about": member.about, "source": member.source, "version": member.version}
+
+
+def parameters(kind: type[Params]) -> list[Row]:
+    """A row per parameter: name, default, allowed values, help."""
+    schema = kind.model_json_schema()["properties"]
+    rows = []
+    for name, info in kind.model_fields.items():
+        default = "required" if info.default is PydanticUndefined else info.default
+        allowed = schema[name].get("enum") or [
+            value for each in schema[name].get("anyOf", []) for value in each.get("enum", [])
+        ]
+        about = info.description or ""
+        rows.append(
+            {
+                "parameter": name,
+                "default": default,
+                "about": f"{about} One of {', '.join(map(str, allowed))}." if allowed else about,
+            }
+        )
+    return rows
+
+
+def _recipe_rows(name: str) -> list[Row]:
+    book = recipe(workloads.family.get(name))
+    rows = []
+    for method, settings in [("every method", book.default), *book.method.items()]:
+        for parameter, setting in settings.items():
+            rows.append(
+                {
+                    "method": method,
+                    "parameter": parameter,
+                    "value": setting.value,
+                    "source": setting.source,
+                    "tried": setting.tried,
+                    "note": setting.note,
+                }
+            )
+    return rows
+
+
+def datasets() -> list[Row]:
+    """A row per data set: whether it is here, where, whose it is."""
+    return [
+        {
+            "name": name,
+            "present": each.location() is not None,
+            "where": each.location(),
+            "about": each.about,
+            "licence": each.licence,
+        }
+        for name, each in sorted(data.family.members.items())
+    ]
+
+
+def verified() -> list[Row]:
+    """A row per data set: good, damaged or absent."""
+    rows = []
+    for name, each in sorted(data.family.members.items()):
+        state = "absent" if each.location() is None else "good" if each.verify() else "damaged"
+        rows.append({"name": name, "state": state, "sha256": each.sha256})
+    return rows

@@ -1,0 +1,249 @@
+"""What the command line prints: tables for people, JSON for programs, errors on standard error."""
+
+import json as jsonlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from workloads.errors import BenchError, SpecError
+
+if TYPE_CHECKING:
+    from harness.collect import Collected
+    from harness.estimate import Estimate
+    from harness.plan import Plan
+    from harness.spec import Cell, Json
+    from harness.status import Progress
+    from harness.store import Store
+
+out = Console()
+if not out.is_terminal:
+    out.width = 160  # a file or a pipe has no width; tables should not be folded there
+err = Console(stderr=True)
+
+
+def say(text: str) -> None:
+    """One line for people."""
+    out.print(escape(text), highlight=False, soft_wrap=True)
+
+
+def complain(error: BenchError) -> None:
+    """An error, every problem on its own line."""
+    problems = error.problems if isinstance(error, SpecError) else [str(error)]
+    for problem in problems:
+        err.print(f"[red]error:[/red] {escape(problem)}", highlight=False, soft_wrap=True)
+
+
+def json_out(content: Any) -> None:
+    """JSON on standard output; an infinity is the string "inf"."""
+    from harness.query import json_value
+
+    typer.echo(jsonlib.dumps(json_value(content), indent=1, ensure_ascii=False))
+
+
+def table(rows: Sequence[dict[str, Any]], title: str | None = None) -> Table:
+    """A Rich table of rows that share their keys."""
+    drawn = Table(title=title, title_justify="left", header_style="bold")
+    for column in rows[0] if rows else ():
+        right = all(isinstance(row[column], int | float) for row in rows)
+        drawn.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(escape(cell(value)) for value in row.values()))
+    return drawn
+
+
+def cell(value: Any) -> str:
+    """One value as people read it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def listing(rows: list[dict[str, Any]], json: bool) -> None:
+    """Rows as a table or as JSON."""
+    if json:
+        json_out(rows)
+    else:
+        out.print(table(rows))
+
+
+def page(content: dict[str, Any], json: bool) -> None:
+    """One member: its facts, then its tables."""
+    if json:
+        json_out(content)
+        return
+    for key, value in content.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            out.print(table(value, title=key))
+        elif isinstance(value, list):
+            for each in value:
+                say(f"{key}: {each}")
+        elif "\n" in str(value):
+            say(str(value))
+        else:
+            say(f"{key}: {value}")
+
+
+def plan(made: "Plan", cost: "Estimate | None", json: bool) -> None:
+    """Cells, tasks, what is cached and what the rest costs."""
+    trainings = sum(task.kind == "train" for task in made.tasks)
+    content: dict[str, Any] = {
+        "sweep": made.sweep.name,
+        "cells": len(made.cells),
+        "tasks": len(made.tasks),
+        "trainings": trainings,
+        "attacks": len(made.tasks) - trainings,
+        "cached": len(made.done),
+        "failed": len(made.failed),
+        "to_run": len(made.todo),
+        "hours": cost.seconds / 3600 if cost else None,
+        "memory_gib": cost.memory_bytes / 2**30 if cost else None,
+    }
+    rows = [_plan_row(made, each, cost) for each in made.cells]
+    if json:
+        json_out({**content, "cells_planned": rows})
+        return
+    out.print(table(rows, title=f"sweep {made.sweep.name}"))
+    say(
+        f"{content['cells']} cells, {trainings} trainings, {content['attacks']} attacks; "
+        f"{content['cached']} cached, {content['failed']} failed before, {content['to_run']} to run."
+    )
+    if cost and made.todo:
+        minutes = cost.seconds / 60
+        say(f"About {minutes:.1f} minutes on one slot, {content['memory_gib']:.2f} GiB a task at most.")
+    if made.failed:
+        say(f"Failed tasks run again only when asked: privbench retry {made.sweep.name}")
+
+
+def _plan_row(made: "Plan", each: "Cell", cost: "Estimate | None") -> dict[str, Any]:
+    own = [task for task in made.tasks if task.cell.key == each.key]
+    training = cost.costs.get((each.workload.name, each.method.name)) if cost else None
+    return {
+        "cell": each.key[:12],
+        "workload": each.workload.name,
+        "method": each.label,
+        "noise": each.params.get("noise_multiplier"),
+        "tasks": len(own),
+        "cached": sum(task.key in made.done for task in own),
+        "s / training": training.seconds if training else None,
+        "estimate": training.source if training else None,
+    }
+
+
+def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: bool) -> None:
+    """Counts per sweep; with `detailed` also what runs and what failed."""
+    rows = [each.summary() for each in sweeps]
+    if json:
+        details = [
+            {
+                **each.summary(),
+                "running_tasks": [vars(task) for task in each.running],
+                "failures": [failure_row(result) for result in each.failures],
+            }
+            for each in sweeps
+        ]
+        json_out({"supervisor": supervisor, "sweeps": details if detailed else rows})
+        return
+    if not rows:
+        say("no sweep was enqueued in this store")
+        return
+    out.print(table(rows))
+    alive = (
+        f"supervisor runs as process {supervisor.get('pid', '?')}"
+        if supervisor["alive"]
+        else "no supervisor runs"
+    )
+    say(alive)
+    if any(row["queued"] for row in rows) and not supervisor["alive"]:
+        say("work is queued but nobody works on it: `privbench run` or `privbench enqueue` goes on")
+    for each in sweeps if detailed else ():
+        for task in each.running:
+            say(f"{task.key[:12]} {task.label} {task.phase} {task.done}/{task.total}")
+        failures(each.failures)
+
+
+def failure_row(result: "Json") -> dict[str, Any]:
+    """A failed task for people and programs."""
+    return {name: result[name] for name in ("key", "kind", "reason", "message")}
+
+
+def failures(results: "list[Json]") -> None:
+    """What failed, and where to look."""
+    for result in results:
+        first = str(result["message"]).splitlines()[0] if result["message"] else ""
+        say(f"{result['kind']} {result['key'][:12]} failed: {result['reason']}: {first}")
+    if results:
+        say("More: privbench logs KEY. Again: privbench retry SWEEP.")
+
+
+def collected(summary: "Collected", json: bool) -> None:
+    """What a collection brought."""
+    content = {key: value for key, value in vars(summary).items() if isinstance(value, int | float)}
+    if json:
+        json_out(content)
+    else:
+        say(", ".join(f"{key} {cell(value)}" for key, value in content.items()))
+
+
+def frontier(store: "Store", cells: "Sequence[Cell]") -> None:
+    """The frontier rows of these cells, as a table with intervals."""
+    from harness.query import query
+
+    columns = (
+        "workload, label, attack, models, accuracy, accuracy_low, accuracy_high, auc, auc_low, auc_high, "
+        "tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, guarantee_kind, step_overhead, "
+        "valid, on_front"
+    )
+    keys = ", ".join(f"'{each.key}'" for each in cells)
+    order = "workload, epsilon_asked desc nulls first, method, attack"
+    sql = f"select {columns} from frontier where cell in ({keys}) order by {order}"
+    rows = query(store.path, sql).arrow.to_pylist()
+    if rows:
+        out.print(table([_frontier_row(row) for row in rows], title="frontier"))
+    for row in rows:
+        if row["valid"] is False:
+            say(f"INVALID: {row['workload']} {row['label']}: the blind check tells members from non-members")
+
+
+def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
+    priced = None if row["epsilon"] is None else f"{row['epsilon']:.3g}"
+    overhead = None if row["step_overhead"] is None else f"{row['step_overhead']:.1f}x"
+    return {
+        "workload": row["workload"],
+        "method": row["label"],
+        "attack": row["attack"],
+        "models": row["models"],
+        "accuracy": _percent(row, "accuracy"),
+        "AUC": _interval(row, "auc"),
+        "TPR at 1 % FPR": _percent(row, "tpr_at_1pct"),
+        "priced ε": priced,
+        "kind": row["guarantee_kind"],
+        "step": overhead,
+        "front": "★" if row["on_front"] else "",
+    }
+
+
+def _interval(row: dict[str, Any], name: str) -> str | None:
+    if row[name] is None:
+        return None
+    if row[f"{name}_low"] is None:
+        return f"{row[name]:.3f}"
+    return f"{row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
+
+
+def _percent(row: dict[str, Any], name: str) -> str | None:
+    scaled = {
+        key: None if value is None else 100 * value for key, value in row.items() if key.startswith(name)
+    }
+    if scaled[name] is None:
+        return None
+    if scaled[f"{name}_low"] is None:
+        return f"{scaled[name]:.1f} %"
+    return f"{scaled[name]:.1f} % [{scaled[f'{name}_low']:.1f}, {scaled[f'{name}_high']:.1f}]"

@@ -1,0 +1,48 @@
+"""Hand what a plan has left to do to a backend, and let go."""
+
+from datetime import UTC, datetime
+
+from harness.backends import BACKENDS
+from harness.backends.base import Job, Settings
+from harness.plan import Plan
+from harness.spec import Task, read_task
+from harness.store import Store
+
+
+def resend(store: Store, name: str, backend: str, settings: Settings) -> int:
+    """Forget the failures of a sweep and submit what is open; how many tasks that is."""
+    tasks = [read_task(store.spec(entry["key"])) for entry in store.sweep(name)["tasks"]]
+    for task in tasks:
+        result = store.result(task.key)
+        if result is not None and result["status"] == "failed":
+            store.forget(task.key)
+    return submit([task for task in tasks if store.result(task.key) is None], store, name, backend, settings)
+
+
+def submit(todo: list[Task], store: Store, sweep: str, backend: str, settings: Settings) -> int:
+    """Submit open tasks, each after the trainings it reads; how many there are."""
+    jobs = [Job((task.key,), tuple(each.key for each in task.trainings())) for task in todo]
+    if jobs:
+        BACKENDS[backend]().submit(jobs, store, sweep, settings)
+    return len(jobs)
+
+
+def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
+    """Write the tasks into the store and submit them; how many there are to do.
+
+    May be called again at any time: what is done is not sent, what runs already is not run twice.
+    """
+    todo = plan.todo
+    for task in todo:
+        if store.result(task.key) is not None:
+            store.forget(task.key)  # an interruption; the next result should stand in its place
+        store.add(task)
+    sweep = {
+        "name": plan.sweep.name,
+        "enqueued": datetime.now(UTC).isoformat(),
+        "backend": backend,
+        "cells": [cell.key for cell in plan.cells],
+        "tasks": [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in plan.tasks],
+    }
+    store.write_sweep(plan.sweep.name, sweep)
+    return submit(todo, store, plan.sweep.name, backend, settings)

@@ -1,0 +1,113 @@
+"""What a plan will cost: from recorded trainings of the same kind, or from a short probe."""
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.plan import Plan
+from harness.spec import Cell, Task
+from harness.store import Store
+
+ATTACK_SECONDS = 1.0
+"""Taken for an attack before one was recorded: attacks are array work on stored signals."""
+PROBE_STEPS, PROBE_SECONDS = 20, 3.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one training: seconds, peak memory, and where the figure comes from."""
+
+    seconds: float
+    memory_bytes: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of a whole plan."""
+
+    seconds: float
+    """Work to do, on one slot."""
+    memory_bytes: int
+    """The highest peak of one task."""
+    costs: dict[tuple[str, str], Cost]
+    """By (workload, method)."""
+
+
+def estimate(plan: Plan, store: Store | None, probing: bool = True) -> Estimate | None:
+    """The cost of what is to do; None where nothing was recorded and probing is off."""
+    recorded = _recorded(store)
+    costs: dict[tuple[str, str], Cost] = {}
+    seconds, memory = 0.0, 0
+    for task in plan.todo:
+        if task.kind == "attack":
+            seconds += ATTACK_SECONDS
+            continue
+        kind = (task.cell.workload.name, task.cell.method.name)
+        if kind not in costs:
+            if kind not in recorded and not probing:
+                return None
+            costs[kind] = _recall(recorded[kind], task.cell) if kind in recorded else probe(task)
+        seconds += costs[kind].seconds
+        memory = max(memory, costs[kind].memory_bytes)
+    return Estimate(seconds, memory, costs)
+
+
+def _recorded(store: Store | None) -> dict[tuple[str, str], list[tuple[float, float, int]]]:
+    """(seconds per step, seconds besides, peak bytes) of every recorded training by workload and method."""
+    found: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
+    for spec, result in store.results() if store and store.exists() else ():
+        if result["kind"] != "train" or result["status"] != "done":
+            continue
+        phases = result["phases"].values()
+        steps = sum(phase["steps"] for phase in phases)
+        inside = sum(phase["total_seconds"] for phase in phases)
+        peak = max((phase["peak_memory_bytes"] for phase in phases), default=0)
+        task = spec["task"]
+        kind = (task["workload"]["name"], task["method"]["name"])
+        besides = max(0.0, result["wall_seconds"] - inside)
+        found[kind].append((inside / max(steps, 1), besides, peak))
+    return found
+
+
+def _recall(rows: Iterable[tuple[float, float, int]], cell: Cell) -> Cost:
+    per_step, besides, peaks = zip(*rows, strict=True)
+    steps = cell.params.get("steps") or 1
+    seconds = statistics.median(per_step) * steps + statistics.median(besides)
+    return Cost(seconds, max(peaks), f"recorded, {len(peaks)} trainings")
+
+
+def probe(task: Task) -> Cost:
+    """Train for a moment in this process and throw the model away."""
+    # Imported here: planning what was recorded needs no torch of its own.
+    import torch
+
+    from harness.run import Interrupted, Run
+    from harness.training import best_device, members_of, membership, per_example_loss, warm_up
+    from methods.base import Problem
+
+    workload, method = members_of(task)
+    pool = workload.pool()
+    members = pool.take(membership(task, len(pool)).nonzero().squeeze(1)).to(best_device())
+    began = time.monotonic()
+    run = Run(task.key, best_device(), stop=lambda: _enough(run, began))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        problem = Problem(workload.classes, workload.model, per_example_loss)
+        method.train(members, problem, method.Params(**task.cell.params), run)
+    except Interrupted:
+        pass
+    finally:
+        torch.set_num_threads(threads)
+    phase = list(run.phases.values())[-1]
+    steps = run.position[2]
+    seconds = statistics.median(phase.wall[warm_up(len(phase.wall)) :]) * steps
+    return Cost(seconds, phase.peak_memory_bytes, f"probe of {len(phase.wall)} steps")
+
+
+def _enough(run: object, began: float) -> bool:
+    done = run.position[1] + 1  # type: ignore[attr-defined]  # a Run, which this module loads late
+    return bool(done >= PROBE_STEPS or time.monotonic() - began > PROBE_SECONDS)

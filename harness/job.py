@@ -1,0 +1,205 @@
+"""Run the tasks of one job: `python -m harness.job STORE KEY...`; it does not know where it runs.
+
+With `-` instead of keys it reads keys from standard input, a line each, and answers every one with
+a line `KEY STATUS` on standard output: so a worker is used for many tasks and imports torch once.
+STATUS is done, failed, or interrupted (asked to stop by SIGTERM; the state is saved and nothing is
+published). Everything a task prints goes to its `log.txt`.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+import torch
+
+from harness.attacking import attack
+from harness.provenance import provenance
+from harness.run import Interrupted
+from harness.spec import Json, read_task
+from harness.store import Store
+from harness.training import Outcome, best_device, train, watched
+from workloads.errors import BenchError, Diverged
+
+Status = Literal["done", "failed", "interrupted"]
+
+BEAT_SECONDS = 1.0
+
+
+class Stop:
+    """Whether this process was asked to stop: by SIGTERM, or because the one who started it is gone."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.parent = os.getppid()
+
+    def __call__(self) -> bool:
+        """True once asked."""
+        return self.asked
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        """SIGTERM: finish the step, save, stop."""
+        self.asked = True
+
+    def look_for_parent(self) -> None:
+        """An orphan stops too: the next supervisor will run its task again from the checkpoint."""
+        if os.getppid() != self.parent:
+            self.asked = True
+
+
+def run_task(store: Store, key: str, stop: Stop) -> Status:
+    """Run one task and publish its result. A failure of the task is a result, not an exception."""
+    standing = store.result(key)
+    if standing is not None and standing["status"] == "done":
+        return "done"
+    folder = store.folder(key)
+    started, clock = datetime.now(UTC), time.monotonic()
+    result: Json
+    with heartbeat(folder, stop), logging_to(folder / "log.txt"):
+        try:
+            outcome = perform(store, key, stop)
+            artefacts = {
+                name.split(".")[0]: store.write_artefact(key, name, content)
+                for name, content in outcome.artefacts.items()
+            }
+            result = {"status": "done", "reason": None, "message": None, "traceback": None}
+            result |= {"artefacts": artefacts, **outcome.payload}
+        except Interrupted:
+            return "interrupted"
+        except Exception as error:  # noqa: BLE001 - a failed task is a row, not a gap
+            traceback.print_exc()
+            result = failure(error)
+    result |= {"key": key, "kind": store.spec(key)["task"]["kind"], "provenance": provenance()}
+    result |= {"started": started.isoformat(), "finished": datetime.now(UTC).isoformat()}
+    store.publish({**result, "wall_seconds": time.monotonic() - clock})
+    if result["status"] == "done":
+        clear(folder / "checkpoint")
+    return "done" if result["status"] == "done" else "failed"
+
+
+def perform(store: Store, key: str, stop: Callable[[], bool]) -> Outcome:
+    """The work of a task, by its kind."""
+    task = read_task(store.spec(key))
+    if task.key != key:
+        raise BenchError(f"the spec of task {key} was altered: its content hashes to {task.key}")
+    if task.kind == "train":
+        return train(task, best_device(), store.folder(key), stop)
+    return attack(task, store)
+
+
+def failure(error: Exception) -> Json:
+    """The row of a failure: its reason as one word, its message and where it happened."""
+    message = str(error) or type(error).__name__
+    if isinstance(error, Diverged):
+        reason = "diverged"
+    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in message:
+        reason = "out_of_memory"
+    else:
+        reason = "error"
+        if not isinstance(error, BenchError):
+            message = f"{type(error).__name__}: {message}"
+    trace = "".join(traceback.format_exception(error))
+    return {
+        "status": "failed",
+        "reason": reason,
+        "message": message,
+        "traceback": trace,
+        "artefacts": {},
+    }
+
+
+def clear(checkpoint: Path) -> None:
+    """Take the checkpoints of a finished task away."""
+    for file in checkpoint.glob("*"):
+        file.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        checkpoint.rmdir()
+
+
+@contextlib.contextmanager
+def heartbeat(folder: Path, stop: Stop) -> Iterator[None]:
+    """While the task runs, tell once a second who runs it and how far it is."""
+    file, over = folder / "heartbeat", threading.Event()
+
+    def beat() -> None:
+        while True:
+            stop.look_for_parent()
+            phase, done, total = watched[0].position if watched else ("", 0, 0)
+            who = {"pid": os.getpid(), "host": os.uname().nodename, "time": time.time()}
+            aside = file.with_name(f".heartbeat-{os.getpid()}")
+            with contextlib.suppress(OSError):  # a full disk must not stop a training
+                aside.write_text(json.dumps({**who, "phase": phase, "done": done, "total": total}))
+                aside.replace(file)
+            if over.wait(BEAT_SECONDS):
+                return
+
+    folder.mkdir(parents=True, exist_ok=True)
+    watched.clear()
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def logging_to(file: Path) -> Iterator[None]:
+    """Send everything this process prints, C libraries included, to a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    with file.open("ab") as log:
+        log.write(f"--- {datetime.now(UTC).isoformat()} pid {os.getpid()}\n".encode())
+        log.flush()
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, saved in zip((1, 2), kept, strict=True):
+            os.dup2(saved, number)
+            os.close(saved)
+
+
+def serve(store: Store, stop: Stop) -> None:
+    """Take keys from standard input until it ends; answer each on the original standard output."""
+    # A second descriptor keeps the answers apart from what tasks print to standard output.
+    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+        for line in sys.stdin:
+            key = line.strip()
+            stop.asked = False
+            answers.write(f"{key} {run_task(store, key, stop)}\n")
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code 0 if every task is done, 1 if one failed or was interrupted."""
+    store, keys = Store.open(arguments[0]), arguments[1:]
+    # The same task must give the same bits: nothing may pick a faster, unordered sum.
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(int(os.environ.get("PRIVBENCH_THREADS", "1")))
+    stop = Stop()
+    signal.signal(signal.SIGTERM, stop.handle)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if keys == ["-"]:
+        serve(store, stop)
+        return 0
+    statuses = [run_task(store, key, stop) for key in keys]
+    return 0 if set(statuses) <= {"done"} else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,184 @@
+"""From a sweep to tasks: look names up, resolve every parameter, solve for noise, leave out what is done."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+import methods
+import workloads
+from harness import attacks
+from harness.accounting import calibrate
+from harness.spec import Cell, Json, Plugin, Task
+from harness.store import AGAIN, Store
+from harness.sweep import Choice, Sweep
+from methods.base import Calibrated, Method, Params
+from workloads.errors import BenchError, SpecError, unknown
+from workloads.recipe import recipe
+
+ALWAYS = Choice("blind", {})
+"""Run on every cell: a split that can be told apart without a model makes the cell invalid."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tasks of a sweep in an order that respects their dependencies, and what the store has of them."""
+
+    sweep: Sweep
+    cells: tuple[Cell, ...]
+    tasks: tuple[Task, ...]
+    done: frozenset[str]
+    failed: Mapping[str, Json]
+    """Tasks whose failure stands: only `retry` runs them again."""
+
+    @property
+    def todo(self) -> list[Task]:
+        """What is still to be run."""
+        return [task for task in self.tasks if task.key not in self.done and task.key not in self.failed]
+
+
+def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
+    """Resolve a sweep; SpecError with all that is wrong, `problems` of its form first.
+
+    Reads the store and writes nothing; with `store` None nothing counts as done.
+    """
+    problems = list(problems)
+    choices = list(_attacks(sweep, problems))
+    cells: dict[str, tuple[Cell, int | None]] = {}
+    for grid in sweep.grids:
+        for point in grid.points():
+            found = _cell(point, grid.where, sweep.seed, problems)
+            if found is not None:
+                cells[found[0].key] = found
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    tasks = tuple(task for cell, tuned in cells.values() for task in _tasks(cell, tuned, sweep, choices))
+    done, failed = _standing(tasks, store)
+    return Plan(sweep, tuple(cell for cell, _ in cells.values()), tasks, done, failed)
+
+
+def _attacks(sweep: Sweep, problems: list[str]) -> Iterator[tuple[Plugin, Json]]:
+    """Every attack once, with its parameters complete; the blind check always among them."""
+    seen = []
+    for choice in [*sweep.attacks, ALWAYS]:
+        if choice.name not in attacks.family.members:
+            problems.append(unknown("attack", choice.name, attacks.family.names()))
+            continue
+        member = attacks.family.get(choice.name)
+        if member.shadows > sweep.models - 1:
+            problems.append(
+                f"attack {choice.name} needs at least {member.shadows} shadow models beside the target, "
+                f"models = {sweep.models} leaves {sweep.models - 1}: give models = {member.shadows + 1} or more"
+            )
+        where = f"attack {choice.name}"
+        if not _has(where, choice.params, member.Params, problems):
+            continue
+        params = _validated(where, member.Params, choice.params, problems)
+        if params is not None and (choice.name, params) not in seen:
+            seen.append((choice.name, params))
+            yield Plugin(choice.name, member.version), params.model_dump()
+
+
+def _cell(
+    point: Mapping[str, Any], where: str, seed: int, problems: list[str]
+) -> tuple[Cell, int | None] | None:
+    """One resolved cell and how many settings were tried for it; None where something is wrong."""
+    names = {}
+    for kind, family in (("workload", workloads.family), ("method", methods.family)):
+        if point[kind] not in family.names():
+            problems.append(f"{where}: {unknown(kind, point[kind], family.names())}")
+        else:
+            names[kind] = str(point[kind])
+    if len(names) < 2:
+        return None
+    workload, method = workloads.family.get(names["workload"]), methods.family.get(names["method"])
+    where = f"{where} ({names['workload']}, {names['method']})"
+    given = {key: value for key, value in point.items() if key not in names}
+    if not _has(where, given, method.Params, problems):
+        return None
+    if isinstance(method, Calibrated) and {"epsilon", method.free} <= given.keys():
+        problems.append(f"{where}: epsilon is solved for {method.free}: give one of the two")
+        return None
+    book = recipe(workload)
+    settings = book.settings(names["method"], has=method.Params.model_fields)
+    values = {name: setting.value for name, setting in settings.items()} | given
+    params = _validated(where, method.Params, values, problems)
+    if params is None:
+        return None
+    try:
+        params = solve(method, params, workload.n_train)
+    except BenchError as error:
+        problems.append(f"{where}: {error}")
+        return None
+    cell = Cell(
+        workload=Plugin(workload.name, workload.version),
+        n_train=workload.n_train,
+        method=Plugin(names["method"], method.version),
+        params=params.model_dump(),
+        seed=seed,
+    )
+    return cell, book.tuned(names["method"])
+
+
+def solve(method: Method, params: Params, n_train: int) -> Params:
+    """Fill in the free parameter of a method with a target epsilon; others stay as they are."""
+    epsilon = getattr(params, "epsilon", None)
+    if not isinstance(method, Calibrated) or epsilon is None:
+        return params
+    if math.isinf(epsilon):
+        return params.model_copy(update={method.free: 0.0})
+    value = calibrate(
+        lambda noise: method.planned(params.model_copy(update={method.free: noise}), n_train),
+        epsilon,
+        params.delta,  # type: ignore[attr-defined]  # a Calibrated method's Params hold delta
+    )
+    return params.model_copy(update={method.free: value})
+
+
+def _has(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:
+    strange = [name for name in given if name not in kind.model_fields]
+    problems += [f"{where}: {unknown('parameter', name, kind.model_fields)}" for name in strange]
+    return not strange
+
+
+def _validated(
+    where: str, kind: type[Params], values: Mapping[str, Any], problems: list[str]
+) -> Params | None:
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        for each in error.errors():
+            name = ".".join(map(str, each["loc"]))
+            given = f"{name} = {each['input']!r}: " if name else ""
+            problems.append(f"{where}: {given}{each['msg'].removeprefix('Value error, ')}")
+        return None
+
+
+def _tasks(cell: Cell, tuned: int | None, sweep: Sweep, choices: list[tuple[Plugin, Json]]) -> Iterator[Task]:
+    for index in range(sweep.models):
+        yield Task("train", cell, index=index, tuned=tuned)
+    for attack, params in choices:
+        yield Task("attack", cell, models=sweep.models, attack=attack, attack_params=params, tuned=tuned)
+
+
+def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[str], dict[str, Json]]:
+    """What is done and what stands as failed. An attack that failed for want of its models is open
+    again as soon as none of them stands as failed."""
+    done: set[str] = set()
+    failed: dict[str, Json] = {}
+    if store is None or not store.exists():
+        return frozenset(), {}
+    for task in tasks:
+        result = store.result(task.key)
+        if result is None:
+            continue
+        if result["status"] == "done":
+            done.add(task.key)
+        elif result["reason"] == "upstream":
+            if any(training.key in failed for training in task.trainings()):
+                failed[task.key] = result
+        elif result["reason"] not in AGAIN:
+            failed[task.key] = result
+    return frozenset(done), failed

@@ -1,0 +1,158 @@
+"""What the reports read: the only place of this package that asks the database."""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from harness.query import query
+
+Row = Mapping[str, Any]
+"""One row of a view by column name, as plain Python values; null and NaN are None."""
+
+
+CELLS = """
+    select c.key as cell, c.workload_version, c.n_train,
+           max(r.guarantee_kind) as guarantee_kind, max(r.epsilon) as epsilon
+    from cell c left join model_run r on r.cell = c.key
+    group by c.key, c.workload_version, c.n_train
+"""
+"""What every row should know of its cell, whichever view it comes from."""
+
+
+@dataclass(frozen=True)
+class Roc:
+    """A receiver operating characteristic, pooled over the targets of a cell."""
+
+    fpr: list[float]
+    tpr: list[float]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that a report may say, read once; every figure is a function of it."""
+
+    frontier: list[Row]
+    rocs: Mapping[str, Roc] = field(default_factory=dict)
+    """By the key of the attack's task."""
+    overhead: list[Row] = field(default_factory=list)
+    failures: list[Row] = field(default_factory=list)
+    """Every failed task: no condition hides them (RULES 17), since a failed cell is in no other view."""
+    methods: list[str] = field(default_factory=list)
+    """Every method of the database, filtered or not, so that a method keeps its colour."""
+    threads: list[int] = field(default_factory=list)
+    """The numbers of threads the trainings ran with."""
+    where: str | None = None
+    view: str = "frontier"
+    """The view that `where` is a condition on."""
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups (see `name_groups`) with a row in the frontier, sorted."""
+        return sorted({row["group"] for row in self.frontier})
+
+    @property
+    def query(self) -> str:
+        """The selection behind the report, for its metadata."""
+        return select(self.view, self.where)
+
+
+def read(store: Path, where: str | None = None, view: str = "frontier") -> Reading:
+    """Read a report's rows from the store's database.
+
+    `where` is an SQL condition on `view` (frontier or overhead); the other view is limited to the
+    cells it selects. A condition that is wrong raises the SpecError of harness.query.
+    """
+    other = "overhead" if view == "frontier" else "frontier"
+    related = f"cell in ({select(view, where, 'cell')})" if where else None
+    conditions = {view: where, other: related}
+    rows = {name: rows_of(store, select(name, condition)) for name, condition in conditions.items()}
+    tasks = select("frontier", conditions["frontier"], "attack_task")
+    rocs = rows_of(store, f"select task, roc from attack_result where task in ({tasks})")
+    methods = rows_of(store, "select distinct method from cell order by method")
+    threads = rows_of(store, "select distinct threads from task where kind = 'train' order by threads")
+    cells = {row["cell"]: row for row in rows_of(store, CELLS)}
+    rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
+    name_groups([*rows["frontier"], *rows["overhead"]])
+    return Reading(
+        frontier=sorted(rows["frontier"], key=_order),
+        rocs={row["task"]: Roc(**row["roc"]) for row in rocs if row["roc"]},
+        overhead=sorted(rows["overhead"], key=_order),
+        failures=sorted(rows_of(store, "select * from failures"), key=_order),
+        methods=[row["method"] for row in methods],
+        threads=[row["threads"] for row in threads if row["threads"] is not None],
+        where=where,
+        view=view,
+    )
+
+
+def select(view: str, where: str | None, columns: str = "*") -> str:
+    """The statement for a view and a condition."""
+    # The newline keeps an SQL comment at the condition's end from eating the bracket.
+    return f"select {columns} from {view}" + (f" where ({where}\n)" if where else "")
+
+
+def rows_of(store: Path, sql: str) -> list[dict[str, Any]]:
+    """The rows of one read-only statement."""
+    answer = query(store, sql)
+    return [
+        {
+            name: _plain(value, name in answer.json_columns)
+            for name, value in zip(answer.columns, row, strict=True)
+        }
+        for row in answer.rows
+    ]
+
+
+def name_groups(rows: Sequence[dict[str, Any]]) -> None:
+    """Give each row its `group`: the rows that may be compared.
+
+    That is the workload, told apart by version and number of members where the rows hold several.
+    """
+    variants: dict[str, set[tuple[Any, Any]]] = defaultdict(set)
+    for row in rows:
+        variants[row["workload"]].add((row["workload_version"], row["n_train"]))
+    for row in rows:
+        many = len(variants[row["workload"]]) > 1
+        which = f" (version {row['workload_version']}, {row['n_train']:,} members)"
+        row["group"] = row["workload"] + (which if many else "")
+
+
+def group_failures(failures: Iterable[Row]) -> list[dict[str, Any]]:
+    """Failed tasks of one cell with one reason as one entry with their number; first message kept."""
+    names = ("workload", "method", "label", "kind", "reason")
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    count: Counter[tuple[Any, ...]] = Counter()
+    for row in failures:
+        key = tuple(row.get(name) for name in names)
+        count[key] += 1
+        found.setdefault(key, {**dict(zip(names, key, strict=True)), "message": row.get("message")})
+    return [{**entry, "tasks": count[key]} for key, entry in found.items()]
+
+
+def program_version() -> str:
+    """The installed version of privbench, for the metadata of reports."""
+    try:
+        return version("privbench")
+    except PackageNotFoundError:
+        return "from source"
+
+
+def _plain(value: Any, is_json: bool) -> Any:
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if is_json and value is not None:
+        return json.loads(value)
+    return value
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """By workload, method, rising epsilon, then names: the same rows always give the same file."""
+    epsilon = row.get("epsilon")
+    last = ("label", "cell", "attack", "attack_task", "task")
+    names = tuple(str(row.get(name)) for name in last)
+    return str(row["workload"]), str(row["method"]), epsilon is None, epsilon or 0.0, *names

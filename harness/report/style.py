@@ -1,0 +1,127 @@
+"""How every figure looks: colours, markers, short texts, and files that are equal when the data are."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from harness.report.data import Reading, program_version
+
+# Okabe and Ito, "Color Universal Design" (2008): told apart with every common colour blindness.
+# Yellow comes last, it is faint on white. The baseline is grey, which no method gets.
+BASELINE = "sgd"
+BASELINE_COLOUR = "#767676"
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")
+
+# Kind of guarantee: what a reader sees, matplotlib's marker, plotly's symbol.
+KINDS = {
+    "approximate-dp": ("approximate DP", "o", "circle"),
+    "pure-dp": ("pure DP", "s", "square"),
+    "metric-dp": ("metric DP", "D", "diamond"),
+    "claimed-disputed": ("claimed, disputed", "v", "triangle-down"),
+    "empirical": ("empirical", "P", "cross"),
+    "none": ("no guarantee", "^", "triangle-up"),
+}
+UNKNOWN_KIND = ("other guarantee", "h", "hexagon")
+
+LINES = ("-", "--", "-.", ":")
+INK, FAINT, ALARM = "#1a1a1a", "#8a8a8a", "#b00020"
+
+
+def assign_colours(methods: Sequence[str]) -> dict[str, str]:
+    """One colour for each method of the database; from the eighth on, darker turns of the same ones."""
+    others = sorted(set(methods) - {BASELINE})
+    colours = {
+        name: darken(PALETTE[i % len(PALETTE)], 0.6 ** (i // len(PALETTE))) for i, name in enumerate(others)
+    }
+    return {BASELINE: BASELINE_COLOUR, **colours}
+
+
+def shorten(text: object, length: int = 28) -> str:
+    """One printable line for a figure, however long or odd a name is."""
+    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def format_epsilon(epsilon: float) -> str:
+    """Three significant digits; infinity as a sign."""
+    return "ε=∞" if math.isinf(epsilon) else f"ε={epsilon:.3g}"
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Settings that hold while a figure is drawn and saved, and nowhere else."""
+    settings: dict[Any, Any] = {
+        "svg.hashsalt": "privbench",  # stable ids
+        "text.parse_math": False,  # a name with dollar signs is a name
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": FAINT,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": "#e6e6e6",
+        "grid.linewidth": 0.6,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "legend.frameon": False,
+        "savefig.dpi": 160,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def log_ticks(axis: Axis) -> None:
+    """Plain decimals at the powers of ten of a log axis."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure that belongs to no global state; sizes in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, out: Path, stem: str, title: str, reading: Reading) -> list[Path]:
+    """Write `stem`.png and `stem`.svg with what was asked in their metadata and without dates."""
+    out.mkdir(parents=True, exist_ok=True)
+    maker = f"privbench {program_version()}"
+    png, svg = out / f"{stem}.png", out / f"{stem}.svg"
+    figure.savefig(png, metadata={"Title": title, "Software": maker, "Description": reading.query})
+    figure.savefig(
+        svg, metadata={"Title": title, "Creator": maker, "Description": reading.query, "Date": None}
+    )
+    return [png, svg]
+
+
+def empty_figure(title: str, text: str) -> Figure:
+    """A figure that says what is missing and what to run."""
+    figure = new_figure(8, 2.4)
+    figure.text(0.5, 0.68, title, ha="center", fontsize=13, weight="bold")
+    figure.text(0.5, 0.34, text, ha="center", va="center", fontsize=10)
+    return figure
+
+
+def explain_empty(reading: Reading) -> str:
+    """Why there is nothing to draw, and what to run."""
+    if reading.where:
+        return f"No row of {reading.view} fits the condition\n{shorten(reading.where, 90)}"
+    if reading.failures:
+        tasks = len(reading.failures)
+        return f"No result yet; {tasks} failed task{'s' * (tasks > 1)}.\nLook with: privbench status"
+    return "The database holds no result yet.\nRun: privbench quickstart   or   privbench run SWEEP.toml"
+
+
+def darken(colour: str, share: float) -> str:
+    """A colour with this share of its light."""
+    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(channel * share):02X}" for channel in channels)

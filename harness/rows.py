@@ -1,0 +1,221 @@
+"""From the files of one task to its rows in the database: the same files give the same rows."""
+
+import json
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+
+import db
+from harness.spec import Json, despelled
+from harness.store import Store
+
+log = logging.getLogger(__name__)
+
+KEPT_STEPS = 1000
+"""Single steps kept per task and phase; the full series stays in Parquet."""
+QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
+RATES = {"0.1": "10pct", "0.01": "1pct", "0.001": "0p1pct", "0.0001": "0p01pct"}
+
+TABLES: dict[str, sa.Table] = dict(db.Base.metadata.tables)
+
+Rows = dict[str, list[pa.Table]]
+"""Table name to pieces to insert."""
+
+
+def task_rows(store: Store, spec: Json, result: Json, broken: list[Path]) -> Rows:
+    """All rows of one task except its cell's; an unreadable file of steps is added to `broken`.
+
+    KeyError, TypeError, ValueError or AttributeError where the result has another shape.
+    """
+    task, cell = spec["task"], spec["notes"]["cell"]
+    rows: Rows = {"task": [to_arrow("task", [_task_row(store, task, cell, result)])]}
+    if result["status"] != "done":
+        return rows
+    payload = despelled(result)
+    if task["kind"] == "train":
+        rows["model_run"] = [to_arrow("model_run", [_model_row(task, cell, payload)])]
+        quantiles = to_arrow("step_time", _quantile_rows(result["key"], payload["phases"]))
+        rows["step_time"] = [quantiles, *_single_steps(store, result, broken)]
+    elif task["kind"] == "attack":
+        rows["attack_result"] = [to_arrow("attack_result", [_attack_row(task, cell, payload)])]
+    return rows
+
+
+def to_arrow(name: str, rows: list[Json]) -> pa.Table:
+    """Rows of a table, with its types; a column that a row lacks is null."""
+    return pa.Table.from_pylist(rows, schema=db.arrow_schema(TABLES[name]))
+
+
+def _text(value: Any) -> str:
+    """JSON with one spelling per value, so that views can compare it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def cell_row(spec: Json) -> Json:
+    """The cell of a task, from its `spec.json`."""
+    task, notes = spec["task"], spec["notes"]
+    params = despelled(task["params"])
+    return {
+        "key": notes["cell"],
+        "workload": task["workload"]["name"],
+        "workload_version": task["workload"]["version"],
+        "method": task["method"]["name"],
+        "method_version": task["method"]["version"],
+        "params": _text(task["params"]),
+        "epsilon_asked": params.get("epsilon"),
+        "delta": params.get("delta"),
+        "seed": task["seed"],
+        "n_train": task["n_train"],
+        "label": notes["label"],
+        "tuned": notes.get("tuned"),
+    }
+
+
+def _task_row(store: Store, task: Json, cell: str, result: Json) -> Json:
+    provenance = result.get("provenance") or {}
+    steps = store.artefact(result, "steps") if "steps" in result["artefacts"] else None
+    return {
+        "key": result["key"],
+        "kind": task["kind"],
+        "cell": cell,
+        "workload": task["workload"]["name"],
+        "method": task["method"]["name"],
+        "attack": task["attack"]["name"] if task["kind"] == "attack" else None,
+        "index": task.get("index"),
+        "status": result["status"],
+        "reason": result.get("reason"),
+        "message": result.get("message"),
+        "started": _moment(result.get("started")),
+        "finished": _moment(result.get("finished")),
+        "wall_seconds": result.get("wall_seconds"),
+        "host": provenance.get("host"),
+        "device": provenance.get("device"),
+        "threads": provenance.get("threads"),
+        "provenance": _text(provenance),
+        "spec": _text(task),
+        "protocol": task["protocol"],
+        "steps_file": steps.relative_to(store.path).as_posix() if steps else None,
+        "checksum": result["checksum"],
+    }
+
+
+def _moment(text: str | None) -> datetime | None:
+    """UTC without a zone: DuckDB's zoned type needs a further package to be read from Python."""
+    return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None) if text else None
+
+
+def _model_row(task: Json, cell: str, payload: Json) -> Json:
+    guarantee = payload["guarantee"]
+    return {
+        "task": payload["key"],
+        "cell": cell,
+        "index": task["index"],
+        **payload["metrics"],
+        "guarantee_kind": guarantee["kind"],
+        **{name: guarantee[name] for name in ("epsilon", "delta", "adjacency", "accountant")},
+        "epsilon_pld": (guarantee.get("epsilons") or {}).get("pld"),
+        "epsilon_rdp": (guarantee.get("epsilons") or {}).get("rdp"),
+        "assumptions": _text(list(guarantee.get("assumptions") or [])),
+        "stats": _text(payload["stats"]),
+        **_cost(payload["phases"]),
+    }
+
+
+def _cost(phases: Json) -> Json:
+    """Step figures of the phase that took longest, memory of the worst one, seconds of all."""
+    if not phases:
+        return {}
+    seconds = {name: _total_seconds(phase) for name, phase in phases.items()}
+    longest = max(seconds, key=lambda name: (seconds[name], name))
+    phase = phases[longest]
+    return {
+        "phase": longest,
+        "steps": phase["steps"],
+        "step_seconds_p25": phase["wall"]["p25"],
+        "step_seconds_median": phase["wall"]["p50"],
+        "step_seconds_p75": phase["wall"]["p75"],
+        "step_cpu_seconds_p25": phase["cpu"]["p25"],
+        "step_cpu_seconds_median": phase["cpu"]["p50"],
+        "step_cpu_seconds_p75": phase["cpu"]["p75"],
+        "train_seconds": sum(seconds.values()),
+        "peak_memory_bytes": max(each["peak_memory_bytes"] for each in phases.values()),
+        "extra_memory_bytes": max(
+            each["peak_memory_bytes"] - each["resting_memory_bytes"] for each in phases.values()
+        ),
+    }
+
+
+def _total_seconds(phase: Json) -> float:
+    """All steps of a phase, warm-up included where the result tells it."""
+    total = phase.get("total_seconds")
+    return float(phase["steps"] * (phase["wall"]["mean"] or 0.0) if total is None else total)
+
+
+def _attack_row(task: Json, cell: str, payload: Json) -> Json:
+    metrics = payload["metrics"]
+    row = {
+        **{name: value for name, value in metrics.items() if name != "tpr"},
+        "task": payload["key"],
+        "cell": cell,
+        "attack": task["attack"]["name"],
+        "attack_version": task["attack"]["version"],
+        "attack_params": _text(task["attack_params"]),
+        "models": task["models"],
+        "roc": _text(payload["roc"]),
+    }
+    for rate, name in RATES.items():
+        point = metrics["tpr"][rate]
+        row[f"tpr_at_{name}"] = point["value"]
+        row |= {f"tpr_at_{name}_{part}": point[part] for part in ("low", "high", "reason")}
+    return row
+
+
+def _quantile_rows(key: str, phases: Json) -> list[Json]:
+    rows = []
+    for name, phase in phases.items():
+        clocks = {"step": (phase["wall"], phase["cpu"])}
+        clocks |= {clock: (wall, {}) for clock, wall in phase["clocks"].items()}
+        for clock, (wall, cpu) in clocks.items():
+            row = {"task": key, "phase": name, "clock": clock}
+            rows += [
+                {**row, "quantile": q, "wall_seconds": wall[p], "cpu_seconds": cpu.get(p)}
+                for p, q in QUANTILES.items()
+            ]
+    return rows
+
+
+def _single_steps(store: Store, result: Json, broken: list[Path]) -> list[pa.Table]:
+    """The steps of the Parquet file, evenly thinned; a damaged file is reported and left out."""
+    if "steps" not in result["artefacts"]:
+        return []
+    file = store.artefact(result, "steps")
+    try:
+        columns = ["phase", "step", "wall_seconds", "cpu_seconds"]
+        series = pq.read_table(file, columns=columns, partitioning=None)
+        series = series.take(_thinned(series.column("phase").to_numpy()))
+        count = series.num_rows
+        series = series.append_column("task", pa.array([result["key"]] * count, pa.string()))
+        series = series.append_column("clock", pa.array(["step"] * count, pa.string()))
+        series = series.append_column("quantile", pa.nulls(count, pa.float64()))
+        schema = db.arrow_schema(TABLES["step_time"])
+        return [series.select(schema.names).cast(schema)]
+    except (OSError, KeyError, pa.ArrowException) as error:
+        log.warning("%s cannot be read: %s", file, error)
+        broken.append(file)
+        return []
+
+
+def _thinned(phases: Any) -> Any:
+    """Row numbers of at most KEPT_STEPS evenly spread steps of every phase, both ends included."""
+    kept = []
+    for phase in sorted(set(phases)):
+        rows = np.flatnonzero(phases == phase)
+        places = np.linspace(0, len(rows) - 1, min(len(rows), KEPT_STEPS)).round().astype(np.int64)
+        kept.append(rows[places])
+    return np.concatenate(kept) if kept else np.array([], dtype=np.int64)

@@ -1,0 +1,168 @@
+"""Cells and tasks as plain data, their canonical JSON and the key that names them."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+PROTOCOL = 1
+"""Raised when numbers stop being comparable; part of every key, and a store of a newer one is refused."""
+
+Json = dict[str, Any]
+Kind = Literal["train", "attack"]
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A member of a family as a task remembers it."""
+
+    name: str
+    version: str
+
+    def spec(self) -> Json:
+        """As it stands in a task's JSON."""
+        return {"name": self.name, "version": self.version}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of a grid: workload x method x parameters. Everything that matters is resolved."""
+
+    workload: Plugin
+    n_train: int
+    method: Plugin
+    params: Mapping[str, Any]
+    seed: int
+
+    def spec(self) -> Json:
+        """As it stands in a task's JSON."""
+        return {
+            "workload": self.workload.spec(),
+            "n_train": self.n_train,
+            "method": self.method.spec(),
+            "params": dict(self.params),
+            "seed": self.seed,
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the cell."""
+        return key_of({"kind": "cell", "protocol": PROTOCOL, **self.spec()})
+
+    @property
+    def label(self) -> str:
+        """A short name for people: the method, with its epsilon where it has one."""
+        epsilon = self.params.get("epsilon")
+        return self.method.name if epsilon is None else f"{self.method.name} ε={epsilon:g}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """The unit of result: `train` (one model of a cell) or `attack` (one attack on the cell's models)."""
+
+    kind: Kind
+    cell: Cell
+    index: int = 0
+    models: int = 0
+    attack: Plugin | None = None
+    attack_params: Mapping[str, Any] = field(default_factory=dict)
+    tuned: int | None = None
+    """Configurations tried before these settings were chosen; told beside the result, not hashed."""
+
+    def spec(self) -> Json:
+        """Everything that decides the numbers, as canonical JSON is made of it."""
+        head: Json = {"kind": self.kind, "protocol": PROTOCOL, **self.cell.spec()}
+        if self.kind == "train":
+            return {**head, "index": self.index}
+        if self.attack is None:
+            raise ValueError("an attack task names its attack")
+        attack = {"attack": self.attack.spec(), "attack_params": dict(self.attack_params)}
+        return {**head, "models": self.models, **attack}
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the task in the store: a hash of its canonical JSON."""
+        return key_of(self.spec())
+
+    def trainings(self) -> list["Task"]:
+        """The train tasks whose models this attack reads; none for a training."""
+        return [Task("train", self.cell, index=i, tuned=self.tuned) for i in range(self.models)]
+
+    def file(self) -> Json:
+        """The content of `spec.json`: the task, and notes that are not part of its identity."""
+        notes = {"cell": self.cell.key, "label": self.cell.label, "tuned": self.tuned}
+        return {"task": spelled(self.spec()), "notes": notes}
+
+
+def read_task(file: Json) -> Task:
+    """The task of a `spec.json`."""
+    task = despelled(file["task"])
+    cell = Cell(
+        workload=Plugin(**task["workload"]),
+        n_train=task["n_train"],
+        method=Plugin(**task["method"]),
+        params=task["params"],
+        seed=task["seed"],
+    )
+    tuned = file["notes"].get("tuned")
+    if task["kind"] == "train":
+        return Task("train", cell, index=task["index"], tuned=tuned)
+    return Task(
+        "attack",
+        cell,
+        models=task["models"],
+        attack=Plugin(**task["attack"]),
+        attack_params=task["attack_params"],
+        tuned=tuned,
+    )
+
+
+def key_of(value: Any) -> str:
+    """32 hex digits that two values share only if their canonical JSON is the same."""
+    return hashlib.sha256(canonical(value).encode("ascii")).hexdigest()[:32]
+
+
+def canonical(value: Any) -> str:
+    """One spelling per value: sorted keys, no spaces, ASCII; 1 and 1.0 are one number, True is not."""
+    return json.dumps(
+        spelled(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+
+
+def spelled(value: Any) -> Any:
+    """Plain JSON for a value: equal numbers get one spelling, infinities become {"$number": ...}."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or key.startswith("$"):
+                raise TypeError(f"a key must be a string that does not begin with $, got {key!r}")
+        return {key: spelled(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [spelled(each) for each in value]
+    raise TypeError(f"{value!r} of type {type(value).__name__} has no canonical JSON")
+
+
+def _number(value: float) -> Any:
+    if math.isnan(value):
+        raise TypeError("nan has no canonical JSON: it is not equal to itself")
+    if math.isinf(value):
+        return {"$number": "inf" if value > 0 else "-inf"}
+    # A whole float is spelled as the integer it equals, so that 1 and 1.0 (and 0.0 and -0.0) agree.
+    return int(value) if value.is_integer() else value
+
+
+def despelled(value: Any) -> Any:
+    """Undo `spelled`: {"$number": ...} becomes an infinity again."""
+    if isinstance(value, dict):
+        if "$number" in value:
+            return float(value["$number"])
+        return {key: despelled(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [despelled(each) for each in value]
+    return value

@@ -1,0 +1,113 @@
+"""How far the sweeps of a store are: read from results, heartbeats and the supervisor's word."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.backends.local import submissions, supervised, supervisor_state
+from harness.spec import Json
+from harness.store import Store
+
+BEAT_OLD_SECONDS = 30.0
+"""A heartbeat older than this is of a process that is gone."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A task in progress, as its heartbeat tells."""
+
+    key: str
+    label: str
+    phase: str
+    done: int
+    total: int
+
+
+@dataclass
+class Progress:
+    """One sweep's tasks by state. Call `look` to see what has changed since."""
+
+    store: Store
+    name: str
+    tasks: list[Json]
+    ended: dict[str, Json] = field(default_factory=dict)
+    running: list[Running] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, store: Store, name: str) -> "Progress":
+        """The progress of a sweep that was enqueued."""
+        progress = cls(store, name, store.sweep(name)["tasks"])
+        progress.look()
+        return progress
+
+    def look(self) -> list[Json]:
+        """Read what is new; the results that have come since the last look."""
+        new = []
+        self.running = []
+        for task in self.tasks:
+            key = task["key"]
+            if key in self.ended:
+                continue
+            result = self.store.result(key)
+            if result is not None:
+                self.ended[key] = result
+                new.append(result)
+            elif (beat := heartbeat(self.store.folder(key))) is not None:
+                label = self.store.spec(key)["notes"]["label"]
+                running = Running(key, label, beat["phase"], beat["done"], beat["total"])
+                self.running.append(running)
+        return new
+
+    @property
+    def done(self) -> int:
+        """Tasks with a good result."""
+        return sum(result["status"] == "done" for result in self.ended.values())
+
+    @property
+    def failures(self) -> list[Json]:
+        """Results of tasks that failed."""
+        return [result for result in self.ended.values() if result["status"] == "failed"]
+
+    @property
+    def over(self) -> bool:
+        """Whether every task has ended."""
+        return len(self.ended) == len(self.tasks)
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """(cells whose tasks are all done, cells)."""
+        open_cells = {
+            task["cell"] for task in self.tasks if self.ended.get(task["key"], {}).get("status") != "done"
+        }
+        every = {task["cell"] for task in self.tasks}
+        return len(every - open_cells), len(every)
+
+    def summary(self) -> Json:
+        """Counts for people and programs."""
+        cells_done, cells = self.cells
+        return {
+            "sweep": self.name,
+            "cells": cells,
+            "cells_done": cells_done,
+            "tasks": len(self.tasks),
+            "done": self.done,
+            "failed": len(self.failures),
+            "running": len(self.running),
+            "waiting": len(self.tasks) - len(self.ended) - len(self.running),
+            "queued": bool(submissions(self.store, self.name)),
+        }
+
+
+def heartbeat(folder: Path) -> Json | None:
+    """A task's heartbeat if it is recent."""
+    try:
+        beat: Json = json.loads((folder / "heartbeat").read_text())
+    except (OSError, ValueError):
+        return None
+    return beat if time.time() - beat["time"] < BEAT_OLD_SECONDS else None
+
+
+def supervisor_summary(store: Store) -> Json:
+    """Whether a supervisor lives here, and what it said last."""
+    return {"alive": supervised(store), **(supervisor_state(store) or {})}

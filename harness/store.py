@@ -1,0 +1,272 @@
+"""The folder that holds everything: atomic results, artefacts, sweeps, the queue and the database.
+
+    store.json                     the protocol it was made with
+    tasks/<2 hex>/<key>/           spec.json, result.json, log.txt, heartbeat, checkpoint/, artefacts
+    sweeps/<name>.json             what was enqueued under a name
+    queue/, supervisor/            the local backend's (harness/backends/local.py)
+    privbench.duckdb, reports/     made from tasks/ and replaceable at any time
+
+A task that has a valid `result.json` has ended. Artefacts carry a piece of their own hash in their
+name and the result lists them, so that two copies of a task running at once can never mix files:
+whichever publishes first wins whole. Nothing here loads torch.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.spec import PROTOCOL, Json, Task
+from workloads.errors import StoreError
+
+AGAIN = ("killed", "cancelled")
+"""Reasons that say nothing about the task itself: asking for the sweep again runs it again."""
+
+
+class Store:
+    """A store that exists. `Store.open` finds or makes one."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).absolute()
+        self.tasks = self.path / "tasks"
+        self.sweeps = self.path / "sweeps"
+        self.queue = self.path / "queue"
+        self.reports = self.path / "reports"
+        self.database = self.path / "privbench.duckdb"
+
+    @classmethod
+    def open(cls, path: Path | str, create: bool = False) -> "Store":
+        """The store at `path`; StoreError where there is none, unless `create` makes it."""
+        store = cls(path)
+        store.check()
+        if not store.exists():
+            if not create:
+                raise StoreError(f"there is no store at {path}: run or enqueue a sweep to make one")
+            for folder in (store.tasks, store.sweeps, store.queue):
+                folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(store.path / "store.json", dump({"protocol": PROTOCOL}))
+        return store
+
+    def exists(self) -> bool:
+        """Whether a store was made here."""
+        return (self.path / "store.json").is_file()
+
+    def check(self) -> None:
+        """Refuse a path that holds something else, or a store that a newer privbench made."""
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise StoreError(f"{self.path} is a file; a store is a folder: give another --store")
+        if not self.exists():
+            # An interrupted creation leaves only our own folders; anything else is not ours to fill.
+            foreign = {each.name for each in self.path.iterdir()} - {"tasks", "sweeps", "queue"}
+            if any(not name.startswith(".") for name in foreign):
+                raise StoreError(
+                    f"{self.path} holds files but is no privbench store: give an empty or new folder"
+                )
+            return
+        try:
+            protocol = json.loads((self.path / "store.json").read_text())["protocol"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{self.path / 'store.json'} cannot be read: {error}") from error
+        if protocol > PROTOCOL:
+            raise StoreError(
+                f"the store {self.path} was made with protocol {protocol}; this privbench knows up to "
+                f"{PROTOCOL}: update privbench or give another --store"
+            )
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def folder(self, key: str) -> Path:
+        """Where a task lives."""
+        return self.tasks / key[:2] / key
+
+    def add(self, task: Task) -> None:
+        """Write the task's spec, once."""
+        file = self.folder(task.key) / "spec.json"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(file, dump(task.file()))
+
+    def spec(self, key: str) -> Json:
+        """The content of a task's spec.json; StoreError where there is none or it is not whole."""
+        file = self.folder(key) / "spec.json"
+        try:
+            spec: Json = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise StoreError(f"no task {key} in {self.path}") from None
+        except ValueError as error:
+            raise StoreError(f"{file} is not whole: {error}") from error
+        return spec
+
+    def find(self, prefix: str) -> str:
+        """The one task whose key begins with `prefix`; StoreError where there are none or several."""
+        found: list[str] = []
+        if len(prefix) >= 2 and all(each in "0123456789abcdef" for each in prefix):
+            found = sorted(each.name for each in self.tasks.glob(f"{prefix[:2]}/{prefix}*"))
+        if len(found) != 1:
+            several = f"{len(found)} tasks begin" if found else "no task begins"
+            raise StoreError(f"{several} with '{prefix}': give more of the key (privbench status)")
+        return found[0]
+
+    def result(self, key: str) -> Json | None:
+        """The task's valid result, done or failed; None where there is none or it is damaged."""
+        return read_result(self.folder(key))
+
+    def results(self) -> Iterator[tuple[Json, Json]]:
+        """(spec.json, result) of every task that has ended, in the order of keys."""
+        for folder in self.folders():
+            result = read_result(folder)
+            if result is not None:
+                with contextlib.suppress(StoreError):
+                    yield self.spec(folder.name), result
+
+    def broken(self) -> list[Path]:
+        """Result files that are there but not whole: they count as absent and their tasks run again."""
+        files = (folder / "result.json" for folder in self.folders())
+        return [file for file in files if file.exists() and read_result(file.parent) is None]
+
+    def folders(self) -> list[Path]:
+        """Every task's folder, in the order of keys."""
+        return sorted(self.tasks.glob("??/*"))
+
+    def artefact(self, result: Json, name: str) -> Path:
+        """The path of an artefact a result lists."""
+        return self.folder(result["key"]) / str(result["artefacts"][name]["file"])
+
+    def read_artefact(self, result: Json, name: str) -> bytes:
+        """The bytes of an artefact, checked against the hash in the result."""
+        file = self.artefact(result, name)
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            raise StoreError(f"{file} is missing though a result lists it") from None
+        if hashlib.sha256(content).hexdigest() != result["artefacts"][name]["sha256"]:
+            raise StoreError(f"{file} is damaged: its content does not match the hash in its result")
+        return content
+
+    def write_artefact(self, key: str, name: str, content: bytes) -> Json:
+        """Write an artefact; the answer goes into the result under `artefacts[<stem of name>]`."""
+        digest = hashlib.sha256(content).hexdigest()
+        stem, suffix = name.rsplit(".", 1)
+        file = f"{stem}-{digest[:12]}.{suffix}"
+        write_atomic(self.folder(key) / file, content)
+        return {"file": file, "bytes": len(content), "sha256": digest}
+
+    def publish(self, result: Json) -> bool:
+        """Make a result the task's result; False where another copy's stands already.
+
+        A success replaces a failure and nothing else replaces anything: `os.link` refuses an existing
+        name, so of two copies publishing at once one wins whole.
+        """
+        folder = self.folder(result["key"])
+        folder.mkdir(parents=True, exist_ok=True)
+        file, aside = folder / "result.json", folder / f".result-{uuid.uuid4().hex}"
+        standing = read_result(folder)
+        if standing is not None and (standing["status"] == "done" or result["status"] != "done"):
+            return False
+        try:
+            write_synced(aside, dump({**result, "checksum": checksum(result)}))
+            if standing is not None:
+                aside.replace(file)
+            else:
+                os.link(aside, file)
+        except FileExistsError:
+            if read_result(folder) is None:
+                file.unlink(missing_ok=True)  # half a file of a crash, recognised and redone
+            return self.publish(result)
+        finally:
+            aside.unlink(missing_ok=True)
+        sync_folder(folder)
+        return True
+
+    def forget(self, key: str) -> None:
+        """Take a failure away so that the task runs again; the old reason stays in `failures/`."""
+        file = self.folder(key) / "result.json"
+        archive = self.folder(key) / "failures"
+        archive.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            file.rename(archive / f"{file.stat().st_mtime_ns}.json")
+
+    # -- sweeps --------------------------------------------------------------------------------
+
+    def write_sweep(self, name: str, content: Json) -> None:
+        """Remember what was enqueued under a name."""
+        write_atomic(self.sweeps / f"{name}.json", dump(content))
+
+    def sweep(self, name: str) -> Json:
+        """What was enqueued under a name."""
+        try:
+            content: Json = json.loads((self.sweeps / f"{name}.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            known = ", ".join(self.sweep_names()) or "none"
+            raise StoreError(f"no sweep '{name}' in {self.path}. Known: {known}.") from None
+        return content
+
+    def sweep_names(self) -> list[str]:
+        """The names of all sweeps that were enqueued."""
+        return sorted(file.stem for file in self.sweeps.glob("*.json"))
+
+
+def read_result(folder: Path) -> Json | None:
+    """A folder's result if it is whole: JSON, its own checksum, and every artefact of the right size."""
+    try:
+        result: Json = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        stated = result.pop("checksum")
+        if stated != checksum(result):
+            return None
+        for artefact in result["artefacts"].values():
+            if (folder / artefact["file"]).stat().st_size != artefact["bytes"]:
+                return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return {**result, "checksum": stated}
+
+
+def checksum(result: Json) -> str:
+    """The hash of a result without its own `checksum`."""
+    body = {key: value for key, value in result.items() if key != "checksum"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def dump(content: Any) -> bytes:
+    """Readable JSON; NaN and infinities are refused."""
+    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False).encode("ascii") + b"\n"
+
+
+def write_atomic(file: Path, content: bytes) -> None:
+    """Write aside, fsync, rename: a reader sees the old content or the new, whatever is killed."""
+    aside = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
+    try:
+        write_synced(aside, content)
+        aside.replace(file)
+    finally:
+        aside.unlink(missing_ok=True)
+    sync_folder(file.parent)
+
+
+def write_synced(file: Path, content: bytes) -> None:
+    """Write and wait until the disk has it, so that a full disk is an error here and not later."""
+    with file.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def standing_failures(results: Iterable[Json | None]) -> list[Json]:
+    """The failures that only `retry` takes away."""
+    return [each for each in results if each and each["status"] == "failed" and each["reason"] not in AGAIN]

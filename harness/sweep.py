@@ -1,0 +1,205 @@
+"""A sweep file: named grids and attacks as the user wrote them, every mistake told at once."""
+
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from harness.spec import key_of
+from workloads.errors import SpecError, UnknownName, unknown
+
+TOP = ("name", "models", "seed", "attacks", "grid")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An attack with the parameters the user gave."""
+
+    name: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Lists multiply; zipped lists go in step; excluded points are left out."""
+
+    where: str
+    """How messages call this grid."""
+    lists: Mapping[str, list[Any]]
+    zipped: Mapping[str, list[Any]]
+    exclude: tuple[Mapping[str, Any], ...]
+
+    def points(self) -> Iterator[dict[str, Any]]:
+        """Every point, with `workload` and `method` among its values."""
+        steps = [dict(zip(self.zipped, row, strict=True)) for row in zip(*self.zipped.values(), strict=True)]
+        for values in itertools.product(*self.lists.values()):
+            product = dict(zip(self.lists, values, strict=True))
+            for step in steps or [{}]:
+                point = product | step
+                if not any(_matches(point, rule) for rule in self.exclude):
+                    yield point
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What the user asked for, before names and parameters are looked up."""
+
+    name: str
+    models: int
+    seed: int
+    attacks: tuple[Choice, ...]
+    grids: tuple[Grid, ...]
+
+
+def ready_made() -> dict[str, Path]:
+    """The sweeps that come with privbench, by name."""
+    root = Path(str(resources.files("harness") / "sweeps"))
+    return {str(file.relative_to(root).with_suffix("")): file for file in sorted(root.rglob("*.toml"))}
+
+
+def find_sweep(source: str) -> tuple[dict[str, Any], str]:
+    """(content, default name) of a sweep file, or of a ready-made sweep given by name."""
+    file = Path(source)
+    if not file.is_file():
+        if file.suffix == ".toml" or ("/" in source and source not in ready_made()):
+            raise SpecError(f"there is no sweep file {source}")
+        if source not in ready_made():
+            raise UnknownName("sweep", source, ready_made())
+        file = ready_made()[source]
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8")), file.stem
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{source} is not TOML: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{source} cannot be read: {error}") from error
+
+
+def from_options(
+    workload: str | None,
+    method: str | None,
+    epsilon: str | None,
+    models: int | None,
+    attack: str | None,
+    settings: list[str] | None,
+) -> dict[str, Any]:
+    """The content of a sweep file that says the same as these options of the command line."""
+    if workload is None or method is None:
+        raise SpecError("give a sweep file, the name of a ready-made sweep, or --workload and --method")
+    grid: dict[str, Any] = {"workload": workload.split(","), "method": method.split(",")}
+    if epsilon is not None:
+        grid["epsilon"] = [_value(each) for each in epsilon.split(",")]
+    for setting in settings or []:
+        name, equals, values = setting.partition("=")
+        if not equals or not name:
+            raise SpecError(f"--set {setting}: give NAME=VALUE or NAME=VALUE,VALUE")
+        grid[name] = [_value(each) for each in values.split(",")]
+    data: dict[str, Any] = {"grid": [grid], "attacks": attack.split(",") if attack else []}
+    if models is not None:
+        data["models"] = models
+    return data | {"name": f"ad-hoc-{key_of(data)[:8]}"}
+
+
+def _value(text: str) -> Any:
+    """A TOML value, else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def read_sweep(data: Mapping[str, Any], name: str) -> tuple[Sweep, list[str]]:
+    """The sweep and all that is wrong with its form."""
+    problems = [unknown("key of a sweep", key, TOP) for key in data if key not in TOP]
+    name = data.get("name", name)
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        problems.append(
+            f"name = {name!r}: give letters, digits, dots, hyphens and underscores, 100 at most, "
+            "beginning with a letter or digit"
+        )
+    models = _whole(data, "models", 8, least=1, problems=problems)
+    seed = _whole(data, "seed", 0, least=0, problems=problems)
+    attacks = _attacks(data.get("attacks", []), problems)
+    grids = _grids(data.get("grid", []), problems)
+    return Sweep(str(name), models, seed, attacks, grids), problems
+
+
+def _whole(data: Mapping[str, Any], key: str, default: int, least: int, problems: list[str]) -> int:
+    value = data.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        problems.append(f"{key} = {value!r}: give a whole number, {least} or more")
+        return default
+    return value
+
+
+def _attacks(given: Any, problems: list[str]) -> tuple[Choice, ...]:
+    if not isinstance(given, list):
+        problems.append('attacks: give a list, for example ["loss", "lira"]')
+        return ()
+    found: list[Choice] = []
+    for each in given:
+        if isinstance(each, str):
+            found.append(Choice(each, {}))
+        elif isinstance(each, dict) and isinstance(each.get("attack"), str):
+            params = {key: value for key, value in each.items() if key != "attack"}
+            found.append(Choice(each["attack"], params))
+        else:
+            problems.append(
+                f'attacks: {each!r}: give a name, or a table such as {{ attack = "lira", mode = "offline" }}'
+            )
+    return tuple(found)
+
+
+def _grids(given: Any, problems: list[str]) -> tuple[Grid, ...]:
+    if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
+        problems.append("there is no grid: give at least one [[grid]] with a workload and a method")
+        return ()
+    grids = (_grid(each, f"grid {number}", problems) for number, each in enumerate(given, 1))
+    return tuple(grid for grid in grids if grid is not None)
+
+
+def _grid(given: dict[str, Any], where: str, problems: list[str]) -> Grid | None:
+    before = len(problems)
+    zipped = given.get("zip", {})
+    if not isinstance(zipped, dict) or not all(isinstance(each, list) for each in zipped.values()):
+        problems.append(f"{where}: zip: give a table of lists, {{ a = [1, 2], b = [3, 4] }}")
+        zipped = {}
+    if len({len(each) for each in zipped.values()}) > 1:
+        lengths = ", ".join(f"{key} has {len(each)}" for key, each in zipped.items())
+        problems.append(f"{where}: zip: lists that go in step are of one length, but {lengths}")
+    exclude = given.get("exclude", [])
+    if not isinstance(exclude, list) or not all(isinstance(each, dict) for each in exclude):
+        problems.append(f"{where}: exclude: give a list of tables, [{{ epsilon = 1 }}]")
+        exclude = []
+    lists = {key: _listed(value) for key, value in given.items() if key not in ("zip", "exclude")}
+    for key in ("workload", "method"):
+        if key not in lists and key not in zipped:
+            problems.append(f"{where}: {key} is missing")
+    for key in lists.keys() & zipped.keys():
+        problems.append(f"{where}: {key} stands in the grid and in zip: give it once")
+    for key, value in [*lists.items(), *zipped.items()]:
+        if not value:
+            problems.append(f"{where}: {key} = []: an empty list makes an empty grid")
+    names = {*lists, *zipped}
+    for rule in exclude:
+        problems += [
+            f"{where}: exclude: {unknown('grid key', key, names)}" for key in rule if key not in names
+        ]
+    if len(problems) > before:
+        return None
+    grid = Grid(where, lists, zipped, tuple(exclude))
+    if not any(True for _ in grid.points()):
+        problems.append(f"{where}: exclude leaves no point of the grid")
+    return grid
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _matches(point: Mapping[str, Any], rule: Mapping[str, Any]) -> bool:
+    return all(point[key] in _listed(value) for key, value in rule.items())

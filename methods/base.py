@@ -1,0 +1,117 @@
+"""What a method is, and the run it trains through. The harness implements Run; methods only use it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from dp_accounting import DpEvent
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from workloads.base import Records
+
+State = Mapping[str, Any]
+"""What a phase must remember: things with `state_dict`, tensors, and dicts or lists of plain values."""
+
+
+class Params(BaseModel):
+    """Validated parameters of a method or an attack; every field has a description."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method may know besides its members: no pool, no test set."""
+
+    classes: int
+    model: Callable[[int], nn.Module]
+    """A fresh model from a seed."""
+    loss: Callable[[Tensor, Tensor], Tensor]
+    """Logits and labels to one loss per example, shape (B,)."""
+
+
+class Run(Protocol):
+    """The object a method trains through."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where tensors should live."""
+        ...
+
+    def seed(self, name: str) -> int:
+        """A seed of this task for `name`, for what takes a number instead of a generator (a model's init)."""
+        ...
+
+    def generator(self, name: str) -> torch.Generator:
+        """The named, independent random stream of this task. Nothing else may be used for randomness."""
+        ...
+
+    def steps(self, phase: str, total: int, state: State) -> Iterator[int]:
+        """Yield the step numbers still to do, 0 to total - 1 in an undisturbed run.
+
+        Times every step, reports progress and checkpoints `state` with every random stream. After a kill the
+        same code runs again: finished phases yield nothing and their state is put back, the broken
+        one goes on at the right step, and the result is bit-identical. `state` must therefore hold
+        everything the loop changes; it is restored in place.
+        """
+        ...
+
+    def clock(self, name: str) -> AbstractContextManager[None]:
+        """Time a part of the current step under a name."""
+        ...
+
+    def observe(self, **values: Tensor | float) -> None:
+        """Record values of the current step (a loss); a non-finite one ends the task as diverged."""
+        ...
+
+
+@dataclass(frozen=True)
+class Released:
+    """What a method lets out of its hands."""
+
+    predictor: nn.Module
+    """Maps x to logits (or log-probabilities); attacks and accuracy see only this."""
+    ledger: DpEvent
+    """What was done to the data. The harness prices it; NonPrivateDpEvent where there is no guarantee."""
+    stats: dict[str, float] = field(default_factory=dict)
+    """Figures of the method's own (rejection rate, clipped share): stored, never interpreted."""
+
+
+class Method(Protocol):
+    """How it is trained: turns members into a released predictor.
+
+    A method sees its members only: never non-members, attacks or the database.
+    """
+
+    version: ClassVar[str]
+    """Raised when the same parameters would give other numbers; part of every task's key."""
+    about: ClassVar[str]
+    source: ClassVar[str]
+    guarantee: ClassVar[str]
+    """One of GUARANTEES: the kind of promise the method makes by design."""
+    caveats: ClassVar[tuple[str, ...]]
+    Params: ClassVar[type[Params]]
+
+    def train(self, members: Records, problem: Problem, params: Any, run: Run) -> Released:
+        """Train on the members with parameters of type `Params` and release a predictor."""
+        ...
+
+
+GUARANTEES = ("approximate-dp", "pure-dp", "metric-dp", "claimed-disputed", "empirical", "none")
+
+
+@runtime_checkable
+class Calibrated(Protocol):
+    """A method with a target epsilon: one parameter is free, and the harness solves for it at plan time.
+
+    Its Params hold `epsilon`, `delta` and the free parameter; either epsilon or the free one is given.
+    """
+
+    free: ClassVar[str]
+
+    def planned(self, params: Any, n_train: int) -> DpEvent:
+        """What `train` would do to `n_train` members: the same event its ledger will hold."""
+        ...

@@ -1,0 +1,151 @@
+"""dp-sgd: clipped per-example gradients, summed with Gaussian noise over Poisson batches."""
+
+import math
+from typing import ClassVar
+
+import torch
+from dp_accounting import DpEvent
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from methods.base import Problem, Released, Run
+from methods.bounds import Amount, Count, Positive, Probability
+from methods.gradients import Clipped, make_engine
+from methods.optimizer import OptimizerParams, make_optimizer
+from methods.sampling import PoissonSampler, poisson_event, poisson_rate
+from workloads.base import Records
+from workloads.errors import SpecError
+
+
+class DpSgdParams(OptimizerParams):
+    """Parameters of dp-sgd. Give epsilon or noise_multiplier; a planned task holds both."""
+
+    epsilon: Positive | None = Field(default=None, description="Target epsilon; inf trains without noise.")
+    delta: Probability = Field(default=1e-5, description="Target delta.")
+    noise_multiplier: Amount | None = Field(
+        default=None, description="Noise standard deviation over clip; solved for from epsilon."
+    )
+    clip: Positive = Field(default=1.0, description="Largest L2 norm of one example's gradient.")
+    batch_size: Count = Field(
+        default=64, description="Expected examples per step; each member joins with batch_size / n."
+    )
+
+    @model_validator(mode="after")
+    def _one_privacy_level(self) -> "DpSgdParams":
+        epsilon, noise = self.epsilon, self.noise_multiplier
+        if epsilon is None and noise is None:
+            raise ValueError("give epsilon (> 0, or inf) or noise_multiplier (>= 0); both are missing")
+        if epsilon is not None and noise is not None and (epsilon == math.inf) != (noise == 0):
+            raise ValueError(
+                "epsilon = inf means noise_multiplier = 0 and nothing else does, "
+                f"got epsilon = {epsilon} and noise_multiplier = {noise}"
+            )
+        if self.clip == math.inf and (noise or epsilon not in (None, math.inf)):
+            raise ValueError(
+                "clip = inf bounds nobody's influence, so no noise is enough; "
+                "give a finite clip, or epsilon = inf"
+            )
+        return self
+
+
+class DpSgd:
+    """Differentially private SGD (Abadi et al. 2016): noise once, on the sum of clipped gradients."""
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "DP-SGD: per-example clipping, Gaussian noise, Poisson batches"
+    source: ClassVar[str] = "Abadi et al. 2016, Deep Learning with Differential Privacy (CCS)"
+    guarantee: ClassVar[str] = "approximate-dp"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "add-or-remove adjacency; the whole sequence of noisy sums counts as released",
+        "the search for hyper-parameters is counted but not priced",
+        "the seeded noise generator is not cryptographic: results are for study, not for deployment",
+        "clipped_share and the other stats are read from the data and not covered by the guarantee",
+    )
+    Params: ClassVar[type[DpSgdParams]] = DpSgdParams
+    free: ClassVar[str] = "noise_multiplier"
+
+    def planned(self, params: DpSgdParams, n_train: int) -> DpEvent:
+        """The ledger that `train` on `n_train` members will hold."""
+        rate = poisson_rate(n_train, params.batch_size)
+        return poisson_event(rate, resolved_noise(params), params.steps)
+
+    def train(self, members: Records, problem: Problem, params: DpSgdParams, run: Run) -> Released:
+        """Train for `params.steps` steps and release the last iterate."""
+        noise_multiplier = resolved_noise(params)
+        members = members.to(run.device)
+        model = problem.model(run.seed("init")).to(run.device).train()
+        optimizer = make_optimizer(model.parameters(), params)
+        sampler = PoissonSampler(len(members), params.batch_size, run.generator("sampling"))
+        noise = run.generator("noise")
+        engine = make_engine(model, problem.loss)
+        tally = {"examples": 0, "clipped": 0, "nonfinite": 0, "empty": 0}
+        state = {"model": model, "optimizer": optimizer, "sampler": sampler, "tally": tally}
+
+        for _ in run.steps("train", params.steps, state):
+            batch = members.take(sampler.draw().to(run.device))
+            with run.clock("gradients"):
+                clipped = engine.clipped_sum(batch.x, batch.y, params.clip)
+            with run.clock("noise"):
+                sums = add_noise(clipped.sums, noise_multiplier, params.clip, noise)
+            with run.clock("update"):
+                for weight, total in zip(engine.weights, sums, strict=True):
+                    # The expected batch size: the realised one would be released unpaid.
+                    weight.grad = total / params.batch_size
+                optimizer.step()
+            count(tally, clipped, params.clip)
+            run.observe(loss=clipped.mean_loss())
+
+        engine.release()
+        optimizer.zero_grad()
+        return Released(model.eval(), sampler.event(noise_multiplier), shares(tally, params.steps))
+
+
+def resolved_noise(params: DpSgdParams) -> float:
+    """The noise multiplier of a planned task; no noise at epsilon = inf."""
+    if params.noise_multiplier is not None:
+        return params.noise_multiplier
+    if params.epsilon == math.inf:
+        return 0.0
+    raise SpecError(
+        f"noise_multiplier is not set: epsilon = {params.epsilon} must be calibrated before training"
+    )
+
+
+def add_noise(
+    sums: list[Tensor], noise_multiplier: float, clip: float, generator: torch.Generator
+) -> list[Tensor]:
+    """Gaussian noise of standard deviation noise_multiplier * clip on every coordinate, once."""
+    if noise_multiplier == 0:
+        # Not only quicker: 0 * inf is not a number where clip is infinite.
+        return sums
+    scale = noise_multiplier * clip
+    return [
+        total
+        + scale
+        * torch.randn(total.shape, generator=generator, device=generator.device, dtype=total.dtype).to(
+            total.device
+        )
+        for total in sums
+    ]
+
+
+def count(tally: dict[str, int], clipped: Clipped, clip: float) -> None:
+    """Add one step to the tally."""
+    examples = len(clipped.norms)
+    tally["examples"] += examples
+    tally["empty"] += examples == 0
+    tally["nonfinite"] += clipped.nonfinite
+    tally["clipped"] += int((torch.isfinite(clipped.norms) & (clipped.norms > clip)).sum())
+
+
+def shares(tally: dict[str, int], steps: int) -> dict[str, float]:
+    """The tally as stats of the run."""
+    return {
+        "clipped_share": tally["clipped"] / max(tally["examples"], 1),
+        "mean_batch": tally["examples"] / steps,
+        "empty_batches": float(tally["empty"]),
+        "nonfinite_gradients": float(tally["nonfinite"]),
+    }
+
+
+method = DpSgd()

@@ -1,0 +1,66 @@
+"""sgd: mini-batch gradient descent without privacy, the upper anchor of utility and leakage."""
+
+from typing import ClassVar, Literal
+
+import torch
+from dp_accounting import NonPrivateDpEvent
+from pydantic import Field
+
+from methods.base import Problem, Released, Run
+from methods.optimizer import OptimizerParams, make_optimizer
+from methods.sampling import PoissonSampler, Sampler, ShuffleSampler
+from workloads.base import Records
+
+
+class SgdParams(OptimizerParams):
+    """Parameters of sgd."""
+
+    sampling: Literal["shuffle", "poisson"] = Field(
+        default="shuffle",
+        description="Epochs in random order, or independent draws as the twin of a DP method.",
+    )
+
+
+class Sgd:
+    """Gradient steps on the mean loss of a batch (Robbins and Monro 1951)."""
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "mini-batch SGD or Adam without any privacy: the baseline"
+    source: ClassVar[str] = "Robbins and Monro 1951; Adam: Kingma and Ba 2015"
+    guarantee: ClassVar[str] = "none"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "no guarantee of any kind",
+        "epoch shuffling and Poisson sampling are different data streams: compare a DP method with "
+        "sampling = 'poisson' as well",
+    )
+    Params: ClassVar[type[SgdParams]] = SgdParams
+
+    def train(self, members: Records, problem: Problem, params: SgdParams, run: Run) -> Released:
+        """Train for `params.steps` steps and release the last iterate.
+
+        An empty Poisson batch has no mean loss and takes no step.
+        """
+        members = members.to(run.device)
+        model = problem.model(run.seed("init")).to(run.device).train()
+        optimizer = make_optimizer(model.parameters(), params)
+        kind = ShuffleSampler if params.sampling == "shuffle" else PoissonSampler
+        sampler: Sampler = kind(len(members), params.batch_size, run.generator("sampling"))
+        state = {"model": model, "optimizer": optimizer, "sampler": sampler}
+
+        for _ in run.steps("train", params.steps, state):
+            batch = members.take(sampler.draw().to(run.device))
+            if len(batch) == 0:
+                run.observe(loss=0.0)
+                continue
+            with run.clock("gradients"):
+                optimizer.zero_grad()
+                loss = problem.loss(model(batch.x), batch.y).mean()
+                torch.autograd.backward(loss)
+            with run.clock("update"):
+                optimizer.step()
+            run.observe(loss=loss.detach())
+
+        return Released(model.eval(), NonPrivateDpEvent())
+
+
+method = Sgd()

@@ -1,0 +1,133 @@
+"""LiRA against a loop with scipy's normal, and on Gaussians whose ROC is known."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.attacks.base import Bools, Evidence, Floats
+from harness.attacks.lira import Lira, LiraParams
+from harness.attacks.metrics import evaluate
+
+
+def pooled_deviation(groups: list[Floats]) -> float:
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups if len(group))
+    return float(np.sqrt(squares / sum(max(len(group) - 1, 0) for group in groups)))
+
+
+def slow_scores(phi: Floats, members: Bools, params: LiraParams) -> Floats:
+    """One target and one record at a time; for records with two shadows or more on both sides."""
+    scores = np.full(phi.shape, np.nan)
+    for m in range(len(phi)):
+        others = [r for r in range(len(phi)) if r != m]
+        ins = [phi[[r for r in others if members[r, i]], i] for i in range(phi.shape[1])]
+        outs = [phi[[r for r in others if not members[r, i]], i] for i in range(phi.shape[1])]
+        s_in, s_out = pooled_deviation(ins), pooled_deviation(outs)
+        for i in range(phi.shape[1]):
+            if min(len(ins[i]), len(outs[i])) < 2:
+                continue
+            if params.fixed_variance == "never":
+                s_in, s_out = ins[i].std(ddof=1), outs[i].std(ddof=1)
+            without = stats.norm(outs[i].mean(), s_out)
+            if params.mode == "offline":
+                scores[m, i] = without.cdf(phi[m, i])
+            else:
+                ratio = stats.norm(ins[i].mean(), s_in).logpdf(phi[m, i])
+                scores[m, i] = ratio - without.logpdf(phi[m, i])
+    return scores
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+@pytest.mark.parametrize("fixed_variance", ["always", "never"])
+def test_equals_the_loop(
+    mode: Literal["online", "offline"],
+    fixed_variance: Literal["always", "never"],
+    from_phi: Callable[..., Evidence],
+    masks: Callable[..., Bools],
+) -> None:
+    random = np.random.default_rng(0)
+    members = masks(random, 8, 25, 12)
+    evidence = from_phi(random.standard_normal((8, 25)) * 2 + members, members)
+    params = LiraParams(mode=mode, fixed_variance=fixed_variance)
+    expected = slow_scores(evidence.phi, members, params)
+    known = ~np.isnan(expected)
+    assert known.mean() > 0.8
+    scores = Lira().scores(evidence, params)
+    scores = stats.norm.cdf(scores) if mode == "offline" else scores
+    np.testing.assert_allclose(scores[known], expected[known], rtol=1e-8, atol=1e-12)
+
+
+def test_variance_is_fixed_below_64_models(
+    from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
+) -> None:
+    random = np.random.default_rng(0)
+    for models, same in ((63, "always"), (64, "never")):
+        members = masks(random, models, 6, 3)
+        evidence = from_phi(random.standard_normal((models, 6)), members)
+        np.testing.assert_array_equal(
+            Lira().scores(evidence, LiraParams()),
+            Lira().scores(evidence, LiraParams.model_validate({"fixed_variance": same})),
+        )
+
+
+def test_known_gaussians_give_the_known_roc(
+    from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
+) -> None:
+    """IN ~ N(1, 1), OUT ~ N(0, 1): AUC Phi(1/sqrt 2), TPR at 0.1 % FPR Phi(1 + Phi^-1(0.001))."""
+    random = np.random.default_rng(0)
+    members = masks(random, 400, 500, 250)
+    phi = random.standard_normal(members.shape) + members + random.standard_normal(500)
+    evidence = from_phi(phi, members)
+    metrics = evaluate(Lira().scores(evidence, LiraParams(fixed_variance="always")), members)
+    assert metrics.auc == pytest.approx(0.76025, abs=0.004)
+    rate = metrics.tpr["0.001"]
+    assert rate.low is not None and rate.high is not None
+    assert rate.low - 0.001 < 0.018298 < rate.high + 0.001
+
+
+@pytest.mark.parametrize(("mu", "auc"), [(0.0, 0.5), (0.5, 0.638163), (2.0, 0.921350)])
+def test_gaussian_differential_privacy_curves(
+    mu: float, auc: float, from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
+) -> None:
+    random = np.random.default_rng(1)
+    members = masks(random, 300, 200, 100)
+    evidence = from_phi(random.standard_normal(members.shape) + mu * members, members)
+    metrics = evaluate(Lira().scores(evidence, LiraParams(fixed_variance="always")), members)
+    assert metrics.auc == pytest.approx(auc, abs=0.01)
+
+
+def test_record_without_shadows_on_a_side_uses_the_average_gap(
+    from_phi: Callable[..., Evidence],
+) -> None:
+    """Target 0. Records 0 and 1 have both sides, 2 gaps apart on average; record 2 has only OUT."""
+    phi = np.array([[0.5, 0.5, 6.0], [0.0, 0.0, 4.0], [2.0, 0.0, 5.0], [3.0, 1.0, 6.0], [1.0, 1.0, 5.0]])
+    members = np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], dtype=np.bool_)
+    evidence = from_phi(phi, members)
+    scores = Lira().scores(evidence, LiraParams(fixed_variance="always"))[0]
+    gap = ((2.5 - 0.5) + (1.0 - 0.0)) / 2
+    s_in = np.sqrt((0.5 + 0.0) / 2)
+    s_out = np.sqrt((0.5 + 0.0 + 2.0) / (1 + 1 + 3))
+    expected = stats.norm(5.0 + gap, s_in).logpdf(6.0) - stats.norm(5.0, s_out).logpdf(6.0)
+    assert scores[2] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_target_alone_has_no_evidence(from_phi: Callable[..., Evidence]) -> None:
+    evidence = from_phi(np.array([[3.0, -1.0]]), np.array([[True, False]]))
+    for mode in ("online", "offline"):
+        scores = Lira().scores(evidence, LiraParams.model_validate({"mode": mode}))
+        np.testing.assert_array_equal(scores, 0)
+
+
+def test_offline_does_not_tie_the_surest_members(
+    from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
+) -> None:
+    """Phi would round both records of target 0 to 1."""
+    random = np.random.default_rng(0)
+    members = masks(random, 9, 40, 20)
+    phi = random.standard_normal(members.shape)
+    phi[0, :2] = 50, 60
+    scores = Lira().scores(from_phi(phi, members), LiraParams(mode="offline"))
+    assert stats.norm.cdf(scores[0, 0]) == stats.norm.cdf(scores[0, 1]) == 1
+    assert scores[0, 0] < scores[0, 1]

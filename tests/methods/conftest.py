@@ -1,0 +1,55 @@
+"""The simplest run a method can train through: seeds, a plain loop, and what was observed."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+import torch
+from torch import Tensor
+
+from methods.base import Problem, State
+from workloads.models.mlp import mlp
+
+
+class SimplestRun:
+    """methods.base.Run without timing, checkpoints or progress."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.device = torch.device("cpu")
+        self.losses: list[float] = []
+        self.states: dict[str, State] = {}
+        self._seed = seed
+        self._generators: dict[str, torch.Generator] = {}
+
+    def seed(self, name: str) -> int:
+        return 1000 * self._seed + sum(name.encode()) % 1000
+
+    def generator(self, name: str) -> torch.Generator:
+        if name not in self._generators:
+            self._generators[name] = torch.Generator().manual_seed(self.seed(name))
+        return self._generators[name]
+
+    def steps(self, phase: str, total: int, state: State) -> Iterator[int]:
+        self.states[phase] = state
+        yield from range(total)
+
+    def clock(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def observe(self, **values: Tensor | float) -> None:
+        self.losses += [float(value) for value in values.values()]
+
+
+@pytest.fixture
+def run() -> SimplestRun:
+    return SimplestRun()
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """Four features, three classes, one hidden layer."""
+    return Problem(classes=3, model=lambda seed: mlp((4, 5, 3), seed), loss=cross_entropy)

@@ -1,0 +1,79 @@
+"""What a workload is: records of people, a fresh model, and how many of them one model trains on."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Records:
+    """Examples and their labels; row i is one person."""
+
+    x: Tensor
+    y: Tensor
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y):
+            raise ValueError(f"{len(self.x)} examples but {len(self.y)} labels")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, rows: Tensor) -> "Records":
+        """The records at these row numbers, in this order."""
+        return Records(self.x[rows], self.y[rows])
+
+    def to(self, device: torch.device) -> "Records":
+        """The same records on a device."""
+        return Records(self.x.to(device), self.y.to(device))
+
+
+class Workload(Protocol):
+    """What is trained: data and a fresh model. It knows no method and no epsilon.
+
+    Training settings live beside the module in `recipes/<name>.toml`, each value with its source.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name on the command line."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Raised when the same name would give other numbers; part of every task's key."""
+        ...
+
+    @property
+    def about(self) -> str:
+        """One line for `privbench list workloads`."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where the data come from, with citation and licence."""
+        ...
+
+    @property
+    def classes(self) -> int:
+        """How many labels there are."""
+        ...
+
+    @property
+    def n_train(self) -> int:
+        """Members per model: each model draws exactly this many from the pool."""
+        ...
+
+    def pool(self) -> Records:
+        """The records from which members and non-members are drawn."""
+        ...
+
+    def test(self) -> Records:
+        """Records that are never members; accuracy is measured on them."""
+        ...
+
+    def model(self, seed: int) -> nn.Module:
+        """A freshly initialised model mapping x to logits; the same seed gives the same bits."""
+        ...

@@ -1,0 +1,86 @@
+"""A family of plug-ins: one file adds one member; entry points add members of other packages.
+
+A member file is a module of the family's package that binds the family's word at module level:
+
+    methods/dp_sgd.py          method = DpSgd()              named after its file: dp-sgd
+    harness/attacks/lira.py    attack = Lira()               named after its file: lira
+    workloads/digits.py        workloads = [Digits(...), ...]   a group; every workload has a `.name`
+
+Modules without the word are helpers. An installed package adds a member through the entry point
+group `privbench.<family>`; the entry point's name is the member's name.
+"""
+
+import importlib
+import logging
+import pkgutil
+from collections.abc import Iterator
+from functools import cached_property
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from workloads.errors import BenchError, UnknownName
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class Family(Generic[T]):
+    """All members of one kind, found on first use."""
+
+    def __init__(self, kind: str, package: str, word: str) -> None:
+        """Args: the kind's name in messages, the package to walk, the word a member file binds."""
+        self.kind, self.package, self.word = kind, package, word
+
+    def names(self) -> list[str]:
+        """Every member's name, sorted."""
+        return sorted(self.members)
+
+    def get(self, name: str) -> T:
+        """The member called `name`; UnknownName with the nearest one where there is none."""
+        try:
+            return self.members[name]
+        except KeyError:
+            raise UnknownName(self.kind, name, self.members) from None
+
+    @cached_property
+    def members(self) -> dict[str, T]:
+        """Name to member. Two members of one name are an error: a result must say whose it is."""
+        found: dict[str, T] = {}
+        for origin, name, member in [*self._files(), *self._entry_points()]:
+            if name in found:
+                raise BenchError(f"two {self.kind}s are called '{name}'; the second is in {origin}")
+            found[name] = member
+        return found
+
+    def _files(self) -> Iterator[tuple[str, str, T]]:
+        package = importlib.import_module(self.package)
+        for info in pkgutil.iter_modules(package.__path__):
+            if info.ispkg:
+                continue
+            module = importlib.import_module(f"{self.package}.{info.name}")
+            yield from self._bound(module, info.name)
+
+    def _bound(self, module: ModuleType, stem: str) -> Iterator[tuple[str, str, T]]:
+        member: Any = vars(module).get(self.word)
+        if member is None:
+            return
+        origin = str(module.__file__)
+        if isinstance(member, list):
+            yield from ((origin, each.name, each) for each in member)
+        else:
+            yield origin, stem.replace("_", "-"), member
+
+    def _entry_points(self) -> Iterator[tuple[str, str, T]]:
+        for point in entry_points(group=f"privbench.{self.kind}s"):
+            try:
+                yield point.value, point.name, point.load()
+            except Exception as error:  # noqa: BLE001 - somebody else's broken package must not stop ours
+                log.warning(
+                    "%s plug-in %s (%s) does not load: %s",
+                    self.kind,
+                    point.name,
+                    point.value,
+                    error,
+                )
