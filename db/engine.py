@@ -3,6 +3,7 @@
 import hashlib
 import re
 import time
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -34,18 +35,14 @@ class DatabaseBusy(DatabaseError):
     def __init__(self, path: Path, pid: int | None) -> None:
         self.pid = pid
         holder = f"process {pid}" if pid else "another connection"
-        super().__init__(
-            f"the database {path} is in use by {holder}: wait for it to end, then try again"
-        )
+        super().__init__(f"the database {path} is in use by {holder}: wait for it to end, then try again")
 
 
 class DatabaseOutdated(DatabaseError):
     """The tables or views are another version's: to be rebuilt from the store, never migrated."""
 
 
-def open_database(
-    database: str | Path, read_only: bool = False, patience_seconds: float = 5.0
-) -> sa.Engine:
+def open_database(database: str | Path, read_only: bool = False, patience_seconds: float = 5.0) -> sa.Engine:
     """Open a DuckDB file (a path or a `duckdb:///` URL); unless read-only, make what is missing.
 
     Waits up to `patience_seconds` for another process to let the file go. The engine holds the file
@@ -98,13 +95,16 @@ def view_names() -> list[str]:
 
 
 def insert_arrow(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
-    """Add rows in bulk, matching columns by name; hundreds of thousands a second."""
+    """Add rows in bulk inside the connection's transaction, matching columns by name."""
+    if not connection.in_transaction():
+        connection.begin()  # SQLAlchemy begins one by itself, but not for what the driver is told
     driver: Any = connection.connection.driver_connection
-    driver.register("incoming", rows)
+    driver.register("incoming", rows.combine_chunks())  # DuckDB is slow on many small pieces
     driver.execute(f'insert into "{table.name}" by name select * from incoming')
     driver.unregister("incoming")
 
 
+@cache
 def arrow_schema(table: sa.Table) -> pa.Schema:
     """The Arrow schema of a table; JSON travels as text."""
     return pa.schema([(column.name, _arrow_type(column.type)) for column in table.columns])

@@ -42,8 +42,27 @@ def state_of(thing: Any) -> Any:
     return thing.state_dict() if hasattr(thing, "state_dict") else thing
 
 
+def check_state(state: Mapping[str, Any]) -> None:
+    """Refuse a phase's state that could not be saved or put back, before any work depends on it.
+
+    Raises:
+        TypeError: Which entry it is, what it holds and what it may hold.
+    """
+    for name, thing in state.items():
+        both = hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
+        if not both and not isinstance(thing, Tensor | dict | list):
+            raise TypeError(
+                f"state {name!r} is a {type(thing).__name__}; a phase's state takes things with state_dict "
+                "and load_state_dict, tensors, dicts and lists: only those can be restored in place"
+            )
+        try:
+            json.dumps(_fold(state_of(thing), {}))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"state {name!r} cannot be saved: {error}") from error
+
+
 def put_back(thing: Any, saved: Any) -> None:
-    """Restore one entry in place, so that the method's own variables hold the old state."""
+    """Restore one entry that `check_state` let pass, in place: the method's variables hold the old state."""
     if hasattr(thing, "load_state_dict"):
         thing.load_state_dict(saved)
     elif isinstance(thing, Tensor):
@@ -52,20 +71,16 @@ def put_back(thing: Any, saved: Any) -> None:
     elif isinstance(thing, dict):
         thing.clear()
         thing.update(saved)
-    elif isinstance(thing, list):
-        thing[:] = saved
     else:
-        raise TypeError(
-            f"a phase's state holds a {type(thing).__name__}; it takes things with state_dict, tensors, "
-            "dicts and lists, because only those can be restored in place"
-        )
+        thing[:] = saved
 
 
 def _digest(tree: str, tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(tree.encode())
     for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data)
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -76,11 +91,15 @@ def _fold(value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = value.detach().to("cpu", copy=True).contiguous()
         return {"tensor": name}
     if isinstance(value, Mapping):
-        return {"dict": [[key, _fold(each, tensors)] for key, each in value.items()]}
+        return {"dict": [[_plain(key), _fold(each, tensors)] for key, each in value.items()]}
     if isinstance(value, tuple):
         return {"tuple": [_fold(each, tensors) for each in value]}
     if isinstance(value, list):
         return [_fold(each, tensors) for each in value]
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"a checkpoint cannot hold a {type(value).__name__}: {value!r}")

@@ -3,15 +3,16 @@
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.plan import Plan
 from harness.spec import Cell, Task
 from harness.store import Store
 
 ATTACK_SECONDS = 1.0
-"""Taken for an attack before one was recorded: attacks are array work on stored signals."""
+"""Taken for an attack: array work on stored signals."""
 PROBE_STEPS, PROBE_SECONDS = 20, 3.0
 
 
@@ -22,6 +23,16 @@ class Cost:
     seconds: float
     memory_bytes: int
     source: str
+
+
+class Training(NamedTuple):
+    """What one recorded training took."""
+
+    steps: int
+    step_seconds: float
+    """Inside its steps, all together."""
+    other_seconds: float
+    peak_memory_bytes: int
 
 
 @dataclass(frozen=True)
@@ -55,9 +66,9 @@ def estimate(plan: Plan, store: Store | None, probing: bool = True) -> Estimate 
     return Estimate(seconds, memory, costs)
 
 
-def _recorded(store: Store | None) -> dict[tuple[str, str], list[tuple[float, float, int]]]:
-    """(seconds per step, seconds besides, peak bytes) of every recorded training by workload and method."""
-    found: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
+def _recorded(store: Store | None) -> dict[tuple[str, str], list[Training]]:
+    """Every recorded training by workload and method."""
+    found: dict[tuple[str, str], list[Training]] = defaultdict(list)
     for spec, result in store.results() if store and store.exists() else ():
         if result["kind"] != "train" or result["status"] != "done":
             continue
@@ -68,15 +79,17 @@ def _recorded(store: Store | None) -> dict[tuple[str, str], list[tuple[float, fl
         task = spec["task"]
         kind = (task["workload"]["name"], task["method"]["name"])
         besides = max(0.0, result["wall_seconds"] - inside)
-        found[kind].append((inside / max(steps, 1), besides, peak))
+        found[kind].append(Training(steps, inside, besides, peak))
     return found
 
 
-def _recall(rows: Iterable[tuple[float, float, int]], cell: Cell) -> Cost:
-    per_step, besides, peaks = zip(*rows, strict=True)
-    steps = cell.params.get("steps") or 1
-    seconds = statistics.median(per_step) * steps + statistics.median(besides)
-    return Cost(seconds, max(peaks), f"recorded, {len(peaks)} trainings")
+def _recall(rows: Sequence[Training], cell: Cell) -> Cost:
+    # A method that does not call its steps `steps` is taken to do as many as it did.
+    steps = cell.params.get("steps") or statistics.median(row.steps for row in rows)
+    per_step = statistics.median(row.step_seconds / max(row.steps, 1) for row in rows)
+    besides = statistics.median(row.other_seconds for row in rows)
+    peak = max(row.peak_memory_bytes for row in rows)
+    return Cost(per_step * steps + besides, peak, f"recorded, {len(rows)} trainings")
 
 
 def probe(task: Task) -> Cost:

@@ -7,6 +7,7 @@ published). Everything a task prints goes to its `log.txt`.
 """
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -26,13 +27,15 @@ from harness.attacking import attack
 from harness.provenance import provenance
 from harness.run import Interrupted
 from harness.spec import Json, read_task
-from harness.store import Store
+from harness.store import Store, dump
 from harness.training import Outcome, best_device, train, watched
-from workloads.errors import BenchError, Diverged
+from workloads.errors import BenchError, Diverged, StoreError
 
 Status = Literal["done", "failed", "interrupted"]
 
 BEAT_SECONDS = 1.0
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The disk, the user's share of it, or the largest file allowed here is used up."""
 
 
 class Stop:
@@ -61,12 +64,18 @@ def run_task(store: Store, key: str, stop: Stop) -> Status:
     standing = store.result(key)
     if standing is not None and standing["status"] == "done":
         return "done"
+    try:
+        kind = store.spec(key)["task"]["kind"]
+    except (StoreError, KeyError, TypeError) as error:
+        sys.stderr.write(f"task {key} cannot run, its spec cannot be read: {error}\n")
+        return "failed"  # without a row: nobody could tell of what
     folder = store.folder(key)
     started, clock = datetime.now(UTC), time.monotonic()
     result: Json
     with heartbeat(folder, stop), logging_to(folder / "log.txt"):
         try:
             outcome = perform(store, key, stop)
+            dump(outcome.payload)  # a number that JSON does not have fails the task, not the worker
             artefacts = {
                 name.split(".")[0]: store.write_artefact(key, name, content)
                 for name, content in outcome.artefacts.items()
@@ -76,14 +85,21 @@ def run_task(store: Store, key: str, stop: Stop) -> Status:
         except Interrupted:
             return "interrupted"
         except Exception as error:  # noqa: BLE001 - a failed task is a row, not a gap
-            traceback.print_exc()
+            with contextlib.suppress(OSError):  # a full disk has no room for the log either
+                traceback.print_exc()
             result = failure(error)
-    result |= {"key": key, "kind": store.spec(key)["task"]["kind"], "provenance": provenance()}
+    result |= {"key": key, "kind": kind, "provenance": provenance()}
     result |= {"started": started.isoformat(), "finished": datetime.now(UTC).isoformat()}
-    store.publish({**result, "wall_seconds": time.monotonic() - clock})
-    if result["status"] == "done":
-        clear(folder / "checkpoint")
-    return "done" if result["status"] == "done" else "failed"
+    try:
+        store.publish({**result, "wall_seconds": time.monotonic() - clock})
+    except OSError as error:
+        sys.stderr.write(f"the result of task {key} cannot be written, it will run again: {error}\n")
+        return "failed"
+    standing = store.result(key)  # another copy's, where that was first
+    if standing is None or standing["status"] != "done":
+        return "failed"
+    clear(folder / "checkpoint")
+    return "done"
 
 
 def perform(store: Store, key: str, stop: Callable[[], bool]) -> Outcome:
@@ -103,6 +119,9 @@ def failure(error: Exception) -> Json:
         reason = "diverged"
     elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in message:
         reason = "out_of_memory"
+    elif isinstance(error, OSError) and error.errno in FULL:
+        # It says nothing about the task: asked for again, it runs again, from its checkpoint.
+        reason, message = "killed", f"no room to write ({error}); make room and run the sweep again"
     else:
         reason = "error"
         if not isinstance(error, BenchError):
@@ -121,7 +140,7 @@ def clear(checkpoint: Path) -> None:
     """Take the checkpoints of a finished task away."""
     for file in checkpoint.glob("*"):
         file.unlink(missing_ok=True)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):  # gone, or another copy of the task has just written one more
         checkpoint.rmdir()
 
 
@@ -157,22 +176,27 @@ def heartbeat(folder: Path, stop: Stop) -> Iterator[None]:
 @contextlib.contextmanager
 def logging_to(file: Path) -> Iterator[None]:
     """Send everything this process prints, C libraries included, to a file."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     kept = os.dup(1), os.dup(2)
-    with file.open("ab") as log:
-        log.write(f"--- {datetime.now(UTC).isoformat()} pid {os.getpid()}\n".encode())
-        log.flush()
+    with file.open("ab", buffering=0) as log:
+        with contextlib.suppress(OSError):  # a full disk must not stop a training
+            log.write(f"--- {datetime.now(UTC).isoformat()} pid {os.getpid()}\n".encode())
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     try:
         yield
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
         for number, saved in zip((1, 2), kept, strict=True):
             os.dup2(saved, number)
             os.close(saved)
+
+
+def flush() -> None:
+    """Write out what was printed so far; what a full disk has no room for is lost."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
 
 
 def serve(store: Store, stop: Stop) -> None:

@@ -13,14 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.checkpoint import put_back, read_checkpoint, state_of, write_checkpoint
+from harness.checkpoint import check_state, put_back, read_checkpoint, state_of, write_checkpoint
 from harness.clock import PeakMemory, stopwatch
 from methods.base import State
 from workloads.errors import Diverged
 
 CHECKPOINT_SECONDS = 30.0
 LOOK_EVERY = 64
-"""Steps between two looks at observed values: a look waits for the device."""
+"""Values observed between two looks at them: a look waits for the device."""
+TAKEN = ("phase", "step", "wall_seconds", "cpu_seconds")
+"""Columns of the step table that no observed value may be called."""
 
 
 class Interrupted(BaseException):
@@ -116,29 +118,38 @@ class Run:
             raise ValueError(f"a phase is named by small letters, digits and hyphens, got {phase!r}")
         if phase in self.phases:
             raise ValueError(f"the phase {phase!r} was already run: give every phase its own name")
+        check_state(state)
+        self.finish()  # the phase before may have been left by a break
         self._series = self.phases[phase] = Series()
         done = self._resume(phase, state)
         memory = PeakMemory(self._device)
         self._series.resting_memory_bytes = self._series.resting_memory_bytes or memory.resting
         saved_at = time.monotonic()
-        for step in range(done, total):
-            self.position = (phase, step, total)
-            self._clocks, self._values = {}, {}
-            cpu, mark = time.process_time(), self._stopwatch.start()
-            yield step
-            wall = self._stopwatch.seconds(mark)
-            self._record(step, wall, time.process_time() - cpu)
-            if len(self._unseen) >= LOOK_EVERY:
-                self._look(phase)
-            stopping = self.stop()
-            if stopping or time.monotonic() - saved_at > self.interval:
-                self._save(phase, step + 1, state, memory)
-                saved_at = time.monotonic()
-            if stopping:
-                raise Interrupted(f"stopped after step {step} of phase {phase}")
+        try:
+            for step in range(done, total):
+                self.position = (phase, step, total)
+                self._clocks, self._values = {}, {}
+                cpu, mark = time.process_time(), self._stopwatch.start()
+                yield step
+                wall = self._stopwatch.seconds(mark)
+                self._record(step, wall, time.process_time() - cpu)
+                if len(self._unseen) >= LOOK_EVERY:
+                    self._look()
+                stopping = self.stop()
+                if stopping or time.monotonic() - saved_at > self.interval:
+                    self._save(phase, step + 1, state, memory)
+                    saved_at = time.monotonic()
+                if stopping:
+                    raise Interrupted(f"stopped after step {step} of phase {phase}")
+        finally:  # also where the method leaves the loop early
+            self._series.peak_memory_bytes = max(self._series.peak_memory_bytes, memory.peak())
         self.position = (phase, total, total)
         if done < total:
             self._save(phase, total, state, memory)
+
+    def finish(self) -> None:
+        """Look at the last observed values; call it when the method has returned."""
+        self._look()
 
     def _record(self, step: int, wall: float, cpu: float) -> None:
         series = self._series
@@ -149,19 +160,23 @@ class Run:
         series.wall.append(wall)
         series.cpu.append(cpu)
 
-    def _look(self, phase: str) -> None:
+    def _look(self) -> None:
         """Move observed values from the device into the series; the first non-finite one ends the run."""
         unseen, self._unseen = self._unseen, []
         for step, name, value in unseen:
             number = float(value)
             if not math.isfinite(number):
-                raise Diverged(phase, step, name)
+                raise Diverged(self.position[0], step, name)
+            if name in TAKEN or name.startswith("clock_"):
+                raise ValueError(
+                    f"a value cannot be observed as {name!r}, a column of the step table: rename it"
+                )
             column = self._series.values.setdefault(name, [])
             column.extend([math.nan] * (step - len(column)))
             column.append(number)
 
     def _save(self, phase: str, done: int, state: State, memory: PeakMemory) -> None:
-        self._look(phase)
+        self._look()
         self._series.peak_memory_bytes = max(self._series.peak_memory_bytes, memory.peak())
         if self.folder is None:
             return
@@ -182,6 +197,8 @@ class Run:
         saved = read_checkpoint(self.folder / f"{phase}.safetensors") if self.folder else None
         # Another torch may round differently: half of each would be a result of neither.
         if saved is None or (saved["run"], saved["torch"]) != (self.name, torch.__version__):
+            return 0
+        if saved["state"].keys() != state.keys():  # of the method's code before it was changed
             return 0
         for name, thing in state.items():
             put_back(thing, saved["state"][name])

@@ -12,15 +12,16 @@ whichever publishes first wins whole. Nothing here loads torch.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.spec import PROTOCOL, Json, Task
+from harness.spec import PROTOCOL, Json, Task, despelled, key_of
 from workloads.errors import StoreError
 
 AGAIN = ("killed", "cancelled")
@@ -70,7 +71,7 @@ class Store:
                 )
             return
         try:
-            protocol = json.loads((self.path / "store.json").read_text())["protocol"]
+            protocol = int(json.loads((self.path / "store.json").read_text())["protocol"])
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{self.path / 'store.json'} cannot be read: {error}") from error
         if protocol > PROTOCOL:
@@ -86,9 +87,9 @@ class Store:
         return self.tasks / key[:2] / key
 
     def add(self, task: Task) -> None:
-        """Write the task's spec, once."""
+        """Write the task's spec, once; one that was damaged or altered is written again."""
         file = self.folder(task.key) / "spec.json"
-        if not file.exists():
+        if not _describes(file, task.key):
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(file, dump(task.file()))
 
@@ -146,7 +147,10 @@ class Store:
         except FileNotFoundError:
             raise StoreError(f"{file} is missing though a result lists it") from None
         if hashlib.sha256(content).hexdigest() != result["artefacts"][name]["sha256"]:
-            raise StoreError(f"{file} is damaged: its content does not match the hash in its result")
+            raise StoreError(
+                f"{file} is damaged: its content does not match the hash in its result; delete it and run "
+                "the sweep again to make it anew"
+            )
         return content
 
     def write_artefact(self, key: str, name: str, content: bytes) -> Json:
@@ -160,11 +164,16 @@ class Store:
     def publish(self, result: Json) -> bool:
         """Make a result the task's result; False where another copy's stands already.
 
-        A success replaces a failure and nothing else replaces anything: `os.link` refuses an existing
-        name, so of two copies publishing at once one wins whole.
+        A success replaces a failure and nothing else replaces anything. Copies on one machine take
+        turns; where the file system has no locks, `os.link` still refuses an existing name, so that
+        of two copies publishing at once one wins whole.
         """
         folder = self.folder(result["key"])
         folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            return self._publish(result, folder)
+
+    def _publish(self, result: Json, folder: Path) -> bool:
         file, aside = folder / "result.json", folder / f".result-{uuid.uuid4().hex}"
         standing = read_result(folder)
         if standing is not None and (standing["status"] == "done" or result["status"] != "done"):
@@ -178,18 +187,24 @@ class Store:
         except FileExistsError:
             if read_result(folder) is None:
                 file.unlink(missing_ok=True)  # half a file of a crash, recognised and redone
-            return self.publish(result)
+            return self._publish(result, folder)
         finally:
             aside.unlink(missing_ok=True)
         sync_folder(folder)
         return True
 
     def forget(self, key: str) -> None:
-        """Take a failure away so that the task runs again; the old reason stays in `failures/`."""
-        file = self.folder(key) / "result.json"
-        archive = self.folder(key) / "failures"
-        archive.mkdir(exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
+        """Take a failure away so that the task runs again; the old reason stays in `failures/`.
+
+        A success is never taken away, even if it came after the caller looked.
+        """
+        folder = self.folder(key)
+        with locked(folder):
+            standing = read_result(folder)
+            if standing is None or standing["status"] == "done":
+                return
+            file, archive = folder / "result.json", folder / "failures"
+            archive.mkdir(exist_ok=True)
             file.rename(archive / f"{file.stat().st_mtime_ns}.json")
 
     # -- sweeps --------------------------------------------------------------------------------
@@ -225,6 +240,27 @@ def read_result(folder: Path) -> Json | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return {**result, "checksum": stated}
+
+
+def _describes(file: Path, key: str) -> bool:
+    """Whether a spec.json is whole and its task hashes to the key of its folder."""
+    try:
+        task = json.loads(file.read_text(encoding="utf-8"))["task"]
+        return key_of(despelled(task)) == key
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Alone among the processes of this machine while changing a task's result; let go by any death."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks; the callers are safe without
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def checksum(result: Json) -> str:
@@ -265,8 +301,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def standing_failures(results: Iterable[Json | None]) -> list[Json]:
-    """The failures that only `retry` takes away."""
-    return [each for each in results if each and each["status"] == "failed" and each["reason"] not in AGAIN]

@@ -101,7 +101,8 @@ def from_options(
     data: dict[str, Any] = {"grid": [grid], "attacks": attack.split(",") if attack else []}
     if models is not None:
         data["models"] = models
-    return data | {"name": f"ad-hoc-{key_of(data)[:8]}"}
+    words = key_of([workload, method, epsilon, models, attack, settings])
+    return data | {"name": f"ad-hoc-{words[:8]}"}
 
 
 def _value(text: str) -> Any:

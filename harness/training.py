@@ -3,7 +3,7 @@
 import hashlib
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -51,6 +51,7 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     problem = Problem(workload.classes, workload.model, per_example_loss)
     members = pool.take(mask.nonzero().squeeze(1)).to(device)
     released = method.train(members, problem, params, run)
+    run.finish()
     guarantee = price(released.ledger, getattr(params, "delta", DELTA))
     check(guarantee, getattr(params, "epsilon", None))
     signals = ask(released, pool, test, device)
@@ -58,7 +59,7 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
         payload={
             "metrics": utility(signals, pool, test, mask),
             "guarantee": guarantee.asdict(),
-            "stats": {name: float(value) for name, value in released.stats.items()},
+            "stats": finite(released.stats),
             "phases": {name: summary(series) for name, series in run.phases.items()},
         },
         artefacts={
@@ -158,6 +159,15 @@ def share(right: Tensor) -> float:
     return int(right.sum()) / right.numel()
 
 
+def finite(stats: Mapping[str, float]) -> dict[str, float]:
+    """A method's stats as plain numbers; JSON has no others."""
+    numbers = {name: float(value) for name, value in stats.items()}
+    strange = {name: value for name, value in numbers.items() if not math.isfinite(value)}
+    if strange:
+        raise ValueError(f"the method gave stats that are not finite: {strange}; leave them out")
+    return numbers
+
+
 def weights(predictor: nn.Module) -> dict[str, Tensor]:
     """The released weights, each tensor on its own memory as safetensors wants it."""
     return {name: each.detach().cpu().clone() for name, each in predictor.state_dict().items()}
@@ -210,12 +220,16 @@ def step_table(phases: dict[str, Series]) -> bytes:
         ):
             for name in names:
                 column = source.get(name, [])
-                padded = column + [None] * (count - len(column))
+                padded = column + [math.nan] * (count - len(column))
                 columns.setdefault(prefix + name, []).extend(padded)
-    doubles = [(name, pa.float64()) for name in list(columns)[2:]]
-    schema = pa.schema([("phase", pa.string()), ("step", pa.int32()), *doubles])
+    types = {"phase": pa.string(), "step": pa.int32()}
+    # from_pandas: a step without the value holds NaN here and null in the file.
+    arrays = {
+        name: pa.array(column, types.get(name, pa.float64()), from_pandas=True)
+        for name, column in columns.items()
+    }
     sink = io.BytesIO()
-    pq.write_table(pa.table(columns, schema=schema), sink, compression="zstd")
+    pq.write_table(pa.table(arrays), sink, compression="zstd")
     return sink.getvalue()
 
 

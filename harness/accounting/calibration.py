@@ -131,26 +131,30 @@ class Search:
         return self.too_little is not None and self.enough / self.too_little < 1 + 1e-9
 
     def next(self) -> float:
-        """The next noise to try: a secant in logarithms, kept inside what is known."""
-        aim = self.target * (1 - TIGHTNESS / 2)
-        if self.enough is None or self.too_little is None:
-            return self.extrapolate(aim)
-        low, high = math.log(self.too_little), math.log(self.enough)
-        share = 0.5
-        # Every fourth try halves, so that a bent curve cannot keep the secant on one side.
-        if len(self.seen) % 4 and self.seen[self.enough] > 0:
-            above, below = (math.log(self.seen[n]) for n in (self.too_little, self.enough))
-            share = min(max((above - math.log(aim)) / (above - below), 0.01), 0.99)
-        return math.exp(low + share * (high - low))
+        """The next noise to try: the secant's, or the middle where the secant leaves what is known."""
+        low = math.log(self.too_little if self.too_little is not None else NOISES[0])
+        high = math.log(self.enough if self.enough is not None else NOISES[1])
+        proposal = self.secant()
+        both_sides = self.too_little is not None and self.enough is not None
+        # Every fifth try halves, so that a jump in the prices cannot keep the secant on one side.
+        if both_sides and (len(self.seen) % 5 == 0 or not low < proposal < high):
+            proposal = (low + high) / 2
+        return _within(math.exp(proposal))
 
-    def extrapolate(self, aim: float) -> float:
-        """Epsilon is roughly in proportion to 1 / noise; step over the target a little further each time."""
-        noise = self.enough if self.enough is not None else self.too_little
-        if noise is None:
-            raise RuntimeError("extrapolation needs a first price")
-        # At most tenfold: far from the target the proportion does not hold.
-        ratio = min(max(self.seen[noise] / aim, 0.1), 10.0)
-        return _within(noise * ratio ** len(self.seen))
+    def secant(self) -> float:
+        """The logarithm of the noise at which a line through the two best prices meets the target.
+
+        In logarithms epsilon over noise is nearly a line; with one price its slope is taken as -1.
+        """
+        aim = math.log(self.target * (1 - TIGHTNESS / 2))
+        # A price of 0 has no logarithm; a billionth of the target is as far off.
+        floor = self.target * 1e-9
+        points = [(math.log(n), math.log(max(e, floor))) for n, e in self.seen.items()]
+        (x, y), *others = sorted(points, key=lambda point: abs(point[1] - aim))
+        slope = (y - others[0][1]) / (x - others[0][0]) if others else -1.0
+        # At most tenfold at once, and never uphill: far from the target the line is a poor guide.
+        step = (aim - y) / min(slope, -0.1)
+        return x + min(max(step, -math.log(10)), math.log(10))
 
     def unreachable(self) -> AccountingError:
         """What can be reached instead."""

@@ -23,9 +23,7 @@ RIDGE = 0.1
 class BlindParams(methods.base.Params):
     """The seed of the order in which records are judged."""
 
-    seed: int = Field(
-        default=0, ge=0, description="seed of the order of the records and of the reduction"
-    )
+    seed: int = Field(default=0, ge=0, description="seed of the order of the records and of the reduction")
 
 
 class Blind:
@@ -48,8 +46,7 @@ class Blind:
     version: ClassVar[str] = "1"
     about: ClassVar[str] = "no model at all: tells members by the records alone; should not succeed"
     source: ClassVar[str] = (
-        "Das, Zhang, Tramer 2024, Blind Baselines Beat Membership Inference Attacks "
-        "(arXiv:2406.16201)"
+        "Das, Zhang, Tramer 2024, Blind Baselines Beat Membership Inference Attacks (arXiv:2406.16201)"
     )
     caveats: ClassVar[tuple[str, ...]] = (
         "it checks the split, not the method: success makes every attack on the cell meaningless",
@@ -87,7 +84,8 @@ def _describe(
     scale, centre = _standard(features[sample].astype(np.float64))
     if features.shape[1] > WIDTH:
         turn = _directions((features[sample] - centre) / scale, random)
-        flat = features @ (turn / scale[:, None]) - (centre / scale) @ turn
+        # float32, or numpy would make a float64 copy of all features
+        flat = features @ (turn / scale[:, None]).astype(np.float32) - (centre / scale) @ turn
     else:
         flat = (features - centre) / scale
     classes = (labels[:, None] == np.unique(labels)).astype(np.float64)

@@ -42,9 +42,7 @@ class Lira:
     """
 
     version: ClassVar[str] = "1"
-    about: ClassVar[str] = (
-        "likelihood ratio of the rescaled logit under shadows with and without it"
-    )
+    about: ClassVar[str] = "likelihood ratio of the rescaled logit under shadows with and without it"
     source: ClassVar[str] = (
         "Carlini et al. 2022, Membership Inference Attacks From First Principles (arXiv:2112.03570)"
     )

@@ -21,7 +21,11 @@ BLIND_LEVEL = 0.001
 
 @dataclass(frozen=True)
 class Rate:
-    """A true positive rate with its Clopper-Pearson interval, or the reason why there is none."""
+    """A true positive rate with its Clopper-Pearson interval, or the reason why there is none.
+
+    The interval is that of the members beyond the threshold; that the threshold was itself set by
+    finitely many non-members is not in it (the resolution guard keeps that error bounded).
+    """
 
     value: float | None
     low: float | None

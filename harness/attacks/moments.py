@@ -92,6 +92,4 @@ def _merge(a: Moments, b: Moments) -> Moments:
     count = a.count + b.count
     share = b.count / np.maximum(count, 1)
     apart = b.mean - a.mean
-    return Moments(
-        count, a.mean + apart * share, a.squares + b.squares + apart**2 * share * a.count
-    )
+    return Moments(count, a.mean + apart * share, a.squares + b.squares + apart**2 * share * a.count)

@@ -22,9 +22,7 @@ class Population:
 
     version: ClassVar[str] = "1"
     about: ClassVar[str] = "the loss, calibrated on records that are nobody's members"
-    source: ClassVar[str] = (
-        "Ye et al. 2022, Enhanced Membership Inference Attacks (arXiv:2111.09679)"
-    )
+    source: ClassVar[str] = "Ye et al. 2022, Enhanced Membership Inference Attacks (arXiv:2111.09679)"
     caveats: ClassVar[tuple[str, ...]] = (
         "for each target an increasing function of minus the loss, so its AUC is that of `loss`",
         "false positive rates below one in the population's size are extrapolated",
@@ -39,9 +37,7 @@ class Population:
                 "the population attack needs population records, but there are 0: "
                 "give the workload test records or leave the attack out"
             )
-        pairs = zip(
-            cross_entropy(evidence.phi), cross_entropy(evidence.population_phi), strict=True
-        )
+        pairs = zip(cross_entropy(evidence.phi), cross_entropy(evidence.population_phi), strict=True)
         return np.stack([-calibrated_rank(own, others) for own, others in pairs])
 
 

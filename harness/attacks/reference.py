@@ -32,9 +32,7 @@ class Reference:
 
     version: ClassVar[str] = "1"
     about: ClassVar[str] = "the record's rescaled logit against that of models that never saw it"
-    source: ClassVar[str] = (
-        "Ye et al. 2022, Enhanced Membership Inference Attacks (arXiv:2111.09679)"
-    )
+    source: ClassVar[str] = "Ye et al. 2022, Enhanced Membership Inference Attacks (arXiv:2111.09679)"
     caveats: ClassVar[tuple[str, ...]] = (
         "with R references `rank` has about R + 1 values: nothing below an FPR of 1/(R + 1)",
         "with few references the standard deviation per record is noisy; `lira` pools it",

@@ -91,18 +91,24 @@ def supervised(store: Store) -> bool:
         return not alone
 
 
+started: list[subprocess.Popen[bytes]] = []
+"""Supervisors this process started and that may still live: kept so that the dead are reaped."""
+
+
 def start_supervisor(store: Store) -> None:
     """Start one that outlives this process; it ends at once if another is there."""
     folder = store.path / "supervisor"
     folder.mkdir(exist_ok=True)
+    started[:] = [each for each in started if each.poll() is None]
     with (folder / "log.txt").open("ab") as log:
-        subprocess.Popen(
+        supervisor = subprocess.Popen(
             [sys.executable, "-m", "harness.backends.supervisor", str(store.path)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
+    started.append(supervisor)
 
 
 @contextlib.contextmanager

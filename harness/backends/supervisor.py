@@ -22,11 +22,14 @@ from harness.backends.local import only_one, submissions
 from harness.backends.workers import Worker, gpus, oom_kills
 from harness.spec import Json
 from harness.store import Store, dump, write_atomic
+from workloads.errors import StoreError
 
 TICK_SECONDS = 0.2
 LINGER_SECONDS = 5.0
 """How long an idle supervisor keeps its workers, so that the next sweep need not import torch again."""
 STATE_SECONDS = 2.0
+TRIES = 3
+"""How often a new supervisor asks for the lock before it believes that there is another."""
 
 
 @dataclass
@@ -72,6 +75,8 @@ class Supervisor:
                     break
         finally:
             for worker in self.workers:
+                worker.let_go()  # all at once, then wait for each
+            for worker in self.workers:
                 worker.end()
             (self.store.path / "supervisor" / "state.json").unlink(missing_ok=True)
 
@@ -83,17 +88,22 @@ class Supervisor:
     def _read_queue(self) -> None:
         for file in submissions(self.store):
             if file.stem not in self.submissions:
-                content = json.loads(file.read_text())
-                jobs = content["jobs"]
-                waiting = {key: tuple(job["needs"]) for job in jobs for key in job["tasks"]}
-                settings = Settings(**content["settings"])
-                self.submissions[file.stem] = Submission(file, content["sweep"], settings, waiting)
+                self.submissions[file.stem] = self._read(file)
         for name, submission in list(self.submissions.items()):
             for ending in (".cancel", ".stop"):
                 order = submission.file.with_suffix(ending)
                 if order.exists():
                     self._stop(name, submission, cancel=ending == ".cancel")
                     order.unlink(missing_ok=True)
+
+    def _read(self, file: Path) -> Submission:
+        """A submission without the tasks that ended while a supervisor before this one worked on it."""
+        content = json.loads(file.read_text())
+        jobs = content["jobs"]
+        every = {key: tuple(job["needs"]) for job in jobs for key in job["tasks"]}
+        waiting = {key: needs for key, needs in every.items() if self.store.result(key) is None}
+        self.done -= waiting.keys()  # done once, and since then damaged or deleted
+        return Submission(file, content["sweep"], Settings(**content["settings"]), waiting)
 
     def _stop(self, name: str, submission: Submission, cancel: bool) -> None:
         """Drop what waits; ask what runs for this submission alone to save and stop."""
@@ -205,6 +215,8 @@ class Supervisor:
             self.done.add(key)
         if status == "interrupted" and worker.cancelled:
             self._fail(key, "cancelled", "cancelled while it ran; its checkpoint is kept")
+        elif status == "interrupted" and not worker.stopping:
+            self._fail(key, "killed", "somebody sent the worker SIGTERM; running the sweep again resumes it")
         worker.rest()
         for submission in self.submissions.values():
             submission.running.discard(key)
@@ -241,7 +253,8 @@ class Supervisor:
 
     def _fail(self, key: str, reason: str, message: str) -> None:
         now = datetime.now(UTC).isoformat()
-        with contextlib.suppress(OSError):  # a full disk: the task stays open and runs again
+        # A full disk, or a spec that cannot be read: the task stays open for the next enqueue.
+        with contextlib.suppress(OSError, StoreError):
             kind = self.store.spec(key)["task"]["kind"]
             result: Json = {"key": key, "kind": kind, "status": "failed", "reason": reason}
             result |= {"message": message, "traceback": None, "artefacts": {}, "wall_seconds": 0.0}
@@ -268,17 +281,22 @@ class Supervisor:
 
 
 def main(arguments: list[str]) -> int:
-    """Supervise until the queue is empty; at once 0 if another supervisor is there."""
+    """Supervise until the queue is empty; 0 if another supervisor is there."""
     store = Store.open(arguments[0])
-    while True:
+    refused = 0
+    while refused < TRIES:
         with only_one(store) as alone:
-            if not alone:
-                return 0
-            supervisor = Supervisor(store)
-            supervisor.run()
+            if alone:
+                supervisor = Supervisor(store)
+                supervisor.run()
+        if not alone:
+            # Another supervisor, or somebody who holds the lock to see whether there is one.
+            refused += 1
+            time.sleep(TICK_SECONDS)
         # A submission that came after the last look found us alive and started nobody else.
-        if supervisor.ending or not submissions(store):
-            return 0
+        elif supervisor.ending or not submissions(store):
+            break
+    return 0
 
 
 if __name__ == "__main__":

@@ -98,12 +98,16 @@ class Worker:
             return "killed", f"the worker was killed by {name}; running the sweep again resumes it"
         return "killed", f"the worker ended with exit code {code}; see the supervisor's log"
 
-    def end(self) -> None:
-        """Let the process go: it ends when its input does, or when asked, or is made to."""
+    def let_go(self) -> None:
+        """Ask the process to end: an idle one when its input does, a busy one by SIGTERM."""
         with contextlib.suppress(OSError):
             self._keys.close()
         if self.task is not None:
             self.process.terminate()
+
+    def end(self) -> None:
+        """Let the process go and wait until it has ended, or make it."""
+        self.let_go()
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

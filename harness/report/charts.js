@@ -3,6 +3,8 @@
 
 const CONFIG = {
   responsive: true, displaylogo: false,
+  // Plotly's own "Share chart" would send the data to its makers' server.
+  showSendToCloud: false, plotlyServerURL: "",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 };
 

@@ -16,10 +16,10 @@ Row = Mapping[str, Any]
 
 
 CELLS = """
-    select c.key as cell, c.workload_version, c.n_train,
+    select c.key as cell, c.workload_version, c.n_train, c.method,
            max(r.guarantee_kind) as guarantee_kind, max(r.epsilon) as epsilon
     from cell c left join model_run r on r.cell = c.key
-    group by c.key, c.workload_version, c.n_train
+    group by c.key, c.workload_version, c.n_train, c.method
 """
 """What every row should know of its cell, whichever view it comes from."""
 
@@ -44,8 +44,6 @@ class Reading:
     """Every failed task: no condition hides them (RULES 17), since a failed cell is in no other view."""
     methods: list[str] = field(default_factory=list)
     """Every method of the database, filtered or not, so that a method keeps its colour."""
-    threads: list[int] = field(default_factory=list)
-    """The numbers of threads the trainings ran with."""
     where: str | None = None
     view: str = "frontier"
     """The view that `where` is a condition on."""
@@ -54,6 +52,11 @@ class Reading:
     def groups(self) -> list[str]:
         """The groups (see `name_groups`) with a row in the frontier, sorted."""
         return sorted({row["group"] for row in self.frontier})
+
+    @property
+    def threads(self) -> list[int]:
+        """The numbers of threads the trainings ran with."""
+        return sorted({row["threads"] for row in self.overhead if row["threads"] is not None})
 
     @property
     def query(self) -> str:
@@ -73,8 +76,6 @@ def read(store: Path, where: str | None = None, view: str = "frontier") -> Readi
     rows = {name: rows_of(store, select(name, condition)) for name, condition in conditions.items()}
     tasks = select("frontier", conditions["frontier"], "attack_task")
     rocs = rows_of(store, f"select task, roc from attack_result where task in ({tasks})")
-    methods = rows_of(store, "select distinct method from cell order by method")
-    threads = rows_of(store, "select distinct threads from task where kind = 'train' order by threads")
     cells = {row["cell"]: row for row in rows_of(store, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
     name_groups([*rows["frontier"], *rows["overhead"]])
@@ -83,8 +84,7 @@ def read(store: Path, where: str | None = None, view: str = "frontier") -> Readi
         rocs={row["task"]: Roc(**row["roc"]) for row in rocs if row["roc"]},
         overhead=sorted(rows["overhead"], key=_order),
         failures=sorted(rows_of(store, "select * from failures"), key=_order),
-        methods=[row["method"] for row in methods],
-        threads=[row["threads"] for row in threads if row["threads"] is not None],
+        methods=sorted({row["method"] for row in cells.values()}),
         where=where,
         view=view,
     )

@@ -42,7 +42,7 @@ function sayLeakage(row, each) {
   const digits = each.needs ? 4 : 3;
   if (row[each.column] != null) return say(row[each.column], digits) + sayInterval(row, each.column, digits);
   if (!each.needs) return "–";
-  return `needs N ≥ ${each.needs.toLocaleString("en")}, has ${say(row.n_nonmembers, 0)}`;
+  return `needs N ≥ ${each.needs.toLocaleString("en")}, has ${row.n_nonmembers?.toLocaleString("en") ?? "none"}`;
 }
 
 function sayGuarantee(row) {

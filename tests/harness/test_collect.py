@@ -362,7 +362,7 @@ def test_building_anew_gives_the_rows_of_keeping_up(store: Store) -> None:
     task = Task("train", cell("digits-mlp", "dp-sgd", epsilon=8.0))
     publish(store, task, training(task, 0.7))
     collect(store.path)
-    store.forget(task.key)
+    shutil.rmtree(store.folder(task.key))
     shutil.rmtree(store.folder(attack(cells("digits-mlp")[0], "lira").key))
     publish(store, attack(cells("digits-mlp")[1], "rmia"), leakage(0.6))
     kept = collect(store.path)

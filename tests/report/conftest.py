@@ -97,18 +97,9 @@ def make_reading(rows: list[dict[str, Any]], **changes: Any) -> Reading:
         mu = math.sqrt(2) * NORMAL.inv_cdf(row["auc"])
         rocs[row["attack_task"]] = Roc(fprs, [tpr_at(mu, fpr) for fpr in fprs])
     cells = {row["cell"]: row for row in rows}
-    names = [
-        "cell",
-        "workload",
-        "workload_version",
-        "n_train",
-        "method",
-        "label",
-        "guarantee_kind",
-        "epsilon",
-        "models",
-    ]
-    names += ["step_seconds", "step_overhead", "extra_memory_bytes", "memory_overhead", "train_seconds"]
+    names = ["cell", "workload", "workload_version", "n_train", "method", "label", "guarantee_kind"]
+    names += ["epsilon", "models", "step_seconds", "step_overhead", "extra_memory_bytes"]
+    names += ["memory_overhead", "train_seconds"]
     overhead = [
         {name: row[name] for name in names}
         | {
@@ -123,7 +114,7 @@ def make_reading(rows: list[dict[str, Any]], **changes: Any) -> Reading:
     ]
     name_groups([*rows, *overhead])
     methods = sorted({row["method"] for row in rows})
-    fields: dict[str, Any] = {"rocs": rocs, "overhead": overhead, "methods": methods, "threads": [1]}
+    fields: dict[str, Any] = {"rocs": rocs, "overhead": overhead, "methods": methods}
     return Reading(frontier=list(rows), **(fields | changes))
 
 
@@ -167,7 +158,7 @@ def reading() -> Callable[..., Reading]:
     return make_reading
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def quickstart() -> Reading:
     """The quickstart's rows, with a failed cell."""
     return make_reading(quickstart_rows(), failures=[FAILURE, FAILURE | {"task": "1" * 32}])

@@ -115,7 +115,9 @@ def test_a_condition_on_overhead(store: Path) -> None:
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_wrong_condition_is_a_spec_error_and_writes_nothing(write: Any, store: Path, tmp_path: Path) -> None:
+def test_a_wrong_condition_is_a_spec_error_and_writes_nothing(
+    write: Any, store: Path, tmp_path: Path
+) -> None:
     with pytest.raises(SpecError, match="acuracy"):
         write(store, tmp_path / "out", "acuracy > 0.5")
     assert not (tmp_path / "out").exists()

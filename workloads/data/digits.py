@@ -7,6 +7,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from workloads.base import Records
+from workloads.data.dataset import Embedded
 
 SPLIT_SEED = 20240
 
@@ -30,3 +31,18 @@ def load_split() -> tuple[Records, Records]:
         records.take(torch.from_numpy(np.flatnonzero(~in_test))),
         records.take(torch.from_numpy(np.flatnonzero(in_test))),
     )
+
+
+def content() -> bytes:
+    """Pixels and labels as bytes, for the checksum."""
+    pixels, labels = load_digits(return_X_y=True)
+    return bytes(pixels.astype(np.uint8).tobytes() + labels.astype(np.uint8).tobytes())
+
+
+dataset = Embedded(
+    about="1,797 handwritten digits, 8 x 8 grey",
+    licence="CC BY 4.0 (Alpaydin and Kaynak 1998, UCI)",
+    where="scikit-learn",
+    sha256="87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826",
+    content=content,
+)

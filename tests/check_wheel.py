@@ -1,0 +1,77 @@
+"""Build the wheel, install it in a clean environment, and use it from an empty folder.
+
+Run by `make wheel`. The clean environment borrows the installed dependencies of this one (a `.pth`
+file) instead of downloading torch again; the checkout itself is not on its path.
+"""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OURS = {"db", "harness", "methods", "workloads"}
+CHECK = """
+import importlib.metadata, pathlib, sys
+import harness, methods, workloads, db
+for package in (harness, methods, workloads, db):
+    assert pathlib.Path(package.__file__).is_relative_to(sys.prefix), package.__file__
+from harness.sweep import ready_made
+from harness.catalogue import listing, page
+assert "quickstart" in ready_made()
+assert page("workload", "digits-mlp")["recipe"], "the recipes are missing from the wheel"
+assert db.view_names(), "views.sql is missing from the wheel"
+assert {row["name"] for row in listing("methods")} >= {"sgd", "dp-sgd"}
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """The command's output; its error output is shown where it fails."""
+    done = subprocess.run(
+        [str(each) for each in command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main() -> None:
+    """Exit with a message at the first thing that is wrong."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "source").mkdir()
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        # Built from a copy: setuptools leaves build/ behind, and files once deleted would live on in it.
+        for each in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / each, folder / "source" / each)
+        for each in OURS:
+            shutil.copytree(ROOT / each, folder / "source" / each)
+        run(*pip, "wheel", "--no-deps", "--wheel-dir", folder, folder / "source", cwd=folder)
+        (wheel,) = folder.glob("*.whl")
+        top = {each.split("/")[0] for each in zipfile.ZipFile(wheel).namelist()}
+        strangers = {each for each in top if not each.endswith(".dist-info")} - OURS
+        if strangers:
+            sys.exit(f"the wheel installs {sorted(strangers)} at top level; only {sorted(OURS)} are ours")
+        venv.create(folder / "clean", with_pip=True)
+        python = folder / "clean" / "bin" / "python"
+        run(python, "-m", "pip", "--quiet", "install", "--no-deps", wheel, cwd=folder)
+        purelib = Path(
+            run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
+        )
+        borrowed = Path(sysconfig.get_path("purelib"))
+        # addsitedir would also run this environment's own .pth files, and so find the checkout.
+        (purelib / "borrowed.pth").write_text(f"{borrowed}\n")
+        run(python, "-c", CHECK, cwd=folder)
+        program = folder / "clean" / "bin" / "privbench"
+        listed = run(program, "list", "sweeps", "--json", cwd=folder)
+        if "quickstart" not in listed:
+            sys.exit(f"the installed program does not list its sweeps: {listed}")
+        sys.stdout.write(f"{wheel.name} installs and runs in a clean environment\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""What every method promises. A new file in methods/ is tested by existing."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load
+from torch import Tensor, nn
+
+import methods
+import workloads
+from harness.accounting import check, price
+from harness.plan import make_plan, solve
+from harness.run import Interrupted, Run
+from harness.spec import Task
+from harness.sweep import read_sweep
+from harness.training import per_example_loss, train
+from methods.base import GUARANTEES, Calibrated, Method, Params, Problem, Released
+from workloads.base import Records
+from workloads.models.mlp import mlp
+
+STEPS = 24
+CPU = torch.device("cpu")
+
+every_method = pytest.mark.parametrize("name", methods.family.names())
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    # One folder for the whole run: the same noise is solved for once.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def people(count: int) -> Records:
+    random = torch.Generator().manual_seed(1)
+    x = torch.randn(count, 6, generator=random)
+    return Records(x, torch.randint(3, (count,), generator=random))
+
+
+def model(seed: int) -> nn.Module:
+    return mlp((6, 5, 3), seed)
+
+
+PROBLEM = Problem(3, model, per_example_loss)
+
+
+def small(method: Method, count: int, batch_size: int = 8) -> Params:
+    """The method's defaults, made quick, at epsilon 8 where it has one."""
+    wishes = {"steps": STEPS, "batch_size": batch_size, "epsilon": 8.0}
+    given: dict[str, Any] = {key: value for key, value in wishes.items() if key in method.Params.model_fields}
+    return solve(method, method.Params(**given), count)
+
+
+def released(name: str, count: int = 40, batch_size: int = 8, **run: Any) -> Released:
+    method = methods.family.get(name)
+    return method.train(people(count), PROBLEM, small(method, count, batch_size), Run("seed", CPU, **run))
+
+
+def bits(result: Released) -> list[Tensor]:
+    return [*result.predictor.state_dict().values()]
+
+
+def equal(one: Released, other: Released) -> bool:
+    return all(map(torch.equal, bits(one), bits(other))) and str(one.ledger) == str(other.ledger)
+
+
+@every_method
+def test_it_says_what_it_is(name: str) -> None:
+    method = methods.family.get(name)
+    assert method.guarantee in GUARANTEES
+    assert method.about
+    assert method.source
+    assert method.version
+    for parameter, info in method.Params.model_fields.items():
+        assert info.description, f"{parameter} has no description"
+
+
+@every_method
+def test_the_same_seed_gives_the_same_bits(name: str) -> None:
+    torch.manual_seed(1)
+    one = released(name)
+    torch.manual_seed(2)  # a method may not depend on what was drawn before it
+    other = released(name)
+    assert equal(one, other)
+    assert one.stats == other.stats
+
+
+@every_method
+def test_another_seed_gives_other_bits(name: str) -> None:
+    method = methods.family.get(name)
+    other = method.train(people(40), PROBLEM, small(method, 40), Run("another seed", CPU))
+    assert not equal(released(name), other)
+
+
+@every_method
+@pytest.mark.parametrize("step", [1, STEPS // 2, STEPS - 1])
+def test_it_resumes_to_the_same_bits(name: str, step: int, tmp_path: Path) -> None:
+    whole = released(name)
+    asked: list[bool] = []
+
+    def stop() -> bool:
+        asked.append(True)
+        return len(asked) == step
+
+    with pytest.raises(Interrupted):
+        released(name, folder=tmp_path, stop=stop)
+    resumed = released(name, folder=tmp_path)
+    assert equal(whole, resumed)
+    assert whole.stats == resumed.stats
+
+
+@every_method
+def test_it_takes_empty_batches(name: str) -> None:
+    """Three members and an expected batch of one: about every third Poisson batch is empty."""
+    result = released(name, count=3, batch_size=1)
+    assert all(torch.isfinite(each).all() for each in bits(result))
+
+
+@every_method
+@pytest.mark.parametrize("count", [39, 41, 8])
+def test_it_takes_one_member_more_or_less(name: str, count: int) -> None:
+    result = released(name, count=count)
+    assert all(torch.isfinite(each).all() for each in bits(result))
+
+
+@every_method
+def test_the_referee_can_price_it(name: str) -> None:
+    method = methods.family.get(name)
+    result = released(name)
+    guarantee = price(result.ledger, 1e-5)
+    if isinstance(method, Calibrated):
+        check(guarantee, 8.0)
+        assert str(result.ledger) == str(method.planned(small(method, 40), 40))
+    if method.guarantee in ("none", "empirical"):
+        assert guarantee.epsilon is None
+
+
+@every_method
+def test_the_released_predictor_is_the_workloads_model(name: str) -> None:
+    """Saved weights must load into a fresh model: no wrapper may leak into their names."""
+    assert set(released(name).predictor.state_dict()) == set(model(0).state_dict())
+
+
+@every_method
+def test_it_never_sees_non_members(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid: dict[str, Any] = {"workload": "digits-linear", "method": name}
+    fields = methods.family.get(name).Params.model_fields
+    grid |= {key: value for key, value in (("steps", 8), ("epsilon", 8)) if key in fields}
+    task = make_plan(*read_sweep({"grid": [grid], "models": 1}, "test"), None).tasks[0]
+
+    workload = workloads.family.get("digits-linear")
+    outcome = train(task, CPU, tmp_path / "one", lambda: False)
+    mask = load(outcome.artefacts["signals.safetensors"])["members"]
+    pool = workload.pool()
+    other_x = torch.where(mask[:, None], pool.x, pool.x + 100)
+    other_y = torch.where(mask, pool.y, 9 - pool.y)
+
+    class Disturbed(type(workload)):  # type: ignore[misc]
+        def pool(self) -> Records:
+            return Records(other_x, other_y)
+
+    disturbed = Disturbed(**dataclasses.asdict(workload))  # type: ignore[call-overload]
+    monkeypatch.setitem(workloads.family.members, "digits-linear", disturbed)
+    again = train(task, CPU, tmp_path / "two", lambda: False)
+    assert again.artefacts["model.safetensors"] == outcome.artefacts["model.safetensors"]
+    assert again.artefacts["signals.safetensors"] != outcome.artefacts["signals.safetensors"]
+
+
+def test_members_are_exactly_n_train_and_drawn_anew_for_every_model() -> None:
+    from harness.training import membership
+
+    sweep = {"grid": [{"workload": "digits-linear", "method": "sgd"}], "models": 4}
+    tasks = [task for task in make_plan(*read_sweep(sweep, "test"), None).tasks if task.kind == "train"]
+    masks = [membership(task, 1437) for task in tasks]
+    assert all(int(mask.sum()) == 718 for mask in masks)
+    shared = [int((one & other).sum()) for one, other in itertools.pairwise(masks)]
+    # Two independent halves share a quarter of the pool: 359 +- 19 (hypergeometric, two sigma).
+    assert all(300 < count < 420 for count in shared)
+    assert torch.equal(masks[0], membership(tasks[0], 1437))
+    dp = {"grid": [{"workload": "digits-linear", "method": "dp-sgd", "epsilon": 8, "steps": 5}], "models": 1}
+    other = make_plan(*read_sweep(dp, "test"), None).tasks[0]
+    assert isinstance(other, Task)
+    assert torch.equal(masks[0], membership(other, 1437)), "methods are compared on the same people"

@@ -1,0 +1,84 @@
+"""What every workload promises. A new file in workloads/ is tested by existing."""
+
+import pytest
+import torch
+
+import methods
+import workloads
+from harness.catalogue import page
+from workloads.recipe import recipe
+
+every_workload = pytest.mark.parametrize("name", workloads.family.names())
+
+
+@every_workload
+def test_it_says_what_it_is(name: str) -> None:
+    workload = workloads.family.get(name)
+    assert workload.name == name
+    assert workload.about
+    assert workload.source
+    assert workload.version
+
+
+@every_workload
+def test_records_are_whole_and_finite(name: str) -> None:
+    workload = workloads.family.get(name)
+    for records in (workload.pool(), workload.test()):
+        assert len(records) > 0
+        assert torch.isfinite(records.x.float()).all()
+        assert records.y.dtype == torch.int64
+        assert set(records.y.unique().tolist()) <= set(range(workload.classes))
+
+
+@every_workload
+def test_there_are_members_and_non_members(name: str) -> None:
+    workload = workloads.family.get(name)
+    assert 0 < workload.n_train < len(workload.pool())
+
+
+@every_workload
+def test_the_same_records_every_time(name: str) -> None:
+    workload = workloads.family.get(name)
+    assert torch.equal(workload.pool().x, workload.pool().x)
+    assert torch.equal(workload.test().y, workload.test().y)
+
+
+@every_workload
+def test_no_test_record_is_in_the_pool(name: str) -> None:
+    """A copy would make accuracy on test records accuracy on members."""
+    workload = workloads.family.get(name)
+    rows = {row.numpy().tobytes() for row in workload.pool().x}
+    assert not [row for row in workload.test().x if row.numpy().tobytes() in rows]
+
+
+@every_workload
+def test_the_model_answers_with_logits(name: str) -> None:
+    workload = workloads.family.get(name)
+    logits = workload.model(0)(workload.pool().x[:5])
+    assert logits.shape == (5, workload.classes)
+    assert workload.model(0)(workload.pool().x[:0]).shape == (0, workload.classes)
+
+
+@every_workload
+def test_the_seed_decides_the_model_and_nothing_else(name: str) -> None:
+    workload = workloads.family.get(name)
+    before = torch.get_rng_state()
+    one, same, other = workload.model(1), workload.model(1), workload.model(2)
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(map(torch.equal, one.state_dict().values(), same.state_dict().values()))
+    assert not all(map(torch.equal, one.state_dict().values(), other.state_dict().values()))
+
+
+@every_workload
+@pytest.mark.parametrize("method", methods.family.names())
+def test_its_recipe_fits_every_method(name: str, method: str) -> None:
+    fields = methods.family.get(method).Params.model_fields
+    settings = recipe(workloads.family.get(name)).settings(method, fields)
+    assert settings.keys() <= fields.keys()
+
+
+@every_workload
+def test_its_page_shows_the_recipe_with_sources(name: str) -> None:
+    rows = page("workload", name)["recipe"]
+    assert rows
+    assert {row["source"] for row in rows} <= {"paper", "ours", "tuned"}

@@ -1,0 +1,246 @@
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import db
+
+SGD = {"method": "sgd", "label": "sgd"}
+TABLES = db.Base.metadata.tables
+counter = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Engine]:
+    engine = db.open_database(tmp_path_factory.mktemp("views") / "results.duckdb")
+    yield engine
+    engine.dispose()
+
+
+class Rows:
+    """Rows to be asked about; nothing is ever committed."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+        self.pending: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def insert(self, table: str, **row: Any) -> None:
+        """One row; what a test does not care about is filled in."""
+        blank: dict[type, Any] = {str: "", int: 0}
+        needed = {
+            column.name: blank.get(column.type.python_type, "{}")
+            for column in TABLES[table].columns
+            if not column.nullable
+        }
+        self.pending[table].append(needed | row)
+
+    def ask(self, sql: str) -> list[dict[str, Any]]:
+        for name, rows in self.pending.items():
+            table = pa.Table.from_pylist(rows, schema=db.arrow_schema(TABLES[name]))
+            db.insert_arrow(self.connection, TABLES[name], table)
+        self.pending.clear()
+        return [dict(row) for row in self.connection.exec_driver_sql(sql).mappings()]
+
+
+@pytest.fixture
+def rows(engine: sa.Engine) -> Iterator[Rows]:
+    with engine.connect() as connection:
+        yield Rows(connection)
+
+
+def add_cell(rows: Rows, accuracies: list[float], **changes: Any) -> str:
+    """A cell with one trained model per accuracy."""
+    key = f"cell-{next(counter)}"
+    machine = {name: changes.pop(name, value) for name, value in MACHINE.items()}
+    run = {name: changes.pop(name) for name in list(changes) if name in RUN}
+    fields = {"workload": "w", "workload_version": "1", "n_train": 10, "method": "dp-sgd"}
+    rows.insert("cell", key=key, **(fields | changes))
+    for index, accuracy in enumerate(accuracies):
+        task = f"{key}-{index}"
+        rows.insert("task", key=task, cell=key, status="done", **machine)
+        row = {"task": task, "cell": key, "index": index, "test_accuracy": accuracy, **run}
+        rows.insert("model_run", **row)
+    return key
+
+
+MACHINE = {"device": "cpu", "threads": 1}
+RUN = ("step_seconds_median", "step_cpu_seconds_median", "extra_memory_bytes", "epsilon")
+
+
+def add_attack(rows: Rows, cell: str, **changes: Any) -> str:
+    task = f"attack-{next(counter)}"
+    fields = {"attack": "lira", "attack_version": "1", "attack_params": "{}", "models": 2}
+    rows.insert("attack_result", task=task, cell=cell, **(fields | changes))
+    return task
+
+
+def test_the_interval_is_students_for_any_number_of_models(rows: Rows) -> None:
+    random = np.random.default_rng(1)
+    wanted = {}
+    for n in (2, 3, 5, 16, 31, 32, 40):
+        values = random.uniform(0.4, 0.9, n)
+        key = add_cell(rows, values.tolist())
+        add_attack(rows, key, models=n)
+        low, high = stats.t.interval(0.95, n - 1, values.mean(), stats.sem(values))
+        wanted[key] = pytest.approx((values.mean(), low, high), abs=1e-9)
+    table = rows.ask("select * from frontier")
+    assert {
+        row["cell"]: (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) for row in table
+    } == wanted
+
+
+levels = st.sampled_from([0.5, 0.6, 0.7, 0.8])
+verdicts = st.sampled_from([True, True, True, False, None])
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    points=st.lists(
+        st.tuples(st.sampled_from("vw"), st.sampled_from(["lira", "loss"]), levels, levels, verdicts),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_the_front_equals_its_definition(
+    rows: Rows, points: list[tuple[str, str, float, float, bool | None]]
+) -> None:
+    wanted = {}
+    for workload, attack, accuracy, auc, valid in points:
+        key = add_cell(rows, [accuracy], workload=workload)
+        add_attack(rows, key, attack=attack, auc=auc, models=1)
+        if valid is not None:
+            add_attack(rows, key, attack="blind", auc=0.5, valid=valid)
+        wanted[key] = valid is True and not any(
+            other[:2] == (workload, attack)
+            and other[4] is True
+            and other[2] >= accuracy
+            and other[3] <= auc
+            and other[2:4] != (accuracy, auc)
+            for other in points
+        )
+    table = rows.ask("select cell, on_front from frontier")
+    rows.connection.rollback()
+    assert {row["cell"]: row["on_front"] for row in table} == wanted
+
+
+def test_equal_rows_are_both_on_the_front(rows: Rows) -> None:
+    for _ in range(2):
+        key = add_cell(rows, [0.5])
+        add_attack(rows, key, auc=0.6, models=1)
+        add_attack(rows, key, attack="blind", valid=True)
+    assert [row["on_front"] for row in rows.ask("select * from frontier")] == [True, True]
+
+
+@pytest.mark.parametrize("differs", [{"n_train": 20}, {"workload_version": "2"}])
+def test_other_problems_do_not_compete(rows: Rows, differs: dict[str, Any]) -> None:
+    for accuracy, changes in ((0.5, {}), (0.9, differs)):
+        key = add_cell(rows, [accuracy], **changes)
+        add_attack(rows, key, auc=0.6, models=1)
+        add_attack(rows, key, attack="blind", valid=True)
+    assert [row["on_front"] for row in rows.ask("select * from frontier")] == [True, True]
+
+
+def test_a_row_is_of_the_attack_with_the_most_models_and_of_those_models(
+    rows: Rows,
+) -> None:
+    key = add_cell(rows, [0.1, 0.2, 0.3, 0.8])
+    add_attack(rows, key, models=2, auc=0.6)
+    most = add_attack(rows, key, models=3, auc=0.7)
+    (row,) = rows.ask("select * from frontier")
+    assert (row["attack_task"], row["models"], row["auc"]) == (most, 3, 0.7)
+    assert row["accuracy"] == pytest.approx(0.2)
+
+
+def test_a_newer_version_of_an_attack_comes_before_more_models(rows: Rows) -> None:
+    key = add_cell(rows, [0.1, 0.2, 0.3])
+    add_attack(rows, key, models=3, attack_version="9")
+    newest = add_attack(rows, key, models=2, attack_version="10")
+    (row,) = rows.ask("select * from frontier")
+    assert (row["attack_task"], row["attack_version"]) == (newest, "10")
+
+
+def test_other_parameters_make_another_attack(rows: Rows) -> None:
+    key = add_cell(rows, [0.1, 0.2])
+    for online in (True, False):
+        add_attack(rows, key, attack_params=json.dumps({"online": online}))
+    table = rows.ask("select * from frontier")
+    assert sorted(row["attack_params"]["online"] for row in table) == [False, True]
+
+
+def test_the_blind_check_is_a_verdict_and_no_row(rows: Rows) -> None:
+    key = add_cell(rows, [0.1, 0.2])
+    add_attack(rows, key)
+    add_attack(rows, key, attack="blind", auc=0.9, valid=False, models=1)
+    add_attack(rows, key, attack="blind", auc=0.5, valid=True, models=2)
+    (row,) = rows.ask("select * from frontier")
+    assert (row["attack"], row["blind_auc"], row["valid"]) == ("lira", 0.5, True)
+
+
+def test_the_price_of_a_cell_is_the_highest_of_its_models(rows: Rows) -> None:
+    key = add_cell(rows, [0.1, 0.2], epsilon=4.0)
+    add_attack(rows, key)
+    (row,) = rows.ask("select * from frontier")
+    assert row["epsilon"] == 4.0
+
+
+COST = {"step_seconds_median": 0.2, "step_cpu_seconds_median": 0.1, "extra_memory_bytes": 100}
+TWICE = {name: 2 * value for name, value in COST.items()}
+
+
+def test_overhead_is_relative_to_sgd(rows: Rows) -> None:
+    add_cell(rows, [0.5, 0.5], **COST, **SGD)
+    key = add_cell(rows, [0.5], **TWICE)
+    add_attack(rows, key, models=1)
+    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    assert (row["step_overhead"], row["step_cpu_overhead"], row["memory_overhead"]) == (2, 2, 2)
+    (row,) = rows.ask("select * from frontier")
+    assert (row["step_overhead"], row["memory_overhead"], row["extra_memory_bytes"]) == (2, 2, 200)
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        {"workload": "v"},
+        {"workload_version": "2"},
+        {"n_train": 20},
+        {"device": "gpu"},
+        {"threads": 8},
+    ],
+)
+def test_what_does_not_compare_has_no_ratio(rows: Rows, differs: dict[str, Any]) -> None:
+    add_cell(rows, [0.5], **COST, **SGD)
+    key = add_cell(rows, [0.5], **TWICE, **differs)
+    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    assert row["step_seconds"] == 0.4
+    assert row["step_overhead"] is None
+    assert row["memory_overhead"] is None
+
+
+def test_no_memory_to_compare_with_is_no_infinite_ratio(rows: Rows) -> None:
+    add_cell(rows, [0.5], **(COST | {"extra_memory_bytes": 0}), **SGD)
+    table = rows.ask("select * from overhead")
+    assert [row["memory_overhead"] for row in table] == [None]
+
+
+def test_two_kinds_of_machine_are_not_averaged(rows: Rows) -> None:
+    key = add_cell(rows, [0.5], **COST)
+    rows.insert("task", key="other", cell=key, device="gpu", threads=1)
+    rows.insert("model_run", task="other", cell=key, index=1, step_seconds_median=9.0)
+    table = rows.ask("select * from overhead order by step_seconds")
+    assert [(row["device"], row["models"], row["step_seconds"]) for row in table] == [
+        ("cpu", 1, 0.2),
+        ("gpu", 1, 9.0),
+    ]

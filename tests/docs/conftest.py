@@ -1,0 +1,108 @@
+"""The documentation as data, and the guides' examples as plug-ins of other packages that really run."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Pages = dict[str, str]
+"""Path inside the project to text."""
+Blocks = list[tuple[str, str, str, str]]
+"""(page, language, file name or empty, text) of every fenced block."""
+
+FENCE = re.compile(r"^```(\w*) ?([\w./-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+# All three guides at once: one process loads torch, not three.
+SWEEP = """
+name = "examples"
+models = 4
+attacks = ["loss", "calibrated-margin", { attack = "calibrated-margin", references = "others" }]
+[[grid]]
+workload = "breast-cancer"
+method = "sgd"
+[[grid]]
+workload = "digits-linear"
+method = "sgd"
+steps = 60
+[[grid]]
+workload = "digits-linear"
+method = "noisy-sgd"
+steps = 60
+[[grid]]
+workload = "digits-linear"
+method = "dp-gd"
+epsilon = 8
+"""
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def pages() -> Pages:
+    """Every page of the documentation."""
+    files = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+    return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
+
+
+@pytest.fixture(scope="session")
+def blocks(pages: Pages) -> Blocks:
+    """Every fenced block of every page."""
+    return [(page, *found) for page, text in pages.items() for found in FENCE.findall(text)]
+
+
+@pytest.fixture(scope="session")
+def plugins(blocks: Blocks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as pip would fill it: each guide's files as the package its own pyproject.toml describes."""
+    site = tmp_path_factory.mktemp("site")
+    for page in ("docs/add-a-method.md", "docs/add-a-workload.md", "docs/add-an-attack.md"):
+        files = {file: text for where, _, file, text in blocks if where == page and file}
+        project = tomllib.loads(files.pop("pyproject.toml"))["project"]
+        name = project["name"].replace("-", "_")
+        for file, text in files.items():
+            (site / name / file).parent.mkdir(parents=True, exist_ok=True)
+            (site / name / file).write_text(text, encoding="utf-8")
+        (site / name / "__init__.py").touch()
+        info = site / f"{name}-{project['version']}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+        lines = []
+        for group, points in project["entry-points"].items():
+            lines += [f"[{group}]", *(f"{point} = {value}" for point, value in points.items())]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+    return site
+
+
+@pytest.fixture(scope="session")
+def environment(plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of a process that finds the plug-ins."""
+    path = os.pathsep.join(filter(None, [str(plugins), str(ROOT), os.environ.get("PYTHONPATH")]))
+    cache = str(tmp_path_factory.getbasetemp() / "cache")
+    return {**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": cache, "COLUMNS": "200"}
+
+
+@pytest.fixture(scope="session")
+def store(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store after `privbench run` of a sweep that uses every example."""
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "examples.toml").write_text(SWEEP, encoding="utf-8")
+    arguments = ["run", "examples.toml", "--store", "store", "--slots", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "store"

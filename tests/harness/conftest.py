@@ -1,0 +1,195 @@
+"""A store, plug-ins that worker processes find, and a hand that ends every process a test leaves behind."""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.backends import local
+from harness.backends.base import Settings
+from harness.enqueue import enqueue
+from harness.plan import Plan
+from harness.spec import Cell, Json, Plugin, Task
+from harness.store import AGAIN, Store
+from harness.sweep import Sweep
+
+HERE = Path(__file__).parent
+PATIENCE = 180.0
+"""Seconds a test waits for what must come: generous, since the machine may be busy."""
+
+
+@pytest.fixture(scope="session")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that, on PYTHONPATH, adds workload lab-data and method trial as another package would."""
+    folder = tmp_path_factory.mktemp("plugins")
+    shutil.copy(HERE / "lab.py", folder / "privbench_lab.py")
+    info = folder / "privbench_lab-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: privbench-lab\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[privbench.methods]\ntrial = privbench_lab:method\n"
+        "[privbench.workloads]\nlab-data = privbench_lab:workload\n"
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def lab_module() -> ModuleType:
+    """tests/harness/lab.py for use in this process."""
+    spec = importlib.util.spec_from_file_location("lab", HERE / "lab.py")
+    if spec is None or spec.loader is None:
+        raise ImportError("tests/harness/lab.py is missing")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["lab"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Lab:
+    """One store and what a test does with it."""
+
+    def __init__(self, path: Path, environment: dict[str, str]) -> None:
+        self.store = Store.open(path, create=True)
+        self.environment = environment
+
+    def task(self, index: int = 0, seed: int = 0, **params: Any) -> Task:
+        """A training of the method trial on lab-data."""
+        complete = {"steps": 12, "pause": 0.0, "trouble": "", "at": 3} | params
+        cell = Cell(Plugin("lab-data", "1"), 30, Plugin("trial", "1"), complete, seed)
+        return Task("train", cell, index=index)
+
+    def attack(self, training: Task, models: int = 2) -> Task:
+        """The loss attack on a training's cell."""
+        return Task("attack", training.cell, models=models, attack=Plugin("loss", "1"))
+
+    def added(self, *tasks: Task) -> list[str]:
+        """Put tasks into the store; their keys."""
+        for task in tasks:
+            self.store.add(task)
+        return [task.key for task in tasks]
+
+    def job(self, *keys: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+        """Run `python -m harness.job` to its end."""
+        return subprocess.run(self.command(*keys), **self.options(options), timeout=PATIENCE, check=False)
+
+    def start(self, *keys: str, **options: Any) -> "subprocess.Popen[str]":
+        """Start `python -m harness.job`."""
+        return subprocess.Popen(self.command(*keys), **self.options(options))
+
+    def command(self, *keys: str) -> list[str]:
+        return [sys.executable, "-m", "harness.job", str(self.store.path), *keys]
+
+    def options(self, options: dict[str, Any]) -> dict[str, Any]:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return {"env": self.environment, **pipes, **options}
+
+    def send(self, tasks: Sequence[Task], sweep: str = "sweep", **settings: Any) -> int:
+        """Enqueue the tasks on the local backend as `privbench enqueue` does after planning."""
+        results = {task.key: self.store.result(task.key) for task in tasks}
+        done = frozenset(key for key, each in results.items() if each and each["status"] == "done")
+        failed = {
+            key: each
+            for key, each in results.items()
+            if each and each["status"] == "failed" and each["reason"] not in AGAIN
+        }
+        cells = {task.cell.key: task.cell for task in tasks}
+        asked = Sweep(sweep, 2, 0, (), ())
+        plan = Plan(asked, tuple(cells.values()), tuple(tasks), done, failed)
+        return enqueue(plan, self.store, "local", Settings(**settings))
+
+    def result(self, task: Task) -> Json:
+        """The result of a task that must have one."""
+        result = self.store.result(task.key)
+        if result is None:
+            raise AssertionError(f"no result in {sorted(self.store.folder(task.key).iterdir())}")
+        return result
+
+    def rows(self, tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
+        """What must be equal in two runs of the same tasks: everything but times and places."""
+        rows = []
+        for task in tasks:
+            result = self.result(task)
+            files = {name: each["sha256"] for name, each in result["artefacts"].items() if name != "steps"}
+            kept = ("status", "reason", "metrics", "guarantee", "stats")
+            rows.append((task.key, [result.get(name) for name in kept], files))
+        return rows
+
+    def beat(self, task: Task) -> Json | None:
+        """A task's heartbeat."""
+        try:
+            beat: Json = json.loads((self.store.folder(task.key) / "heartbeat").read_text())
+        except (OSError, ValueError):
+            return None
+        return beat
+
+    def stepping(self, task: Task) -> bool:
+        """Whether a task is running and has done a step."""
+        beat = self.beat(task)
+        return beat is not None and beat["done"] > 0
+
+    def processes(self, of: str = "harness.") -> list[psutil.Process]:
+        """Every living process that has this store and `of` on its command line."""
+        found = []
+        for process in psutil.process_iter(["cmdline", "status"]):
+            line = process.info["cmdline"] or []
+            works = str(self.store.path) in line and any(of in part for part in line)
+            if works and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        return found
+
+    def supervisors(self) -> list[psutil.Process]:
+        return self.processes("harness.backends.supervisor")
+
+    def workers(self) -> list[psutil.Process]:
+        return self.processes("harness.job")
+
+    @staticmethod
+    def wait(condition: Callable[[], Any], seconds: float = PATIENCE) -> None:
+        """Until the condition holds; AssertionError if it takes too long."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {seconds:g} s")
+            time.sleep(0.02)
+
+    def wait_for(self, *tasks: Task) -> None:
+        """Until every task has a result."""
+        self.wait(lambda: all(self.store.result(task.key) for task in tasks))
+
+    def end_all(self) -> None:
+        """Leave no process of this store behind."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and (left := self.processes()):
+            for process in left:
+                try:
+                    process.send_signal(signal.SIGKILL)
+                except psutil.NoSuchProcess:
+                    continue
+            time.sleep(0.05)
+        for child in local.started:
+            child.wait()
+        local.started.clear()
+
+
+@pytest.fixture
+def lab(tmp_path: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """A new store; processes started from this test find the plug-ins."""
+    before = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(plugins), before])))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    lab = Lab(tmp_path / "store", dict(os.environ))
+    try:
+        yield lab
+    finally:
+        lab.end_all()

@@ -1,0 +1,153 @@
+"""Canonical JSON and keys: one spelling per value, no two tasks under one key."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.spec import Cell, Plugin, Task, canonical, despelled, key_of, read_task, spelled
+
+names = st.text(max_size=8).filter(lambda text: not text.startswith("$"))
+numbers = st.integers() | st.floats(allow_nan=False)
+leaves = st.none() | st.booleans() | numbers | st.text(max_size=8)
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def cell(**params: Any) -> Cell:
+    return Cell(Plugin("digits-mlp", "1"), 718, Plugin("dp-sgd", "1"), params, seed=0)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality as a task means it: numbers by value, but True is not 1 and lists are not dicts."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one == other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+@given(st.dictionaries(names, leaves, max_size=6))
+def test_the_order_of_keys_does_not_matter(value: dict[str, Any]) -> None:
+    turned = dict(reversed(value.items()))
+    assert canonical(value) == canonical(turned)
+
+
+@given(values, values)
+def test_two_values_share_a_key_only_if_they_are_the_same(one: Any, other: Any) -> None:
+    assert (key_of(one) == key_of(other)) == same(one, other)
+
+
+@given(values)
+def test_what_is_spelled_is_json_and_can_be_read_back(value: Any) -> None:
+    back = despelled(json.loads(canonical(value)))
+    assert same(back, value)
+
+
+@given(st.integers(min_value=-(2**60), max_value=2**60))
+def test_a_whole_float_is_the_integer(number: int) -> None:
+    as_float = float(number)
+    assert canonical(as_float) == canonical(int(as_float))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 1.0),
+        (0.0, -0.0),
+        (1e22, 10**22),
+        ({"a": 1, "b": 2}, {"b": 2.0, "a": 1.0}),
+        ((1, 2), [1, 2]),
+    ],
+)
+def test_spellings_of_one_value(one: Any, other: Any) -> None:
+    assert key_of(one) == key_of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, True),
+        (0, False),
+        (1, "1"),
+        (math.inf, "inf"),
+        (math.inf, -math.inf),
+        ("é", "e\u0301"),
+        ([1, -2], [1, 2]),
+        ([0.5], [0, 5]),
+        ({}, []),
+        (None, "null"),
+        (1e-5, 1.0000000000000001e-05 * (1 + 2**-50)),
+    ],
+)
+def test_values_that_only_look_alike(one: Any, other: Any) -> None:
+    assert key_of(one) != key_of(other)
+
+
+@pytest.mark.parametrize("value", [math.nan, {"$number": "inf"}, {1: 2}, {"a": object()}])
+def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError):
+        canonical(value)
+
+
+def test_every_part_of_a_task_changes_its_key() -> None:
+    base = cell(epsilon=1, clip=1.0)
+    lira, loss = Plugin("lira", "1"), Plugin("loss", "1")
+    tasks = [
+        Task("train", base, index=0),
+        Task("train", base, index=1),
+        Task("train", cell(epsilon=2, clip=1.0)),
+        Task("train", cell(epsilon=math.inf, clip=1.0)),
+        Task("train", Cell(base.workload, 719, base.method, base.params, 0)),
+        Task("train", Cell(base.workload, 718, base.method, base.params, 1)),
+        Task("train", Cell(Plugin("digits-mlp", "2"), 718, base.method, base.params, 0)),
+        Task("train", Cell(base.workload, 718, Plugin("dp-sgd", "2"), base.params, 0)),
+        Task("attack", base, models=8, attack=lira),
+        Task("attack", base, models=4, attack=lira),
+        Task("attack", base, models=8, attack=loss),
+        Task("attack", base, models=8, attack=lira, attack_params={"mode": "offline"}),
+    ]
+    assert len({task.key for task in tasks}) == len(tasks)
+
+
+def test_notes_are_not_part_of_the_identity() -> None:
+    assert Task("train", cell(epsilon=1), tuned=5).key == Task("train", cell(epsilon=1)).key
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Task("train", cell(epsilon=math.inf, clip=0.1, name="ü"), index=3, tuned=4),
+        Task("attack", cell(epsilon=1), models=8, attack=Plugin("lira", "1"), attack_params={"a": 0.5}),
+    ],
+)
+def test_a_task_survives_its_file(task: Task) -> None:
+    back = read_task(json.loads(json.dumps(task.file(), allow_nan=False)))
+    assert back.key == task.key
+    assert back.cell.key == task.file()["notes"]["cell"]
+    assert back.tuned == task.tuned
+
+
+def test_an_attack_reads_the_trainings_of_its_cell() -> None:
+    attack = Task("attack", cell(epsilon=1), models=3, attack=Plugin("loss", "1"))
+    assert [each.key for each in attack.trainings()] == [
+        Task("train", cell(epsilon=1), index=i).key for i in range(3)
+    ]
+    assert Task("train", cell(epsilon=1)).trainings() == []
+
+
+def test_a_key_is_stable_over_time() -> None:
+    """Stores outlive this code: a change of the hash must be meant, and raise PROTOCOL."""
+    task = Task("train", cell(epsilon=8, clip=1.0, noise_multiplier=1.5), index=2)
+    assert task.key == key_of(spelled(task.spec()))
+    assert task.key == "68fd27aeac081bf4fc228de0a4204e74"

@@ -1,0 +1,168 @@
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from harness.report.data import Reading
+from harness.report.frontier import (
+    CURVES,
+    choose_curves,
+    choose_panel,
+    draw_frontier,
+    frontier_figure,
+    name_point,
+)
+from harness.report.leakage import AUC
+from harness.report.style import ALARM, KINDS, house_style
+
+
+def drawn(reading: Reading) -> Figure:
+    with house_style():
+        return frontier_figure(reading)
+
+
+def texts(figure: Figure) -> str:
+    found: list[Any] = figure.findobj(match=Text)
+    return "\n".join(text.get_text() for text in found)
+
+
+def corners(line: Line2D) -> list[list[float]]:
+    return np.asarray(line.get_xydata()).tolist()  # type: ignore[no-any-return]
+
+
+def points(axes: Axes) -> list[Line2D]:
+    shapes = {marker for _, marker, _ in KINDS.values()}
+    return [line for line in axes.get_lines() if line.get_marker() in shapes]
+
+
+def crosses(axes: Axes) -> list[Line2D]:
+    return [line for line in axes.get_lines() if line.get_marker() == "x"]
+
+
+@pytest.fixture(scope="module")
+def figure(quickstart: Reading) -> Figure:
+    return drawn(quickstart)
+
+
+def test_one_row_of_panels_for_each_workload(figure: Figure) -> None:
+    assert [axes.get_xlabel().split("   ")[0] for axes in figure.axes] == [
+        *["TPR at 1 % FPR", "AUC", "false-positive rate"],
+        *["TPR at 1 % FPR", "AUC", "false-positive rate"],
+    ]
+    assert [len(points(axes)) for axes in figure.axes] == [4, 4, 0, 4, 4, 0]
+    said = texts(figure)
+    assert "digits-mlp · attack lira (strongest of 4 by mean AUC) · 8 models a cell" in said
+    assert "5,752 non-members pooled" in said
+    assert "Failed: dp-sgd ε=0.1 on digits-mlp, 2 train task(s): diverged" in said
+    assert {"ε=0.998", "ε=3.99", "ε=7.98", "sgd"} <= set(said.splitlines())
+
+
+def test_points_stand_at_the_rows_numbers(quickstart: Reading, figure: Figure) -> None:
+    tpr, auc, _ = figure.axes[3:]
+    rows = choose_panel(quickstart.frontier, "digits-mlp").rows
+    for axes, column in ((tpr, "tpr_at_1pct"), (auc, "auc")):
+        found = sorted(corners(line) for line in points(axes))
+        assert found == sorted([[row[column], row["accuracy"]]] for row in rows)
+
+
+def test_roc_axes_are_logarithmic_with_the_diagonal_and_no_unresolved_part(figure: Figure) -> None:
+    roc = figure.axes[2]
+    assert (roc.get_xscale(), roc.get_yscale()) == ("log", "log")
+    *curves, diagonal = roc.get_lines()
+    assert len(curves) == 4
+    assert all(x == y for x, y in corners(diagonal))
+    assert all(x >= 10 / 5752 for curve in curves for x, _ in corners(curve))
+
+
+def test_hollow_for_one_model_and_crossed_out_where_the_blind_check_failed(row: Any, reading: Any) -> None:
+    rows = [
+        row(epsilon=1.0, accuracy=0.8, mu=0.1),
+        row(epsilon=4.0, accuracy=0.85, mu=0.2, models=1),
+        row(epsilon=8.0, accuracy=0.99, mu=0.01, valid=False, guarantee_kind="pure-dp"),
+    ]
+    axes = drawn(reading(rows)).axes[1]
+    filled, hollow, invalid = points(axes)
+    assert filled.get_markerfacecolor() != "white"
+    assert hollow.get_markerfacecolor() == "white"
+    assert invalid.get_marker() == KINDS["pure-dp"][1]
+    (cross,) = crosses(axes)
+    assert cross.get_color() == ALARM
+    assert corners(cross) == [[rows[2]["auc"], 0.99]]
+    front = axes.get_lines()[0]
+    assert max(y for _, y in corners(front)) < 0.99
+
+
+def test_front_is_a_step_line_that_waits_for_the_leakage(row: Any, reading: Any) -> None:
+    rows = [row(epsilon=1.0, accuracy=0.7, mu=0.1), row(epsilon=8.0, accuracy=0.9, mu=0.5)]
+    front = drawn(reading(rows)).axes[1].get_lines()[0]
+    low, high = rows[0]["auc"], rows[1]["auc"]
+    assert corners(front) == [[low, 0.7], [high, 0.7], [high, 0.9]]
+
+
+def test_single_model_cells_without_any_resolved_tpr_say_why(row: Any, reading: Any) -> None:
+    few = {f"tpr_at_{name}": None for name in ("10pct", "1pct", "0p1pct", "0p01pct")}
+    figure = drawn(reading([row(models=1, n_nonmembers=60, **few)]))
+    assert "TPR at 10 % FPR needs 100 non-members,\nthe smallest cell has 60." in texts(figure)
+    assert "1 model a cell" in texts(figure)
+
+
+def test_a_name_may_be_anything(row: Any, reading: Any) -> None:
+    odd = "$x^{ </b> \n" + "long " * 30
+    figure = drawn(reading([row(workload=odd, method=odd, epsilon=None, attack=odd)]))
+    assert "$x^{ </b> \N{REPLACEMENT CHARACTER}long" in texts(figure)
+
+
+def test_many_cells_show_the_curves_of_the_front(row: Any) -> None:
+    rows = [row(epsilon=float(i), accuracy=0.5 + i / 100, mu=0.05 * i) for i in range(1, 13)]
+    shown, title = choose_curves(rows)
+    assert len(shown) == CURVES
+    assert f"{CURVES} of 12 cells" in title
+    assert choose_curves(rows[:3])[0] == rows[:3]
+    assert choose_curves([]) == ([], "ROC: no curve stored")
+
+
+def test_a_panel_says_when_its_attack_misses_cells(row: Any, reading: Any) -> None:
+    rows = [row(attack="loss"), row(epsilon=1.0, attack="loss"), row(epsilon=2.0, attack="lira")]
+    heading = choose_panel(reading(rows).frontier, "digits-mlp").heading
+    assert "attack loss (strongest of 2 by mean AUC) · on 2 of 3 cells" in heading
+
+
+def test_points_without_an_epsilon_are_named_by_the_rest_of_their_label(row: Any) -> None:
+    assert name_point(row(method="sgd", epsilon=None)) == "sgd"
+    assert name_point(row(method="pd-sgd", epsilon=None, label="pd-sgd T=3")) == "T=3"
+    assert name_point(row(epsilon=float("inf"), epsilon_asked=None)) == "ε=∞"
+
+
+def test_equal_data_give_equal_files_with_the_query_inside(row: Any, reading: Any, tmp_path: Path) -> None:
+    rows = [row(epsilon=1.0), row(epsilon=None, method="sgd", accuracy=0.97, mu=1.0)]
+    where = "workload = 'digits-mlp'"
+    png, svg = draw_frontier(reading(rows, where=where), tmp_path / "one")
+    again_png, again_svg = draw_frontier(reading(rows, where=where), tmp_path / "two")
+    assert svg.read_bytes() == again_svg.read_bytes()
+    assert png.read_bytes() == again_png.read_bytes()
+    text = svg.read_text(encoding="utf-8")
+    assert where in text.replace("&apos;", "'")
+    assert "privbench" in text
+    assert not re.search(r"<dc:date>", text)
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_rows_without_an_accuracy_are_left_out_and_do_no_harm(row: Any, reading: Any) -> None:
+    axes = drawn(
+        reading([row(epsilon=1.0, accuracy_low=None, accuracy=0.8), row() | {"accuracy": None}])
+    ).axes[1]
+    assert len(points(axes)) == 1
+    assert AUC.name in axes.get_xlabel()
+
+
+@pytest.mark.parametrize("changes", [{"failures": []}, {"where": "method = 'x'"}])
+def test_nothing_to_draw_is_said(reading: Any, changes: dict[str, Any]) -> None:
+    said = texts(drawn(reading([], **changes)))
+    assert ("privbench quickstart" in said) == ("where" not in changes)
+    assert ("method = 'x'" in said) == ("where" in changes)
