@@ -1,6 +1,7 @@
 """Methods: how it is trained. To add one: docs/add-a-method.md.
 
-1. Write `methods/<name>.py` with a class that satisfies methods.base.Method; bind `method = YourMethod()`.
+1. Write `methods/<name>.py` with a class that satisfies methods.base.Method and bind
+   `method = YourMethod()`.
 2. Where a workload needs other settings for it, add `[method.<name>]` to its recipe.
 3. Run `make test`: the contract tests find it.
 """

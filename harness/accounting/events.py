@@ -55,11 +55,15 @@ def is_private(event: DpEvent) -> bool:
     return all(is_private(part) for part in parts(event))
 
 
-def touches_data(event: DpEvent) -> bool:
-    """False where the event is made of NoOpDpEvent only: nothing was released."""
-    return any(
-        not isinstance(part, NoOpDpEvent | ComposedDpEvent | SelfComposedDpEvent) for part in walk(event)
-    )
+def count_releases(event: DpEvent) -> int:
+    """How many times something about the data is let out; 0 where the event is made of nothing."""
+    if isinstance(event, NoOpDpEvent):
+        return 0
+    if isinstance(event, SelfComposedDpEvent):
+        return event.count * count_releases(event.event)
+    if isinstance(event, ComposedDpEvent):
+        return sum(count_releases(part) for part in event.events)
+    return 1
 
 
 def assumptions(event: DpEvent) -> tuple[str, ...]:

@@ -6,16 +6,12 @@ from dp_accounting import DpEvent, NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 
 
-def epsilon_pld(event: DpEvent, delta: float, relation: NeighboringRelation, scale: float) -> float:
-    """An upper bound on epsilon by composing discretised privacy losses (Doroshenko et al. 2022).
+def epsilon_pld(event: DpEvent, delta: float, relation: NeighboringRelation, width: float) -> float:
+    """An upper bound on epsilon by composing privacy losses rounded to a mesh (Doroshenko et al. 2022).
 
-    Args:
-        event: What was done.
-        delta: The delta of the guarantee.
-        relation: Which data sets are neighbours.
-        scale: A rough epsilon, for the mesh: time grows with epsilon over mesh, and so does accuracy.
+    Rounding is pessimistic: a coarse mesh costs tightness and never validity.
     """
-    accountant = PLDAccountant(relation, value_discretization_interval=mesh(scale))
+    accountant = PLDAccountant(relation, value_discretization_interval=width)
     return float(accountant.compose(event).get_epsilon(delta))
 
 
@@ -24,11 +20,13 @@ def supports_pld(event: DpEvent, relation: NeighboringRelation) -> bool:
     return bool(PLDAccountant(relation).supports(event))
 
 
-def mesh(scale: float) -> float:
-    """The mesh of the losses: 1e-4 for epsilons from 1 to 10, and in proportion elsewhere.
+def mesh(epsilon: float, releases: int) -> float:
+    """The mesh width that costs about 1e-4 of an epsilon of this size; time is in proportion to 1 / width.
 
-    Rounding is upwards, so a coarse mesh costs tightness and never validity. Powers of ten, so that
-    a rough epsilon that differs in its last digits gives the same mesh and the same price.
+    Each of T releases adds at most about width^2 to epsilon, and the loss of one release has a standard
+    deviation of about epsilon / (4 sqrt(T)), which the mesh must resolve. A power of two, so that a rough
+    epsilon that differs in its last digits gives the same mesh and the same price.
     """
-    digits = math.floor(math.log10(scale)) if scale > 0 else -3
-    return 1e-4 * 10.0 ** min(max(digits, -2), 4)
+    size = max(epsilon, 1e-3)
+    width = min(1e-3 * size, 1e-2 * min(size, math.sqrt(size)) / math.sqrt(max(releases, 1)))
+    return 2.0 ** math.floor(math.log2(width))

@@ -5,7 +5,7 @@ import math
 from dp_accounting import DpEvent, NeighboringRelation
 
 from harness.accounting.adjacency import ADD_OR_REMOVE, find_relation
-from harness.accounting.events import assumptions, check_priceable, is_private, touches_data
+from harness.accounting.events import assumptions, check_priceable, count_releases, is_private
 from harness.accounting.guarantee import Guarantee
 from harness.accounting.pld import epsilon_pld, mesh, supports_pld
 from harness.accounting.rdp import epsilon_rdp, supports_rdp
@@ -44,7 +44,7 @@ def price(event: DpEvent, delta: float | None, adjacency: str = ADD_OR_REMOVE) -
 
 def price_private(event: DpEvent, delta: float, relation: NeighboringRelation) -> dict[str, float]:
     """Epsilon by every accountant, for an event that is priceable and private."""
-    if not touches_data(event):
+    if count_releases(event) == 0:
         return {"pld": 0.0, "rdp": 0.0}
     for name, supports in (("PLD", supports_pld), ("RDP", supports_rdp)):
         if not supports(event, relation):
@@ -52,20 +52,21 @@ def price_private(event: DpEvent, delta: float, relation: NeighboringRelation) -
                 f"{name} accounting has no price under {relation.name.lower()} adjacency for {event}"
             )
     rdp = epsilon_rdp(event, delta, relation)
-    pld = epsilon_pld(event, delta, relation, scale=rdp)
+    width = mesh(rdp, count_releases(event))
+    pld = epsilon_pld(event, delta, relation, width)
     for name, epsilon in (("PLD", pld), ("RDP", rdp)):
         if not math.isfinite(epsilon):
             raise AccountingError(
                 f"{name} accounting finds no finite epsilon at delta {delta} for {event}; "
                 "use more noise or a larger delta"
             )
-    check_agreement(pld, rdp)
+    check_agreement(pld, rdp, width)
     return {"pld": pld, "rdp": rdp}
 
 
-def check_agreement(pld: float, rdp: float) -> None:
+def check_agreement(pld: float, rdp: float, width: float) -> None:
     """PLD above RDP by more than its own rounding is an AccountingError: one of them is wrong."""
-    if pld > rdp * (1 + AGREEMENT) + mesh(rdp):
+    if pld > rdp * (1 + AGREEMENT) + width:
         raise AccountingError(
             f"the accountants disagree: PLD says epsilon {pld:.6g}, RDP says {rdp:.6g}, "
             "and RDP is an upper bound that PLD cannot exceed"

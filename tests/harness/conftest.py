@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from harness.backends import local
 from harness.backends.base import Settings
@@ -52,6 +53,7 @@ def lab_module() -> ModuleType:
         raise ImportError("tests/harness/lab.py is missing")
     module = importlib.util.module_from_spec(spec)
     sys.modules["lab"] = module
+    torch.set_num_threads(1)  # two test processes on two cores must not fight
     spec.loader.exec_module(module)
     return module
 

@@ -86,7 +86,8 @@ class Trial:
         tally, history = {"examples": 0, "clipped": 0}, [0.0]
 
         def step(optimizer: torch.optim.Optimizer, number: int) -> Tensor:
-            time.sleep(params.pause)
+            if params.pause:
+                time.sleep(params.pause)
             make_trouble(params, number)
             rows = torch.randint(len(members), (8,), generator=sampling)
             batch = members.take(rows)
