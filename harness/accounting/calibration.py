@@ -78,7 +78,7 @@ class Search:
     enough: float | None = None
     """The smallest noise known to be at or below it."""
     seen: dict[float, float] = field(default_factory=dict)
-    """Noise to PLD epsilon."""
+    """Noise to PLD epsilon, in the order of trying."""
 
     def run(self) -> float:
         """Close in on the target from both sides."""
@@ -142,16 +142,15 @@ class Search:
         return _within(math.exp(proposal))
 
     def secant(self) -> float:
-        """The logarithm of the noise at which a line through the two best prices meets the target.
+        """The logarithm of the noise at which a line through the last two prices meets the target.
 
         In logarithms epsilon over noise is nearly a line; with one price its slope is taken as -1.
         """
         aim = math.log(self.target * (1 - TIGHTNESS / 2))
         # A price of 0 has no logarithm; a billionth of the target is as far off.
         floor = self.target * 1e-9
-        points = [(math.log(n), math.log(max(e, floor))) for n, e in self.seen.items()]
-        (x, y), *others = sorted(points, key=lambda point: abs(point[1] - aim))
-        slope = (y - others[0][1]) / (x - others[0][0]) if others else -1.0
+        *before, (x, y) = [(math.log(n), math.log(max(e, floor))) for n, e in self.seen.items()]
+        slope = (y - before[-1][1]) / (x - before[-1][0]) if before else -1.0
         # At most tenfold at once, and never uphill: far from the target the line is a poor guide.
         step = (aim - y) / min(slope, -0.1)
         return x + min(max(step, -math.log(10)), math.log(10))

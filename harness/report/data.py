@@ -15,6 +15,9 @@ Row = Mapping[str, Any]
 """One row of a view by column name, as plain Python values; null and NaN are None."""
 
 
+BASELINE = "sgd"
+"""The method that costs are relative to."""
+
 CELLS = """
     select c.key as cell, c.workload_version, c.n_train, c.method,
            max(r.guarantee_kind) as guarantee_kind, max(r.epsilon) as epsilon
@@ -151,8 +154,9 @@ def _plain(value: Any, is_json: bool) -> Any:
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    """By workload, method, rising epsilon, then names: the same rows always give the same file."""
+    """By workload, method (the yardstick first), rising epsilon, then names: always the same file."""
     epsilon = row.get("epsilon")
     last = ("label", "cell", "attack", "attack_task", "task")
     names = tuple(str(row.get(name)) for name in last)
-    return str(row["workload"]), str(row["method"]), epsilon is None, epsilon or 0.0, *names
+    method = str(row["method"])
+    return str(row["workload"]), method != BASELINE, method, epsilon is None, epsilon or 0.0, *names

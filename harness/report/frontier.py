@@ -53,27 +53,24 @@ FAILED = 6
 
 @dataclass(frozen=True)
 class Panel:
-    """What one workload shows: one attack, one row for each cell it was tried on."""
+    """One axis of leakage for one group: its strongest attack, one row for each cell it was tried on."""
 
-    group: str
+    leakage: Leakage
     attack: str
     rows: list[Row]
     attacks: int
     """How many attacks the chosen one was the strongest of."""
     cells: int
-    """Cells of the workload, attacked by the chosen one or not."""
+    """Cells of the group, attacked by the chosen one or not."""
 
     @property
-    def heading(self) -> str:
-        """Which attack, chosen how, over how many models and non-members."""
-        chosen = "strongest of {} by mean AUC" if self.attacks > 1 else "the only one"
-        attack = f"attack {shorten(self.attack, 48)} ({chosen.format(self.attacks)})"
-        models = _span([row["models"] for row in self.rows])
-        people = _span([row["n_nonmembers"] for row in self.rows])
-        tried = "" if len(self.rows) == self.cells else f" · on {len(self.rows)} of {self.cells} cells"
-        word = "model" if models == "1" else "models"
-        size = f"{models} {word} a cell, {people} non-members pooled"
-        return f"{shorten(self.group, 60)} · {attack}{tried} · {size}"
+    def title(self) -> str:
+        """Which attack, and how it was chosen."""
+        how = (
+            f"strongest of {self.attacks} by mean {self.leakage.name}" if self.attacks > 1 else "the only one"
+        )
+        tried = "" if len(self.rows) == self.cells else f", on {len(self.rows)} of {self.cells} cells"
+        return f"attack {shorten(self.attack, 40)} ({how}{tried})"
 
 
 def write_frontier(store: Path, out: Path, where: str | None = None) -> list[Path]:
@@ -89,30 +86,20 @@ def draw_frontier(reading: Reading, out: Path) -> list[Path]:
 
 
 def frontier_figure(reading: Reading) -> Figure:
-    """One row of panels for each workload: TPR at the lowest resolved FPR, AUC, ROC."""
+    """One row of panels for each group: TPR at the lowest resolved FPR, AUC, ROC."""
     if not reading.frontier:
         return empty_figure(TITLE, explain_empty(reading))
-    panels = [choose_panel(reading.frontier, group) for group in reading.groups]
+    groups = [[row for row in reading.frontier if row["group"] == name] for name in reading.groups]
     colours = assign_colours([*reading.methods, *(row["method"] for row in reading.frontier)])
     notes = _notes(reading)
     signs = _signs(reading, colours)
-    heights = [0.75 + 0.22 * _lines(signs), *(4.1 for _ in panels), 0.25 + 0.19 * len(notes)]
+    heights = [0.75 + 0.22 * _lines(signs), *(4.1 for _ in groups), 0.25 + 0.19 * len(notes)]
     figure = new_figure(13.5, sum(heights))
     parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
     _draw_header(parts[0], signs)
-    pending: list[tuple[Axes, list[Label], Line]] = []
-    for part, panel in zip(parts[1:-1], panels, strict=True):
-        part.suptitle(panel.heading, x=0.01, ha="left", fontsize=10.5, weight="bold")
-        left, middle, right = part.subplots(1, 3)
-        tpr = choose_leakage(panel.rows)
-        for axes, leakage in ((left, tpr), (middle, AUC)):
-            if leakage is AUC and axes is left:
-                _draw_unresolved(axes, panel)
-            else:
-                front = _draw_front(axes, panel.rows, leakage)
-                labels = _draw_points(axes, panel.rows, leakage, colours)
-                pending.append((axes, labels, front))
-        _draw_rocs(right, panel.rows, reading.rocs, colours)
+    pending = []
+    for part, rows in zip(parts[1:-1], groups, strict=True):
+        pending += _draw_group(part, rows, reading.rocs, colours)
     for number, note in enumerate(notes):
         parts[-1].text(0.01, 1 - (number + 0.6) / (len(notes) + 0.6), note, fontsize=8, va="center")
     figure.draw_without_rendering()
@@ -122,13 +109,39 @@ def frontier_figure(reading: Reading) -> Figure:
     return figure
 
 
-def choose_panel(rows: Sequence[Row], group: str) -> Panel:
-    """The rows of a group under its strongest attack."""
-    ours = [row for row in rows if row["group"] == group]
-    attack = choose_attack(ours)
-    shown = [row for row in ours if name_attack(row, ours) == attack]
-    attacks = {name_attack(row, ours) for row in ours}
-    return Panel(group, attack, shown, len(attacks), len({row["cell"] for row in ours}))
+def choose_panel(rows: Sequence[Row], leakage: Leakage) -> Panel:
+    """The rows of one group under the attack that is strongest by this leakage."""
+    attack = choose_attack(rows, leakage)
+    shown = [row for row in rows if name_attack(row, rows) == attack]
+    attacks = {name_attack(row, rows) for row in rows}
+    return Panel(leakage, attack, shown, len(attacks), len({row["cell"] for row in rows}))
+
+
+def describe_group(rows: Sequence[Row]) -> str:
+    """The group's name, and over how many models and non-members its numbers are."""
+    models = _span([row["models"] for row in rows])
+    people = _span([row["n_nonmembers"] for row in rows])
+    word = "model" if models == "1" else "models"
+    return f"{shorten(rows[0]['group'], 60)} · {models} {word} a cell, {people} non-members pooled"
+
+
+def _draw_group(
+    part: Any, rows: Sequence[Row], rocs: Mapping[str, Roc], colours: Mapping[str, str]
+) -> list[tuple[Axes, list[Label], Line]]:
+    """The panels of one group; gives the axes with the labels to place and the front to keep off."""
+    part.suptitle(describe_group(rows), x=0.01, ha="left", fontsize=10.5, weight="bold")
+    left, middle, right = part.subplots(1, 3)
+    first, second = choose_panel(rows, choose_leakage(rows)), choose_panel(rows, AUC)
+    pending = []
+    for axes, panel in ((left, first), (middle, second)):
+        if axes is left and panel.leakage is AUC:
+            _draw_unresolved(axes, rows)
+            continue
+        labels = _draw_points(axes, panel.rows, panel.leakage, colours)
+        pending.append((axes, labels, _draw_front(axes, panel.rows, panel.leakage)))
+        axes.set_title(panel.title, fontsize=8.5)
+    _draw_rocs(right, first, rocs, colours)
+    return pending
 
 
 def name_point(row: Row) -> str:
@@ -166,27 +179,29 @@ def _draw_points(
 
 def _draw_front(axes: Axes, rows: Sequence[Row], leakage: Leakage) -> Line:
     """The best accuracy to be had at each leakage or less, as a step line; gives its corners."""
-    front = rows_on_front(rows, leakage)
     corners: Line = []
-    for row in front:
+    for row in rows_on_front(rows, leakage):
         if corners:
             corners.append((row[leakage.column], corners[-1][1]))
         corners.append((row[leakage.column], row["accuracy"]))
+    if corners:
+        axes.set_xlim(axes.get_xlim())
+        corners.append((axes.get_xlim()[1], corners[-1][1]))
     axes.plot([x for x, _ in corners], [y for _, y in corners], color=INK, lw=1, alpha=0.55, zorder=2)
     return corners
 
 
-def _draw_unresolved(axes: Axes, panel: Panel) -> None:
+def _draw_unresolved(axes: Axes, rows: Sequence[Row]) -> None:
     """Say why there is no TPR, instead of showing one that is noise (RULES 2)."""
-    fewest = min((row["n_nonmembers"] or 0 for row in panel.rows), default=0)
+    fewest = min((row["n_nonmembers"] or 0 for row in rows), default=0)
     text = f"No TPR is resolved:\nTPR at 10 % FPR needs 100 non-members,\nthe smallest cell has {fewest:,}."
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
     axes.set_axis_off()
 
 
-def _draw_rocs(axes: Axes, rows: Sequence[Row], rocs: Mapping[str, Roc], colours: Mapping[str, str]) -> None:
+def _draw_rocs(axes: Axes, panel: Panel, rocs: Mapping[str, Roc], colours: Mapping[str, str]) -> None:
     """Log-log ROC curves of the cells, each from the lowest FPR that its non-members resolve."""
-    drawn, title = choose_curves([row for row in rows if row["attack_task"] in rocs])
+    drawn, which = choose_curves([row for row in panel.rows if row["attack_task"] in rocs])
     limits = [_resolved(row) for row in drawn]
     lowest = min(limits, default=1e-2)
     turn: dict[str, int] = {}
@@ -204,7 +219,7 @@ def _draw_rocs(axes: Axes, rows: Sequence[Row], rocs: Mapping[str, Roc], colours
     log_ticks(axes.xaxis)
     log_ticks(axes.yaxis)
     axes.set(xlabel="false-positive rate", ylabel="true-positive rate")
-    axes.set_title(title, fontsize=9)
+    axes.set_title(f"attack {shorten(panel.attack, 40)}: {which}", fontsize=8.5)
     if drawn:
         axes.legend(fontsize=7.5, loc="lower right", handlelength=3)
 
@@ -212,11 +227,11 @@ def _draw_rocs(axes: Axes, rows: Sequence[Row], rocs: Mapping[str, Roc], colours
 def choose_curves(rows: Sequence[Row]) -> tuple[list[Row], str]:
     """All cells where they are few; else the front's, and a title that says so."""
     if not rows:
-        return [], "ROC: no curve stored"
+        return [], "no ROC stored"
     if len(rows) <= CURVES:
         return list(rows), "ROC, pooled over models (dotted: guessing)"
     front = rows_on_front(rows, AUC)[:CURVES]
-    return front, f"ROC, pooled over models; {len(front)} of {len(rows)} cells, on the AUC front"
+    return front, f"ROC of {len(front)} of {len(rows)} cells, on the AUC front"
 
 
 def _draw_header(part: Any, signs: list[list[Line2D]]) -> None:

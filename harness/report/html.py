@@ -82,10 +82,10 @@ def encode_data(data: Any) -> str:
     return text
 
 
-def _defaults(rows: list[Row]) -> dict[str, str]:
-    attack = choose_attack(rows)
-    shown = [row for row in rows if name_attack(row, rows) == attack]
-    return {"attack": attack, "leakage": choose_leakage(shown).column}
+def _defaults(rows: list[Row]) -> dict[str, Any]:
+    """The axis to begin with, and the strongest attack by each axis."""
+    strongest = {each.column: choose_attack(rows, each) for each in (*TPRS, AUC)}
+    return {"leakage": choose_leakage(rows).column, "strongest": strongest}
 
 
 def _thin(roc: Roc) -> dict[str, list[float]]:

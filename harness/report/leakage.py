@@ -62,19 +62,22 @@ def name_attack(row: Row, rows: Sequence[Row]) -> str:
     return f"{row['attack']} " + " ".join(f"{name}={params[name]}" for name in sorted(params))
 
 
-def choose_attack(rows: Sequence[Row]) -> str:
-    """The strongest attack of one workload's rows: the highest mean AUC among those on the most cells.
+def choose_attack(rows: Sequence[Row], leakage: Leakage) -> str:
+    """The strongest attack on one group's rows: the highest mean leakage among those on the most cells.
 
-    One attack for all cells, and the stronger for all: picking the best for each cell would compare attacks,
-    and one that was tried on the easy cells alone would win unfairly.
+    An attack can be the strongest by AUC and weak at a low FPR, so every axis asks for its own. One
+    attack serves all cells of an axis: one that was tried on the leaky cells alone would win
+    unfairly. Where nothing resolves the leakage, the AUC decides.
     """
-    aucs: dict[str, list[float]] = defaultdict(list)
+    found: dict[str, list[float]] = defaultdict(list)
     for row in rows:
-        if row["auc"] is not None:
-            aucs[name_attack(row, rows)].append(row["auc"])
-    if not aucs:
-        return min((name_attack(row, rows) for row in rows), default="")
-    return max(sorted(aucs), key=lambda name: (len(aucs[name]), fmean(aucs[name])))
+        if row[leakage.column] is not None:
+            found[name_attack(row, rows)].append(row[leakage.column])
+    if found:
+        return max(sorted(found), key=lambda name: (len(found[name]), fmean(found[name])))
+    if leakage is not AUC:
+        return choose_attack(rows, AUC)
+    return min((name_attack(row, rows) for row in rows), default="")
 
 
 def find_front(points: Sequence[tuple[float, float]]) -> list[int]:

@@ -71,7 +71,7 @@ def explain_clocks(reading: Reading) -> str:
         "bar = its quartiles; short stroke = CPU time.\n"
         "Not interleaved with sgd: trainings that ran side by side slow each other, so read a ratio "
         "of wall times to about one digit.\n"
-        "Memory: peak above the level at the start of the phase."
+        "Memory: peak above the level at the start of the phase; below a few MiB it is noise."
     )
 
 
@@ -118,9 +118,10 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
                 axes.plot([row["step_cpu_overhead"]], [place], marker="|", ms=11, mew=1.4, color=INK)
                 end = max(end, row["step_cpu_overhead"])
         axes.plot([value], [place], "o", ms=7, mew=1.5, mec=colour, mfc="white" if single else colour)
-        axes.annotate(
-            f"{value:.3g}", (end, place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=8
-        )
+        text = f"{value:.3g}"
+        if column == "memory_overhead" and row["extra_memory_bytes"] is not None:
+            text += f"  ({row['extra_memory_bytes'] / 2**20:.3g} MiB)"
+        axes.annotate(text, (end, place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axvline(1, color=FAINT, lw=1, ls=":")
     axes.grid(axis="y", visible=False)
     if known and max(known) > 20 and min(known) > 0:
@@ -128,7 +129,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
         log_ticks(axes.xaxis)
         axes.margins(x=0.2)
     else:
-        axes.set_xlim(0, 1.18 * max([1.2, *known, axes.get_xlim()[1] / 1.18]))
+        axes.set_xlim(0, 1.25 * max([1.2, *known, axes.get_xlim()[1] / 1.25]))
 
 
 def _models(rows: Sequence[Row]) -> str:

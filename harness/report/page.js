@@ -63,8 +63,10 @@ function sayValid(row) {
   return `blind check ${row.valid ? "passed" : "FAILED: the cell is invalid"} (AUC ${say(row.blind_auc, 3)})`;
 }
 
+// Lines of at most `width` signs, broken at spaces where there are some.
 function wrap(text, width) {
-  return clip(text, 240).match(new RegExp(`.{1,${width}}`, "gsu")) ?? [""];
+  const line = new RegExp(`.{1,${width}}(?=\\s|$)|.{1,${width}}`, "gsu");
+  return (clip(text, 240).match(line) ?? [""]).map((each) => each.trim());
 }
 
 function hoverText(row) {
@@ -127,16 +129,31 @@ function swatch(method) {
 
 const GLYPHS = { circle: "●", square: "■", diamond: "◆", "triangle-down": "▼", cross: "✚", "triangle-up": "▲", hexagon: "⬢" };
 
+// The attack that is strongest by the chosen leakage; a weaker one stays only where the reader chose it.
+const strongest = () => DATA.defaults[state.workload]?.strongest[state.leakage] ?? "";
+
+function fillAttacks() {
+  const attacks = unique(DATA.frontier.filter((row) => row.group === state.workload).map((row) => row.attack_name));
+  if (!attacks.includes(state.attack)) state.attack = strongest();
+  const mark = (name) => (attacks.length > 1 && name === strongest() ? `${name} (strongest)` : name);
+  fillSelect(find("attack"), attacks.map((name) => [name, mark(name)]), state.attack);
+}
+
 function chooseWorkload(name) {
-  const attacks = unique(DATA.frontier.filter((row) => row.group === name).map((row) => row.attack_name));
-  const defaults = DATA.defaults[name] ?? { attack: "", leakage: "auc" };
+  const wasStrongest = state.attack === strongest();
   state.workload = name;
-  state.attack = attacks.includes(state.attack) ? state.attack : defaults.attack;
-  state.leakage = defaults.leakage;
+  state.leakage = DATA.defaults[name]?.leakage ?? "auc";
+  if (wasStrongest) state.attack = strongest();
   state.roc = "";
-  const strongest = attacks.length > 1 ? " (strongest)" : "";
-  fillSelect(find("attack"), attacks.map((each) => [each, each + (each === defaults.attack ? strongest : "")]), state.attack);
   find("leakage").value = state.leakage;
+  fillAttacks();
+}
+
+function chooseLeakage(column) {
+  const wasStrongest = state.attack === strongest();
+  state.leakage = column;
+  if (wasStrongest) state.attack = strongest();
+  fillAttacks();
 }
 
 function setUpControls() {
@@ -150,7 +167,7 @@ function setUpControls() {
   chooseWorkload(workloads[0]);
   find("workload").addEventListener("change", (event) => { chooseWorkload(event.target.value); show(); });
   find("attack").addEventListener("change", (event) => { state.attack = event.target.value; state.roc = ""; show(); });
-  find("leakage").addEventListener("change", (event) => { state.leakage = event.target.value; show(); });
+  find("leakage").addEventListener("change", (event) => { chooseLeakage(event.target.value); show(); });
   find("roc-cell").addEventListener("change", (event) => { state.roc = event.target.value; show(); });
   find("controls").addEventListener("submit", (event) => event.preventDefault());
   find("download").addEventListener("click", download);
@@ -162,13 +179,15 @@ const chosen = (row) => row.group === state.workload && state.methods.has(row.me
   && state.kinds.has(String(row.guarantee_kind ?? "None"));
 const shownRows = () => DATA.frontier.filter((row) => chosen(row) && row.attack_name === state.attack);
 
-function columns() {
+function columns(rows) {
+  const front = findFront(rows, state.leakage);
   const auc = DATA.leakages.at(-1);
   return [
     ["cell", (row) => row.label ?? row.method, "text"],
     ["models", (row) => say(row.models, 0)],
     ["accuracy", (row) => say(row.accuracy, 3) + sayInterval(row, "accuracy", 3)],
     ...unique([leakage(), auc]).map((each) => [each.name, (row) => sayLeakage(row, each)]),
+    ["on the front", (row) => (front.includes(row) ? "yes" : "no")],
     ["balanced accuracy", (row) => say(row.balanced_accuracy, 3)],
     ["guarantee", sayGuarantee, "text wide"],
     ["blind check", (row) => (row.valid == null ? "not run" : row.valid ? "passed" : "failed: invalid")],
@@ -241,7 +260,7 @@ function show() {
   if (!rows.some((row) => row.attack_task === state.roc)) state.roc = "";
   fillSelect(find("roc-cell"), [["", "all cells shown"], ...rows.map((row) => [row.attack_task, clip(row.label ?? row.method, 60)])], state.roc);
   showTexts(rows);
-  fillTable(find("table"), columns(), rows);
+  fillTable(find("table"), columns(rows), rows);
   if (window.Plotly) draw(rows);
 }
 

@@ -12,11 +12,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from harness.report.data import Reading, program_version
+from harness.report.data import BASELINE, Reading, program_version
 
 # Okabe and Ito, "Color Universal Design" (2008): told apart with every common colour blindness.
 # Yellow comes last, it is faint on white. The baseline is grey, which no method gets.
-BASELINE = "sgd"
 BASELINE_COLOUR = "#767676"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")
 

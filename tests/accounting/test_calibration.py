@@ -79,7 +79,7 @@ class Counted:
     """A family that counts how often it is asked."""
 
     def __init__(self, steps: int = 20) -> None:
-        self.asked, self.family = 0, sgm(0.2, steps)
+        self.asked, self.family = 0, sgm(1.0, steps)
 
     def __call__(self, noise: float) -> DpEvent:
         self.asked += 1

@@ -38,6 +38,7 @@ steps = 60
 workload = "digits-linear"
 method = "dp-gd"
 epsilon = 8
+steps = 30
 """
 
 

@@ -61,17 +61,28 @@ def test_what_each_rate_needs() -> None:
 def test_the_strongest_attack_is_of_the_highest_mean_auc(row: Any) -> None:
     rows = [row(attack="loss", mu=0.1), row(attack="lira", mu=0.4)]
     rows += [row(epsilon=1.0, attack="loss", mu=0.3), row(epsilon=1.0, attack="lira", mu=0.2)]
-    assert choose_attack(rows) == "lira"
+    assert choose_attack(rows, AUC) == "lira"
+
+
+def test_every_axis_has_its_own_strongest_attack(row: Any) -> None:
+    rows = [
+        row(attack="reference", auc=0.59, tpr_at_1pct=0.014),
+        row(attack="lira", auc=0.58, tpr_at_1pct=0.041),
+    ]
+    by_column = {each.column: choose_attack(rows, each) for each in (*TPRS, AUC)}
+    assert by_column["auc"] == "reference"
+    assert by_column["tpr_at_1pct"] == "lira"
+    assert by_column["tpr_at_0p1pct"] == "reference", "unresolved: the AUC decides"
 
 
 def test_an_attack_on_the_easy_cells_alone_does_not_win(row: Any) -> None:
     rows = [row(attack="loss", mu=0.1), row(epsilon=1.0, attack="loss", mu=0.1), row(attack="rmia", mu=2.0)]
-    assert choose_attack(rows) == "loss"
+    assert choose_attack(rows, AUC) == "loss"
 
 
 def test_attacks_without_any_auc_still_give_one(row: Any) -> None:
-    assert choose_attack([row(attack="b", auc=None), row(attack="a", auc=None)]) == "a"
-    assert choose_attack([]) == ""
+    assert choose_attack([row(attack="b", auc=None), row(attack="a", auc=None)], AUC) == "a"
+    assert choose_attack([], AUC) == ""
 
 
 def test_versions_of_an_attack_are_told_apart_only_where_there_are_two(row: Any) -> None:

@@ -168,6 +168,7 @@ def test_the_table_holds_the_numbers_of_the_chosen_workload_and_attack(
         tpr = "tpr_at_1pct"
         interval = f"[{row[tpr + '_low']:.4f}, {row[tpr + '_high']:.4f}]"
         assert line["TPR at 1 % FPR"] == f"{row[tpr]:.4f} {interval}"
+        assert line["on the front"] == "yes"
         assert line["step time (sgd = 1)"] == f"{row['step_overhead']:.2f}"
     assert "digits-mlp, attack loss, 8 models a cell" in page.locator("#frontier-note").inner_text()
 
@@ -178,6 +179,22 @@ def test_an_unresolved_rate_says_what_it_needs(page: Any) -> None:
     assert {row["TPR at 0.1 % FPR"] for row in table(page)} == {"needs N ≥ 10,000, has 5,752"}
     missing = page.locator("#frontier-missing").inner_text()
     assert missing.startswith("Not drawn: 4 of 4 cells. TPR at 0.1 % FPR needs N ≥ 10,000 non-members")
+
+
+def test_the_attack_follows_the_leakage_unless_it_was_chosen(open_page: Open, row: Any, reading: Any) -> None:
+    rows = [
+        row(attack="reference", auc=0.59, tpr_at_1pct=0.014),
+        row(attack="lira", auc=0.58, tpr_at_1pct=0.041),
+    ]
+    page = open_page(reading([*rows, row(attack="loss", auc=0.5, tpr_at_1pct=0.01)]))
+    attack = page.get_by_role("combobox", name="Attack")
+    assert attack.input_value() == "lira"
+    choose(page, "Leakage", "auc")
+    assert attack.input_value() == "reference"
+    assert "reference (strongest)" in attack.inner_text()
+    choose(page, "Attack", "loss")
+    choose(page, "Leakage", "tpr_at_1pct")
+    assert attack.input_value() == "loss"
 
 
 def test_clicking_a_point_shows_its_curve_alone(page: Any) -> None:

@@ -1,0 +1,116 @@
+"""Recipes: where they are found, what they say, and what they refuse."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import methods
+import workloads
+from workloads.base import Workload
+from workloads.errors import SpecError
+from workloads.recipe import Recipe, Setting, recipe
+
+GOOD = """
+[default]
+batch_size = { value = 64, source = "ours", note = "a tenth" }
+learning_rate = { value = 0.1, source = "ours" }
+[method.dp-sgd]
+learning_rate = { value = 2.0, source = "tuned", tried = 12 }
+clip = { value = 1, source = "paper" }
+steps = { value = 10, source = "tuned", tried = 8 }
+"""
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Workload:
+    """A workload of another package, in its own folder."""
+    (tmp_path / "theirs.py").write_text("class Theirs:\n    name = 'theirs'\n")
+    (tmp_path / "recipes").mkdir()
+    spec = importlib.util.spec_from_file_location("theirs", tmp_path / "theirs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    sys.modules["theirs"] = module
+    spec.loader.exec_module(module)
+    workload: Workload = module.Theirs()
+    return workload
+
+
+def write(folder: Path, text: str) -> None:
+    (folder / "recipes" / "theirs.toml").write_text(text)
+
+
+def test_a_recipe_is_found_beside_the_workload(elsewhere: Workload, tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    found = recipe(elsewhere).settings("dp-sgd", has=["batch_size", "learning_rate", "clip", "steps", "other"])
+    assert {name: setting.value for name, setting in found.items()} == {
+        "batch_size": 64,
+        "learning_rate": 2.0,
+        "clip": 1,
+        "steps": 10,
+    }
+    assert found["batch_size"] == Setting(value=64, source="ours", note="a tenth")
+    assert isinstance(found["clip"].value, int), "numbers keep their kind"
+
+
+def test_a_default_the_method_lacks_is_passed_over(elsewhere: Workload, tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    assert set(recipe(elsewhere).settings("sgd", has=["batch_size"])) == {"batch_size"}
+
+
+def test_a_setting_of_its_own_that_the_method_lacks_is_an_error(elsewhere: Workload, tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    with pytest.raises(SpecError) as caught:
+        recipe(elsewhere).settings("dp-sgd", has=["learning_rates"])
+    assert len(caught.value.problems) == 3
+    assert "did you mean 'learning_rates'" in caught.value.problems[0]
+
+
+def test_without_a_file_the_recipe_is_empty(elsewhere: Workload) -> None:
+    assert recipe(elsewhere) == Recipe()
+    assert recipe(elsewhere).settings("sgd", has=["steps"]) == {}
+
+
+def test_tuning_is_counted_once_per_search(elsewhere: Workload, tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    assert recipe(elsewhere).tuned("dp-sgd") == 12
+    assert recipe(elsewhere).tuned("sgd") is None
+
+
+def test_all_mistakes_are_told_at_once(elsewhere: Workload, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+        [default]
+        steps = { value = 10, source = "hearsay" }
+        batch_size = { value = 10, source = "ours", tried = 3 }
+        clip = { value = 10, source = "tuned" }
+        learning_rate = 0.1
+        [methods.sgd]
+        steps = { value = 10, source = "ours" }
+        """,
+    )
+    with pytest.raises(SpecError) as caught:
+        recipe(elsewhere)
+    told = "\n".join(caught.value.problems)
+    for word in ("default.steps.source", "'hearsay'", "batch_size", "default.clip", "learning_rate", "methods"):
+        assert word in told
+    assert len(caught.value.problems) == 5
+
+
+def test_broken_toml_is_told_with_its_line(elsewhere: Workload, tmp_path: Path) -> None:
+    write(tmp_path, "[default]\nsteps = \n")
+    with pytest.raises(SpecError, match=r"theirs\.toml is not TOML.*line 2"):
+        recipe(elsewhere)
+
+
+@pytest.mark.parametrize("workload", workloads.family.names())
+@pytest.mark.parametrize("method", methods.family.names())
+def test_every_recipe_of_ours_fits_every_method(workload: str, method: str) -> None:
+    book = recipe(workloads.family.get(workload))
+    fields = methods.family.get(method).Params.model_fields
+    assert set(book.settings(method, has=fields)) <= set(fields)
+    assert set(book.method) <= set(methods.family.names())
