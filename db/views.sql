@@ -101,6 +101,7 @@ over_models as (
         max(r.delta) as delta,
         percentile_cont(0.5) within group (order by m.step_seconds_median) as step_seconds,
         percentile_cont(0.5) within group (order by m.step_overhead) as step_overhead,
+        percentile_cont(0.5) within group (order by m.step_cpu_overhead) as step_cpu_overhead,
         percentile_cont(0.5) within group (order by m.extra_memory_bytes) as extra_memory_bytes,
         percentile_cont(0.5) within group (order by m.memory_overhead) as memory_overhead,
         percentile_cont(0.5) within group (order by m.train_seconds) as train_seconds
@@ -143,7 +144,8 @@ point as (
         a.tpr_at_0p1pct, a.tpr_at_0p1pct_low, a.tpr_at_0p1pct_high, a.tpr_at_0p1pct_reason,
         a.tpr_at_0p01pct, a.tpr_at_0p01pct_low, a.tpr_at_0p01pct_high, a.tpr_at_0p01pct_reason,
         a.n_members, a.n_nonmembers,
-        o.step_seconds, o.step_overhead, o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
+        o.step_seconds, o.step_overhead, o.step_cpu_overhead,
+        o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
         c.tuned, b.auc as blind_auc, b.valid, a.task as attack_task,
         c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version
     from ranked a

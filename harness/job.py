@@ -2,6 +2,7 @@
 
 With `-` instead of keys it reads keys from standard input, a line each, and answers every one with
 a line `KEY STATUS` on standard output: so a worker is used for many tasks and imports torch once.
+Its first line is `ready`.
 STATUS is done, failed, or interrupted (asked to stop by SIGTERM; the state is saved and nothing is
 published). Everything a task prints goes to its `log.txt`.
 """
@@ -203,6 +204,7 @@ def serve(store: Store, stop: Stop) -> None:
     """Take keys from standard input until it ends; answer each on the original standard output."""
     # A second descriptor keeps the answers apart from what tasks print to standard output.
     with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+        answers.write("ready\n")
         for line in sys.stdin:
             key = line.strip()
             stop.asked = False

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 import methods
 import workloads
-from harness.accounting import check, price
+from harness.accounting import Guarantee, check, price
 from harness.run import Run, Series
 from harness.spec import Json, Plugin, Task
 from methods.base import Method, Problem, Released
@@ -58,7 +58,7 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     return Outcome(
         payload={
             "metrics": utility(signals, pool, test, mask),
-            "guarantee": guarantee.asdict(),
+            "guarantee": {**guarantee.asdict(), "kind": promised(guarantee, method)},
             "stats": finite(released.stats),
             "phases": {name: summary(series) for name, series in run.phases.items()},
         },
@@ -68,6 +68,14 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
             "steps.parquet": step_table(run.phases),
         },
     )
+
+
+def promised(guarantee: Guarantee, method: Method) -> str:
+    """The kind of guarantee: what the price says. Where there is no price, an empirical defence is told
+    from no defence by the method's own word; nothing is ever raised above its price."""
+    if guarantee.kind == "none" and method.guarantee == "empirical":
+        return "empirical"
+    return guarantee.kind
 
 
 watched: list[Run] = []

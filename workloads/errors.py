@@ -57,6 +57,6 @@ class Diverged(BenchError):
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """Say what was given, the nearest allowed name and all allowed names."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     hint = f", did you mean '{near[0]}'?" if near else "."
     return f"unknown {kind} '{name}'{hint} Known: {', '.join(names) or 'none'}."

@@ -60,7 +60,7 @@ def count_releases(event: DpEvent) -> int:
     if isinstance(event, NoOpDpEvent):
         return 0
     if isinstance(event, SelfComposedDpEvent):
-        return event.count * count_releases(event.event)
+        return int(event.count) * count_releases(event.event)
     if isinstance(event, ComposedDpEvent):
         return sum(count_releases(part) for part in event.events)
     return 1

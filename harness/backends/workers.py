@@ -25,6 +25,8 @@ class Worker:
         self.task: str | None = None
         self.stopping = self.cancelled = False
         self._killed_for: str | None = None
+        self._ready = False
+        self._limit: float | None = None
         self._deadline: float | None = None
         self._stop_since: float | None = None
         self._oom_kills = oom_kills()
@@ -49,7 +51,8 @@ class Worker:
     def give(self, key: str, timeout_seconds: float | None) -> None:
         """Start a task."""
         self.task, self.stopping, self.cancelled = key, False, False
-        self._deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._limit = timeout_seconds
+        self._set_deadline()
         self._oom_kills = oom_kills()
         with contextlib.suppress(BrokenPipeError):  # it died meanwhile; it is buried soon
             self._keys.write(f"{key}\n".encode())
@@ -57,7 +60,7 @@ class Worker:
 
     def rest(self) -> None:
         """The task has ended."""
-        self.task, self._deadline, self._stop_since = None, None, None
+        self.task, self._limit, self._deadline, self._stop_since = None, None, None, None
         self.stopping = False
 
     def heard(self) -> Iterator[tuple[str, str]]:
@@ -66,7 +69,15 @@ class Worker:
         *lines, self._partial = self._partial.split(b"\n")
         for line in lines:
             key, _, status = line.decode().partition(" ")
-            yield key, status
+            if status:
+                yield key, status
+            else:  # its first word, when it has loaded torch: only now a task's time begins
+                self._ready = True
+                self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        if self._ready and self._limit is not None:
+            self._deadline = time.monotonic() + self._limit
 
     def overdue(self) -> bool:
         """Whether the task has run past its time limit."""

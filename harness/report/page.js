@@ -53,7 +53,7 @@ function sayGuarantee(row) {
 }
 
 function namePoint(row) {
-  if (row.epsilon != null) return "ε=" + (typeof row.epsilon === "number" ? Number(row.epsilon.toPrecision(3)) : "∞");
+  if (row.epsilon != null) return "ε=" + (typeof row.epsilon === "number" ? Number(row.epsilon.toPrecision(2)) : "∞");
   const label = String(row.label ?? row.method);
   return (label.startsWith(row.method) ? label.slice(row.method.length).trim() : label) || row.method;
 }

@@ -50,8 +50,8 @@ def shorten(text: object, length: int = 28) -> str:
 
 
 def format_epsilon(epsilon: float) -> str:
-    """Three significant digits; infinity as a sign."""
-    return "ε=∞" if math.isinf(epsilon) else f"ε={epsilon:.3g}"
+    """Two significant digits: calibration stays a thousandth below what was asked; infinity as a sign."""
+    return "ε=∞" if math.isinf(epsilon) else f"ε={epsilon:.2g}"
 
 
 @contextmanager

@@ -36,7 +36,11 @@ class OpacusEngine:
 
     def release(self) -> None:
         """See Engine."""
-        self._hooked.to_standard_module()
+        model = self._hooked.to_standard_module()
+        for layer in model.modules():
+            # Opacus forgets these: inputs of the last batches, that is, people's records.
+            for leftover in ("activations", "max_batch_len"):
+                vars(layer).pop(leftover, None)
 
     @staticmethod
     def _take_gradients(weight: nn.Parameter, examples: int) -> Tensor:

@@ -97,10 +97,12 @@ def test_many_gaussians_cost_what_one_with_less_noise_does() -> None:
 
 def test_sampling_everybody_is_not_sampling() -> None:
     sampled = price(sgm(1.0, 5.0, 10), 1e-5).epsilon
-    assert sampled == pytest.approx(price(SelfComposedDpEvent(GaussianDpEvent(5.0), 10), 1e-5).epsilon, rel=1e-3)
+    assert sampled == pytest.approx(
+        price(SelfComposedDpEvent(GaussianDpEvent(5.0), 10), 1e-5).epsilon, rel=1e-3
+    )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=7, deadline=None)
 @given(
     rate=st.floats(0.01, 1.0),
     steps=st.integers(1, 200),
@@ -115,7 +117,7 @@ def test_more_noise_never_costs_more(rate: float, steps: int, noise: float, more
     assert less_noise["pld"] <= less_noise["rdp"]
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(rate=st.floats(0.01, 0.5), steps=st.integers(1, 100), noise=st.floats(1.0, 10.0))
 def test_more_steps_and_more_people_cost_more(rate: float, steps: int, noise: float) -> None:
     base = price(sgm(rate, noise, steps), 1e-5).epsilon

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -61,9 +62,8 @@ def lab_module() -> ModuleType:
 class Lab:
     """One store and what a test does with it."""
 
-    def __init__(self, path: Path, environment: dict[str, str]) -> None:
+    def __init__(self, path: Path) -> None:
         self.store = Store.open(path, create=True)
-        self.environment = environment
 
     def task(self, index: int = 0, seed: int = 0, **params: Any) -> Task:
         """A training of the method trial on lab-data."""
@@ -81,20 +81,15 @@ class Lab:
             self.store.add(task)
         return [task.key for task in tasks]
 
-    def job(self, *keys: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-        """Run `python -m harness.job` to its end."""
-        return subprocess.run(self.command(*keys), **self.options(options), timeout=PATIENCE, check=False)
-
-    def start(self, *keys: str, **options: Any) -> "subprocess.Popen[str]":
+    def job(self, *keys: str) -> "subprocess.Popen[str]":
         """Start `python -m harness.job`."""
-        return subprocess.Popen(self.command(*keys), **self.options(options))
-
-    def command(self, *keys: str) -> list[str]:
-        return [sys.executable, "-m", "harness.job", str(self.store.path), *keys]
-
-    def options(self, options: dict[str, Any]) -> dict[str, Any]:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return {"env": self.environment, **pipes, **options}
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness.job", str(self.store.path), *keys],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def send(self, tasks: Sequence[Task], sweep: str = "sweep", **settings: Any) -> int:
         """Enqueue the tasks on the local backend as `privbench enqueue` does after planning."""
@@ -184,14 +179,29 @@ class Lab:
         local.started.clear()
 
 
-@pytest.fixture
-def lab(tmp_path: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """A new store; processes started from this test find the plug-ins."""
+@contextmanager
+def opened(path: Path, plugins: Path) -> Iterator[Lab]:
+    """A new store; processes started meanwhile find the plug-ins, and none of them is left at the end."""
     before = os.environ.get("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(plugins), before])))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    lab = Lab(tmp_path / "store", dict(os.environ))
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(plugins), before])))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        lab = Lab(path)
+        try:
+            yield lab
+        finally:
+            lab.end_all()
+
+
+@pytest.fixture
+def lab(tmp_path: Path, plugins: Path) -> Iterator[Lab]:
+    """A store of the test's own."""
+    with opened(tmp_path / "store", plugins) as lab:
         yield lab
-    finally:
-        lab.end_all()
+
+
+@pytest.fixture(scope="module")
+def shared_lab(tmp_path_factory: pytest.TempPathFactory, plugins: Path) -> Iterator[Lab]:
+    """One store for the tests of a module, so that its workers import torch once."""
+    with opened(tmp_path_factory.mktemp("shared") / "store", plugins) as lab:
+        yield lab

@@ -5,46 +5,91 @@ import os
 import resource
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from safetensors.numpy import load
 
-from harness.spec import Json, Plugin, Task
+from harness.spec import Plugin, Task
 from harness.store import write_atomic
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Lab
 
+pytestmark = pytest.mark.xdist_group("job")
 
-def serve(lab: "Lab", *keys: str, **options: object) -> tuple[dict[str, str], str]:
-    """One worker process for many tasks; its answers by key, and what it wrote to standard error."""
-    lines = "".join(f"{key}\n" for key in keys)
-    done = lab.job("-", input=lines, **options)
-    answers = dict(line.split(" ", 1) for line in done.stdout.splitlines())
-    assert done.returncode == 0, done.stderr
-    return answers, done.stderr
+
+class JobProcess:
+    """A job that reads keys from its standard input, as the local backend uses it."""
+
+    def __init__(self, lab: "Lab") -> None:
+        self.process = lab.job("-")
+
+    def give(self, key: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{key}\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def run(self, *keys: str) -> list[str]:
+        """The status of each task."""
+        statuses = []
+        for key in keys:
+            self.give(key)
+            given, _, status = self.answer().partition(" ")
+            assert given == key
+            statuses.append(status)
+        return statuses
+
+    def end(self) -> tuple[int, str]:
+        """The exit code once its input has ended, and what it wrote to standard error."""
+        _, errors = self.process.communicate(timeout=180)
+        return self.process.returncode, errors
+
+
+@pytest.fixture(scope="module")
+def pair(shared_lab: "Lab") -> Iterator[tuple[JobProcess, JobProcess]]:
+    """Two job processes on one store."""
+    both = JobProcess(shared_lab), JobProcess(shared_lab)
+    assert [each.answer() for each in both] == ["ready", "ready"]
+    yield both
+    ends = [each.end() for each in both]
+    assert [code for code, _ in ends] == [0, 0]
+    assert "no task ffff" in ends[0][1]
+    assert "No space left" in ends[0][1] or os.getuid()
+    assert ends[1][1] == ""
+
+
+@pytest.fixture
+def job(pair: tuple[JobProcess, JobProcess]) -> JobProcess:
+    return pair[0]
+
+
+@pytest.fixture
+def lab(shared_lab: "Lab") -> "Lab":
+    return shared_lab
 
 
 def test_a_job_runs_its_tasks_and_leaves_only_results(lab: "Lab") -> None:
     first, second = lab.task(0), lab.task(1)
     attack = lab.attack(first)
-    done = lab.job(*lab.added(first, second, attack))
-    assert (done.returncode, done.stdout) == (0, "")
+    process = lab.job(*lab.added(first, second, attack))
+    assert process.communicate(timeout=180) == ("", "")
+    assert process.returncode == 0
     for task in (first, second):
         result = lab.result(task)
-        assert result["status"] == "done"
-        assert result["kind"] == "train"
+        assert (result["status"], result["kind"]) == ("done", "train")
         assert set(result["artefacts"]) == {"signals", "model", "steps"}
-        assert result["guarantee"]["kind"] == "none"
-        assert result["guarantee"]["epsilon"] is None
+        assert (result["guarantee"]["kind"], result["guarantee"]["epsilon"]) == ("none", None)
         assert result["phases"]["main"]["steps"] == 12
         assert result["provenance"]["threads"] == 1
         assert result["started"] < result["finished"]
-        members = load(lab.store.read_artefact(result, "signals"))["members"]
-        assert members.sum() == 30
+        assert load(lab.store.read_artefact(result, "signals"))["members"].sum() == 30
         names = {file.name for file in lab.store.folder(task.key).iterdir()}
         listed = {each["file"] for each in result["artefacts"].values()}
         assert names == listed | {"spec.json", "result.json", "log.txt"}
@@ -52,141 +97,146 @@ def test_a_job_runs_its_tasks_and_leaves_only_results(lab: "Lab") -> None:
     assert 0 <= lab.result(attack)["metrics"]["auc"] <= 1
 
 
-@pytest.fixture(scope="module")
-def troubles() -> list[str]:
-    return ["error", "diverge", "allocate", "memory", "stats"]
+def why(lab: "Lab", task: Task) -> tuple[str, str]:
+    result = lab.result(task)
+    assert result["status"] == "failed"
+    assert result["artefacts"] == {}
+    assert "Traceback" in result["traceback"]
+    assert "Traceback" in (lab.store.folder(task.key) / "log.txt").read_text()
+    return result["reason"], result["message"]
 
 
-def test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on(lab: "Lab", troubles: list[str]) -> None:
-    failing = {trouble: lab.task(trouble=trouble) for trouble in troubles}
-    good = lab.task()
-    other_version = replace(good, cell=replace(good.cell, method=Plugin("trial", "0")))
-    unknown = replace(good, cell=replace(good.cell, method=Plugin("trail", "1")))
-    altered = lab.task(seed=5)
-    tasks = [*failing.values(), other_version, unknown, altered, lab.attack(good), good]
-    keys = lab.added(*tasks)
-    spec = lab.store.spec(altered.key)
-    spec["task"]["seed"] = 6
-    write_atomic(lab.store.folder(altered.key) / "spec.json", json.dumps(spec).encode())
-
-    answers, errors = serve(lab, *keys, "ff" * 16)
-    assert answers.pop("ff" * 16) == "failed"
-    assert "no task ffff" in errors
-    assert not lab.store.folder("ff" * 16).exists()
-    assert answers == {key: "done" if key == good.key else "failed" for key in keys}
-
-    def why(task: Task) -> tuple[str, str]:
-        result = lab.result(task)
-        assert result["status"] == "failed"
-        assert result["artefacts"] == {}
-        assert result["message"] in result["traceback"] or result["reason"] == "error"
-        assert "Traceback" in result["traceback"]
-        assert "Traceback" in (lab.store.folder(task.key) / "log.txt").read_text()
-        return result["reason"], result["message"]
-
-    assert why(failing["error"]) == ("error", "ValueError: no luck today")
+def test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on(lab: "Lab", job: JobProcess) -> None:
+    names = ("error", "diverge", "allocate", "memory", "stats")
+    failing = {trouble: lab.task(trouble=trouble) for trouble in names}
+    keys = lab.added(*failing.values())
+    assert job.run(*keys) == ["failed"] * len(keys)
+    assert why(lab, failing["error"]) == ("error", "ValueError: no luck today")
     assert "about to fail" in (lab.store.folder(failing["error"].key) / "log.txt").read_text()
-    assert why(failing["diverge"]) == ("diverged", "loss is not finite at step 3 of phase 'main'")
-    assert why(failing["allocate"])[0] == "out_of_memory"
-    assert why(failing["memory"])[0] == "out_of_memory"
-    assert why(failing["stats"])[0] == "error"
-    assert "'history': nan" in why(failing["stats"])[1]
-    assert why(other_version)[1].startswith("the task was planned for method trial version 0; installed is 1")
-    assert "did you mean 'trial'?" in why(unknown)[1]
-    assert "was altered" in why(altered)[1]
-    assert "has no result to attack" in why(lab.attack(good))[1]
+    assert why(lab, failing["diverge"]) == ("diverged", "loss is not finite at step 3 of phase 'main'")
+    assert why(lab, failing["allocate"])[0] == "out_of_memory"
+    assert why(lab, failing["memory"])[0] == "out_of_memory"
+    reason, message = why(lab, failing["stats"])
+    assert reason == "error"
+    assert "'history': nan" in message
 
 
-def test_a_task_that_is_done_is_not_run_again_and_a_damaged_one_is(lab: "Lab") -> None:
-    kept, damaged, failed = lab.task(0), lab.task(1), lab.task(2)
-    keys = lab.added(kept, damaged, failed)
-    assert set(serve(lab, *keys)[0].values()) == {"done"}
-    before = {task.key: lab.result(task) for task in (kept, damaged)}
-    rows = lab.rows([kept, damaged])
-    lab.store.artefact(before[damaged.key], "signals").unlink()
-    file = lab.store.folder(failed.key) / "result.json"
+def test_a_task_that_is_not_what_it_says_is_refused(lab: "Lab", job: JobProcess) -> None:
+    good = lab.task(seed=2)
+    older = replace(good, cell=replace(good.cell, method=Plugin("trial", "0")))
+    data = replace(good, cell=replace(good.cell, workload=Plugin("lab-data", "0")))
+    strange = replace(good, cell=replace(good.cell, method=Plugin("trail", "1")))
+    attack = lab.attack(good)
+    altered = lab.task(seed=3)
+    keys = lab.added(older, data, strange, attack, altered)
+    spec = lab.store.spec(altered.key)
+    spec["task"]["seed"] = 4
+    write_atomic(lab.store.folder(altered.key) / "spec.json", json.dumps(spec).encode())
+    assert job.run(*keys) == ["failed"] * len(keys)
+    assert "planned for method trial version 0; installed is 1" in why(lab, older)[1]
+    assert "planned for workload lab-data version 0; installed is 1" in why(lab, data)[1]
+    assert "did you mean 'trial'?" in why(lab, strange)[1]
+    assert "has no result to attack" in why(lab, attack)[1]
+    assert "was altered" in why(lab, altered)[1]
+    lab.store.add(good)
+    assert job.run(good.key) == ["done"]
+
+
+def test_a_key_without_a_spec_writes_nothing(lab: "Lab", job: JobProcess) -> None:
+    assert job.run("ff" * 16) == ["failed"]
+    assert not lab.store.folder("ff" * 16).exists()
+
+
+def test_what_is_done_is_not_run_again_and_what_is_damaged_is(lab: "Lab", job: JobProcess) -> None:
+    kept, short, half = tasks = [lab.task(index, seed=1) for index in range(3)]
+    keys = lab.added(*tasks)
+    assert job.run(*keys) == ["done"] * 3
+    rows, before = lab.rows(tasks), lab.result(kept)
+    lab.store.artefact(lab.result(short), "signals").unlink()
+    file = lab.store.folder(half.key) / "result.json"
     file.write_bytes(file.read_bytes()[:100])
-    assert set(serve(lab, *keys)[0].values()) == {"done"}
-    assert lab.result(kept) == before[kept.key]
-    assert lab.rows([kept, damaged]) == rows
+    assert len(lab.store.broken()) == 2
+    assert job.run(*keys) == ["done"] * 3
+    assert lab.result(kept) == before
+    assert lab.rows(tasks) == rows
     assert lab.store.broken() == []
 
 
-def test_sigterm_leaves_a_checkpoint_and_no_result_and_the_next_run_ends_with_equal_bits(lab: "Lab") -> None:
-    slow = lab.task(steps=30, pause=0.1)
+def test_sigterm_leaves_a_checkpoint_and_no_result_and_the_next_run_ends_with_equal_bits(
+    lab: "Lab", job: JobProcess
+) -> None:
+    slow = lab.task(steps=14, pause=0.1)
     (key,) = lab.added(slow)
-    job = lab.start(key)
-    with job:
-        lab.wait(lambda: lab.stepping(slow) or job.poll() is not None)
-        beat = lab.beat(slow)
-        assert beat is not None
-        assert (beat["pid"], beat["phase"], beat["total"]) == (job.pid, "warm", 30)
-        job.send_signal(signal.SIGTERM)
-        assert job.wait(60) == 1
     folder = lab.store.folder(key)
+    job.give(key)
+    lab.wait(lambda: lab.stepping(slow))
+    beat = lab.beat(slow)
+    assert beat is not None
+    assert (beat["pid"], beat["phase"], beat["total"]) == (job.process.pid, "warm", 14)
+    job.process.send_signal(signal.SIGTERM)
+    assert job.answer() == f"{key} interrupted"
     assert lab.store.result(key) is None
     assert [each.name for each in (folder / "checkpoint").iterdir()] == ["warm.safetensors"]
     assert lab.beat(slow) is None
-    assert lab.job(key).returncode == 0
+    assert job.run(key) == ["done"]
     resumed = lab.rows([slow])
     assert not (folder / "checkpoint").exists()
-    assert "phase" not in (folder / "log.txt").read_text()
-
     (folder / "result.json").unlink()
-    assert lab.job(key).returncode == 0
+    assert job.run(key) == ["done"]
     assert lab.rows([slow]) == resumed
 
 
-def test_two_copies_of_one_task_leave_one_whole_result(lab: "Lab") -> None:
-    task = lab.task(steps=30, pause=0.02)
+def test_two_copies_of_one_task_leave_one_whole_result(
+    lab: "Lab", pair: tuple[JobProcess, JobProcess]
+) -> None:
+    tasks = [lab.task(index, seed=7, steps=5) for index in range(4)]
+    for task in tasks:
+        (key,) = lab.added(task)
+        for process in pair:
+            process.give(key)
+        assert [process.answer() for process in pair] == [f"{key} done"] * 2
+        result = lab.result(task)
+        assert result["status"] == "done"
+        for name in result["artefacts"]:
+            assert lab.store.read_artefact(result, name)
+        left = {each.name for each in lab.store.folder(key).iterdir()}
+        assert not {name for name in left if name.startswith(".") or name == "heartbeat"}
+
+
+def test_a_file_that_may_not_grow_fails_the_task_until_it_may(lab: "Lab", job: JobProcess) -> None:
+    task = lab.task(seed=8)
     (key,) = lab.added(task)
-    copies = [lab.start(key), lab.start(key)]
-    for copy in copies:
-        _, errors = copy.communicate(timeout=180)
-        assert copy.returncode == 0, errors
-    result = lab.result(task)
-    assert result["status"] == "done"
-    for name in result["artefacts"]:
-        assert lab.store.read_artefact(result, name)
-    assert not list(lab.store.folder(key).glob(".*"))
-
-
-def limit_files() -> None:
-    """In the job, before it starts: no file may grow beyond 3 kB; the signals of lab-data are larger."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
-
-
-def test_a_full_disk_fails_the_task_and_it_runs_once_there_is_room(lab: "Lab") -> None:
-    task = lab.task()
-    (key,) = lab.added(task)
-    answers, _ = serve(lab, key, preexec_fn=limit_files)
-    assert answers == {key: "failed"}
-    failed: Json | None = lab.store.result(key)
-    assert failed is None or failed["reason"] == "killed"  # none where even the row is too large
-    assert not list(lab.store.folder(key).glob("signals*"))
+    everything = resource.prlimit(job.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(job.process.pid, resource.RLIMIT_FSIZE, (6000, everything[1]))
+    try:
+        assert job.run(key) == ["failed"]
+    finally:
+        resource.prlimit(job.process.pid, resource.RLIMIT_FSIZE, everything)
+    failed = lab.result(task)
+    assert failed["reason"] == "killed"  # which the next enqueue runs again
+    assert "no room to write" in failed["message"]
     lab.store.forget(key)
-    assert serve(lab, key)[0] == {key: "done"}
-    assert lab.result(task)["status"] == "done"
+    assert job.run(key) == ["done"]
 
 
-def test_a_full_file_system_is_survived(lab: "Lab", tmp_path: Path) -> None:
-    disk = lab.store.tasks
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+def test_a_full_disk_leaves_no_half_result_and_a_living_worker(lab: "Lab", job: JobProcess) -> None:
+    task = lab.task(seed=9)
+    disk = lab.store.folder(task.key).parent
+    disk.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
     if os.getuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("a small file system cannot be mounted here")
     try:
-        task = lab.task()
         (key,) = lab.added(task)
         ballast = disk / "ballast"
         with pytest.raises(OSError, match="No space left"), ballast.open("wb", buffering=0) as file:
             while True:
                 file.write(b"x" * 4096)
-        answers, errors = serve(lab, key)
-        assert answers == {key: "failed"}
-        assert "No space left" in errors
+        assert job.run(key) == ["failed"]
         assert lab.store.result(key) is None
+        assert not list(lab.store.folder(key).glob("*.safetensors"))
         ballast.unlink()
-        assert serve(lab, key)[0] == {key: "done"}
+        assert job.run(key) == ["done"]
         assert lab.result(task)["status"] == "done"
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)

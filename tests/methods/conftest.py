@@ -1,6 +1,6 @@
 """The simplest run a method can train through: seeds, a plain loop, and what was observed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from methods.base import Problem, State
+from workloads.base import Records
 from workloads.models.mlp import mlp
 
 
@@ -45,6 +46,12 @@ def run() -> SimplestRun:
     return SimplestRun()
 
 
+@pytest.fixture
+def run_of() -> Callable[[int], SimplestRun]:
+    """From a seed to a run."""
+    return SimplestRun
+
+
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
 
@@ -53,3 +60,12 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 def problem() -> Problem:
     """Four features, three classes, one hidden layer."""
     return Problem(classes=3, model=lambda seed: mlp((4, 5, 3), seed), loss=cross_entropy)
+
+
+@pytest.fixture
+def members() -> Records:
+    """Sixty people in three classes that are easy to tell apart."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(60) % 3
+    x = 0.5 * torch.randn(60, 4, generator=generator) + 2 * torch.eye(3, 4)[y]
+    return Records(x, y)

@@ -32,7 +32,9 @@ def test_darken_keeps_the_hue() -> None:
 
 
 def test_short_texts_for_figures() -> None:
-    assert format_epsilon(3.992) == "ε=3.99"
+    assert format_epsilon(0.9994) == "ε=1"
+    assert format_epsilon(3.992) == "ε=4"
+    assert format_epsilon(0.0123) == "ε=0.012"
     assert format_epsilon(float("inf")) == "ε=∞"
     assert shorten("a\nb\x00") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"
     assert shorten("x" * 40, 10) == "x" * 9 + "…"

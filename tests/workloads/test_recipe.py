@@ -45,7 +45,9 @@ def write(folder: Path, text: str) -> None:
 
 def test_a_recipe_is_found_beside_the_workload(elsewhere: Workload, tmp_path: Path) -> None:
     write(tmp_path, GOOD)
-    found = recipe(elsewhere).settings("dp-sgd", has=["batch_size", "learning_rate", "clip", "steps", "other"])
+    found = recipe(elsewhere).settings(
+        "dp-sgd", has=["batch_size", "learning_rate", "clip", "steps", "other"]
+    )
     assert {name: setting.value for name, setting in found.items()} == {
         "batch_size": 64,
         "learning_rate": 2.0,
@@ -96,7 +98,14 @@ def test_all_mistakes_are_told_at_once(elsewhere: Workload, tmp_path: Path) -> N
     with pytest.raises(SpecError) as caught:
         recipe(elsewhere)
     told = "\n".join(caught.value.problems)
-    for word in ("default.steps.source", "'hearsay'", "batch_size", "default.clip", "learning_rate", "methods"):
+    for word in (
+        "default.steps.source",
+        "'hearsay'",
+        "batch_size",
+        "default.clip",
+        "learning_rate",
+        "methods",
+    ):
         assert word in told
     assert len(caught.value.problems) == 5
 
