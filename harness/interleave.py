@@ -21,8 +21,6 @@ from harness.run import Interrupted, Run
 
 ACCEPTED = "accepted"
 """What a method that may reject a step observes in every step: the updates it made, 0 or 1."""
-M_ARENA_MAX = -8
-"""Of glibc's mallopt."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,8 @@ class Lap:
     """By name: wall and CPU time of a part of the step."""
     accepted: float | None
     """Updates made, where the method observes `accepted`."""
+    first: bool
+    """Of a phase: its turn also holds what came before, e.g. the making of a model."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class BenchRun(Run):
             cpu=self._series.cpu[-1],
             clocks={name: (wall, cpu[name]) for name, wall in self._clocks.items()},
             accepted=None if accepted is None else float(accepted),
+            first=self.position[1] == 0,
         )
 
     def rename(self, name: str) -> None:
@@ -171,7 +172,9 @@ def play(
 
 
 def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -> list[tuple[int, int]]:
-    """For every round (peak of a step above the resting level, resting level), in bytes.
+    """(Peak of a step above the resting level, resting level) in bytes, for `rounds` steps.
+
+    The first step of a phase is left out: its turn also makes models and samplers.
 
     Apart from the timing: giving free memory back and resetting the high-water mark make steps slower.
     """
@@ -180,7 +183,8 @@ def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -
         gc.collect()
         give_back_free_memory()
         memory = PeakMemory(device)
-        if player.take_turn(number) is not None:
+        lap = player.take_turn(number)
+        if lap is not None and not lap.first:
             found.append((memory.peak() - memory.resting, memory.resting))
     return found
 
@@ -189,12 +193,3 @@ def give_back_free_memory() -> None:
     """Return what malloc keeps for later to the system: else the resting level hides the next step's peak."""
     with suppress(OSError, AttributeError):  # a C library without it
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def share_one_arena() -> None:
-    """Let threads started from now on allocate like the main thread, where trainings usually run.
-
-    Otherwise glibc gives each its own arena, whose large blocks are handed back and faulted in again.
-    """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)

@@ -69,8 +69,9 @@ def _attacks(sweep: Sweep, problems: list[str]) -> Iterator[tuple[Plugin, Json]]
         member = attacks.family.get(choice.name)
         if member.shadows > sweep.models - 1:
             problems.append(
-                f"attack {choice.name} needs at least {member.shadows} shadow models beside the target, "
-                f"models = {sweep.models} leaves {sweep.models - 1}: give models = {member.shadows + 1} or more"
+                f"attack {choice.name} needs at least {member.shadows} shadow models beside the target; "
+                f"models = {sweep.models} leaves {sweep.models - 1}: "
+                f"give models = {member.shadows + 1} or more"
             )
         where = f"attack {choice.name}"
         if not _has(where, choice.params, member.Params, problems):
