@@ -97,6 +97,47 @@ class Task:
         return {"task": spelled(self.spec()), "notes": notes}
 
 
+@dataclass(frozen=True)
+class BenchTask:
+    """Step timing: cells of one workload and one batch size whose trainings take turns in one process.
+
+    A measurement says something about a machine at a moment, so it is never taken from the store when
+    asked for again: the stamp gives every one its own key.
+    """
+
+    cells: Mapping[str, Cell]
+    """By the variant's name; the first is the yardstick."""
+    batch_size: int
+    settings: Mapping[str, Any]
+    """Device, threads, rounds: how it is measured."""
+    stamp: str
+
+    @property
+    def yardstick(self) -> Cell:
+        """What the others are compared with."""
+        return next(iter(self.cells.values()))
+
+    def spec(self) -> Json:
+        """Everything that was decided before measuring."""
+        variants = [
+            {"variant": name, "method": cell.method.spec(), "params": dict(cell.params)}
+            for name, cell in self.cells.items()
+        ]
+        shared = {name: self.yardstick.spec()[name] for name in ("workload", "n_train", "seed")}
+        head: Json = {"kind": "bench", "protocol": PROTOCOL, **shared, "batch_size": self.batch_size}
+        return {**head, "variants": variants, "settings": dict(self.settings), "stamp": self.stamp}
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the task in the store: a hash of its canonical JSON."""
+        return key_of(self.spec())
+
+    def file(self) -> Json:
+        """The content of `spec.json`; a bench belongs to no cell."""
+        label = f"bench of {self.yardstick.workload.name}, batches of {self.batch_size}"
+        return {"task": spelled(self.spec()), "notes": {"cell": None, "label": label, "tuned": None}}
+
+
 def read_task(file: Json) -> Task:
     """The task of a `spec.json`."""
     task = despelled(file["task"])

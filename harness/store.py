@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.spec import PROTOCOL, Json, Task, despelled, key_of
+from harness.spec import PROTOCOL, BenchTask, Json, Task, despelled, key_of
 from workloads.errors import StoreError
 
 AGAIN = ("killed", "cancelled")
@@ -86,7 +86,7 @@ class Store:
         """Where a task lives."""
         return self.tasks / key[:2] / key
 
-    def add(self, task: Task) -> None:
+    def add(self, task: Task | BenchTask) -> None:
         """Write the task's spec, once; one that was damaged or altered is written again."""
         file = self.folder(task.key) / "spec.json"
         if not _describes(file, task.key):
