@@ -32,11 +32,11 @@ quickstart: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev lint
 	@echo "==> running the tests"
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --dist loadfile
 	@$(MAKE) --no-print-directory wheel
 
 quick: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 lint: $(VENV)/.installed-dev
 	@echo "==> ruff, mypy, import-linter"

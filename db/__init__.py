@@ -10,11 +10,12 @@ from db.engine import (
     open_database,
     view_names,
 )
-from db.models import AttackResult, Base, Cell, ModelRun, StepTime, Task
+from db.models import AttackResult, Base, BenchResult, Cell, ModelRun, StepTime, Task
 
 __all__ = [
     "AttackResult",
     "Base",
+    "BenchResult",
     "Cell",
     "DatabaseBusy",
     "DatabaseError",

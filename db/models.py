@@ -65,10 +65,12 @@ class Task(Base):
 
     key: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
-    """`train` or `attack`."""
-    cell: Mapped[str]
+    """`train`, `attack` or `bench`."""
+    cell: Mapped[str | None]
+    """Null for a bench, which times several."""
     workload: Mapped[str]
-    method: Mapped[str]
+    method: Mapped[str | None]
+    """Null for a bench."""
     attack: Mapped[str | None]
     index: Mapped[int | None]
     """Which model of the cell; null for an attack."""
@@ -202,3 +204,70 @@ class StepTime(Base):
 
     # The ORM's identity only: an index over millions of rows would cost more than it gives.
     __mapper_args__ = {"primary_key": ["task", "phase", "clock", "quantile", "step"]}  # noqa: RUF012
+
+
+class BenchResult(Base):
+    """One method in one bench: its steps timed in turn with those of plain sgd, in one process.
+
+    The ratios are of CPU time, on a GPU of the device's time, and without drawing the batch unless
+    they say otherwise. Figures are null where the method failed.
+    """
+
+    __tablename__ = "bench_result"
+
+    task: Mapped[str] = mapped_column(primary_key=True)
+    variant: Mapped[str] = mapped_column(primary_key=True)
+    """The method, with the parameters that tell it from others of this bench."""
+    role: Mapped[str]
+    """`yardstick` (sgd), `control` (sgd measured again) or `method`."""
+    workload: Mapped[str]
+    workload_version: Mapped[str]
+    n_train: Mapped[int]
+    batch_size: Mapped[int]
+    logical_batch_size: Mapped[int | None]
+    physical_batch_size: Mapped[int | None]
+    parameters: Mapped[int]
+    """Trainable numbers of the model."""
+    method: Mapped[str]
+    method_version: Mapped[str]
+    guarantee_kind: Mapped[str]
+    """The promise the method makes by design."""
+    engine: Mapped[str | None]
+    """As asked for; null where the method has none."""
+    engine_used: Mapped[str | None]
+    """What `auto` came to."""
+    params: Mapped[dict[str, Any]]
+    device: Mapped[str]
+    """`cpu` or `cuda`; the task tells which."""
+    threads: Mapped[int]
+    malloc: Mapped[dict[str, Any]]
+    """Environment variables that steer memory allocation."""
+    status: Mapped[str]
+    reason: Mapped[str | None]
+    message: Mapped[str | None]
+    trustworthy: Mapped[bool]
+    doubt: Mapped[str | None]
+    """Why it is not trustworthy."""
+    steps: Mapped[int]
+    ratio: Mapped[float | None]
+    ratio_low: Mapped[float | None]
+    ratio_high: Mapped[float | None]
+    ratio_whole_step: Mapped[float | None]
+    """With drawing the batch."""
+    ratio_wall: Mapped[float | None]
+    """By the wall clock."""
+    median_cpu_seconds: Mapped[float | None]
+    iqr_cpu_seconds: Mapped[float | None]
+    median_wall_seconds: Mapped[float | None]
+    iqr_wall_seconds: Mapped[float | None]
+    median_net_seconds: Mapped[float | None]
+    """What `ratio` is made of."""
+    seconds_per_update: Mapped[float | None]
+    """Time of all steps over the updates they made; null where the method rejects none."""
+    peak_memory_bytes: Mapped[int | None]
+    """The highest point of a step above the level before it."""
+    resting_memory_bytes: Mapped[int | None]
+    memory_ratio: Mapped[float | None]
+    clocks: Mapped[dict[str, Any]]
+    phases: Mapped[dict[str, Any]]
+    """Timed steps by phase."""

@@ -204,11 +204,45 @@ select
 from cost o
 join cell c on c.key = o.cell;
 
--- failures: every task that ended without a result, with its reason.
+-- bench: what a step costs relative to plain sgd, one row per bench, workload, batch size and method. All of
+-- a bench took turns in one process. ratio and its 95 % interval are of CPU time (device time on a GPU)
+-- without drawing the batch; ratio_whole_step is with it; ratio_wall is by the wall clock.
+--   role           yardstick (sgd), control (sgd measured again: how far it is from 1 is noise) or method
+--   trustworthy    false where the machine was too noisy or the steps too few; doubt tells which
+--   newest         no later bench has a row of this variant on the same workload, batch size, device, threads and
+--                  host; one that is trustworthy goes before any that is not
+create view bench as
+select
+    b.task, b.workload, b.n_train, b.batch_size, b.variant, b.role, b.method, b.guarantee_kind,
+    b.engine, b.engine_used, b.params,
+    b.physical_batch_size, b.parameters, b.device, b.threads, t.host,
+    b.status, b.reason, b.message, b.trustworthy, b.doubt, b.steps,
+    b.ratio, b.ratio_low, b.ratio_high, b.ratio_whole_step, b.ratio_wall,
+    b.median_cpu_seconds, b.iqr_cpu_seconds, b.median_wall_seconds, b.iqr_wall_seconds,
+    b.median_net_seconds, b.seconds_per_update,
+    b.peak_memory_bytes, b.resting_memory_bytes, b.memory_ratio, b.clocks, b.phases, b.malloc,
+    b.workload_version, b.method_version, t.finished,
+    row_number() over (
+        partition by
+            b.workload, b.workload_version, b.n_train, b.batch_size, b.variant, b.method_version,
+            b.device, b.threads, t.host
+        order by case when b.status = 'done' and b.trustworthy then 0 else 1 end, t.finished desc, b.task
+    ) = 1 as newest
+from bench_result b
+join task t on t.key = b.task;
+
+-- failures: every task that ended without a result, and every method that failed in a bench, with its reason.
 create view failures as
 select
     t.key as task, t.kind, t.reason, t.message, c.label, t.workload, t.method,
     c.epsilon_asked as epsilon, t.attack, t.index, t.cell, t.host, t.wall_seconds, t.finished
 from task t
-join cell c on c.key = t.cell
-where t.status = 'failed';
+left join cell c on c.key = t.cell
+where t.status = 'failed'
+union all
+select
+    t.key, t.kind, b.reason, b.message, b.variant, b.workload, b.method,
+    null, null, null, null, t.host, t.wall_seconds, t.finished
+from bench_result b
+join task t on t.key = b.task
+where b.status = 'failed';

@@ -1,7 +1,7 @@
 """`privbench bench`: what a step of each method costs, relative to plain sgd in the same process.
 
 For every workload and batch size the methods and sgd train side by side, a step each in turn
-(harness/interleave.py), sgd twice: what its second copy takes relative to the first shows how noisy the machine is.
+(harness/interleave.py). Sgd is there twice: how far its two copies differ shows how noisy the machine is.
 """
 
 import os
@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import torch
 
 import methods
@@ -21,29 +22,33 @@ from harness.job import failure
 from harness.plan import make_plan
 from harness.provenance import provenance
 from harness.run import Run
-from harness.spec import BenchTask, Cell, Json, Task
-from harness.store import Store, dump
+from harness.spec import BenchTask, Cell, Json, Task, spelled
+from harness.store import Store
 from harness.sweep import Grid, Sweep
 from harness.timing import LEAST_STEPS, Laps, compare, find_doubt, lap_table
 from harness.training import membership, per_example_loss
 from methods.base import Method, Problem
+from methods.gradients import make_engine
 from methods.sampling import refuse_larger_than
 from workloads.base import Records
-from workloads.errors import BenchError, SpecError, unknown
+from workloads.errors import SpecError, unknown
 from workloads.recipe import recipe
 
 YARDSTICK = "sgd"
 AGAIN = "sgd again"
 """The yardstick's second copy."""
-TWIN = {"sampling": ["poisson"]}
+PLAIN: dict[str, list[Any]] = {"optimizer": ["sgd"], "momentum": [0.0], "weight_decay": [0.0]}
+"""One update rule for all, unless another is given: a ratio tells of methods, not of optimizers."""
+TWIN: dict[str, list[Any]] = {"sampling": ["poisson"]}
 """The yardstick draws as DP methods do, so that in every round all see the same batch."""
 EPSILON = 8.0
 """For a method that needs one, where none is given; the time of a step does not depend on it."""
-NO_FIGURES: Json = dict.fromkeys(
-    ("ratio", "ratio_low", "ratio_high", "ratio_whole_step", "ratio_wall", "median_cpu_seconds")
-    + ("median_wall_seconds", "median_net_seconds", "iqr_cpu_seconds", "iqr_wall_seconds")
-    + ("seconds_per_update", "peak_memory_bytes", "resting_memory_bytes", "memory_ratio")
-)
+NO_FIGURES: Json = {
+    **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "ratio_whole_step", "ratio_wall")),
+    **dict.fromkeys(("median_cpu_seconds", "median_wall_seconds", "median_net_seconds")),
+    **dict.fromkeys(("iqr_cpu_seconds", "iqr_wall_seconds", "seconds_per_update")),
+    **dict.fromkeys(("peak_memory_bytes", "resting_memory_bytes", "memory_ratio")),
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Measure:
     seconds: float = 20.0
     """After which at least 50 steps are enough."""
     warm_up: int = 10
-    memory_steps: int = 6
+    memory_steps: int = 8
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -144,11 +149,12 @@ def _fits(workload: str, size: Any, problems: list[str]) -> bool:
 def _lists(workload: str, method: str, settings: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """The grid of one method: the settings it has, and what a step needs that nobody gave."""
     fields = _fields(method)
-    lists = {name: values for name, values in settings.items() if name in fields}
-    if method == YARDSTICK:
-        lists = TWIN | lists
+    asked = PLAIN | (TWIN if method == YARDSTICK else {}) | dict(settings)
+    lists = {name: values for name, values in asked.items() if name in fields}
     free = getattr(methods.family.members.get(method), "free", "epsilon")
-    settled = recipe(workloads.family.get(workload)).settings(method, fields) if _known(workload, method) else {}
+    settled = (
+        recipe(workloads.family.get(workload)).settings(method, fields) if _known(workload, method) else {}
+    )
     if "epsilon" in fields and not {"epsilon", free} & {*lists, *settled}:
         lists["epsilon"] = [EPSILON]
     return {"workload": [workload], "method": [method], **lists}
@@ -170,7 +176,7 @@ def _task(cells: Sequence[Cell], workload: str, size: int, measure: Measure) -> 
 
 
 def _names(cells: Sequence[Cell]) -> list[str]:
-    """The method, with the parameters in which variants of one method differ."""
+    """The method, its engine where it has one, and the parameters in which variants of one method differ."""
     names = []
     for cell in cells:
         others = [each.params for each in cells if each.method == cell.method]
@@ -178,14 +184,13 @@ def _names(cells: Sequence[Cell]) -> list[str]:
         free = getattr(methods.family.get(cell.method.name), "free", None)
         if "epsilon" in differs and free in differs:
             differs.remove(str(free))
-        told = [_said(name, cell.params[name]) for name in differs]
-        names.append(" ".join([cell.method.name, *told]))
+        engine = [cell.params["engine"]] if "engine" in cell.params else []
+        told = [_said(name, cell.params[name]) for name in differs if name != "engine"]
+        names.append(" ".join([cell.method.name, *engine, *told]))
     return names
 
 
 def _said(name: str, value: Any) -> str:
-    if name == "engine":
-        return str(value)
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
 
 
@@ -195,23 +200,23 @@ def _said(name: str, value: Any) -> str:
 def run_bench(task: BenchTask, store: Store) -> Json:
     """Measure, record the task in the store, and give what was found: the document of `bench --json`."""
     store.add(task)
-    started, clock = datetime.now(UTC), time.monotonic()
-    result: Json = {"status": "done", "reason": None, "message": None, "traceback": None, "artefacts": {}}
     measure = Measure(**task.settings)
-    here = {**provenance(), "threads": measure.threads}
-    here["device"] = provenance()["device"] if measure.device == "cuda" else "cpu"
+    where = provenance()["device"] if measure.device == "cuda" else "cpu"
+    here = {**provenance(), "device": where, "threads": measure.threads}
+    result: Json = {"key": task.key, "kind": "bench", "provenance": here}
+    result |= {"started": datetime.now(UTC).isoformat()}
+    clock = time.monotonic()
     try:
         document, turns = examine(task, measure)
-        table = lap_table(turns, list(task.cells))
-        dump(document)
-        result |= {**document, "artefacts": {"laps": store.write_artefact(task.key, "laps.parquet", table)}}
+        laps = store.write_artefact(task.key, "laps.parquet", lap_table(turns, list(task.cells)))
+        result |= {"status": "done", "reason": None, "message": None, "traceback": None}
+        result |= {"artefacts": {"laps": laps}, "bench": spelled(document)}
     except Exception as error:
         result |= failure(error)
         raise
     finally:
-        times = {"started": started.isoformat(), "finished": datetime.now(UTC).isoformat()}
-        result |= {"key": task.key, "kind": "bench", "provenance": here, **times}
-        if "methods" in result or result["status"] == "failed":  # Ctrl-C leaves no result
+        if "status" in result:  # Ctrl-C leaves no result
+            result |= {"finished": datetime.now(UTC).isoformat()}
             store.publish({**result, "wall_seconds": time.monotonic() - clock})
     return {"key": task.key, **document}
 
@@ -262,9 +267,7 @@ def _training(cell: Cell, members: Records, problem: Problem) -> Any:
 def malloc_settings() -> dict[str, str]:
     """The environment's word on memory allocation: it decides what large temporary tensors cost."""
     names = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTORCH_CUDA_ALLOC_CONF")
-    return {
-        name: value for name, value in sorted(os.environ.items()) if name in names or "MALLOC" in name
-    }
+    return {name: value for name, value in sorted(os.environ.items()) if name in names or "MALLOC" in name}
 
 
 def _judged(
@@ -279,40 +282,55 @@ def _judged(
     base = None if players[0].error else laps[0]
     entries = []
     for place, (name, cell) in enumerate(task.cells.items()):
-        entry = {**_head(name, cell), **NO_FIGURES, "steps": 0, "clocks": {}, "phases": {}}
+        role = "yardstick" if place == 0 else "control" if name == AGAIN else "method"
+        entry = {**_head(name, role, cell), **NO_FIGURES, "steps": 0, "clocks": {}, "phases": {}}
         error = players[place].error
         if error is None:
             entry |= laps[place].figures(measure.clock) | _memory(weights[place], weights[0])
             entry |= compare(laps[place], base, measure.clock, measure.seed) if base else {}
-            entry |= {"status": "done", "reason": None, "message": None}
+            entry |= {"status": "done", "reason": None, "message": None, "engine_used": used(cell)}
         else:
             row = failure(error)
-            entry |= {name: row[name] for name in ("status", "reason", "message")}
+            entry |= {field: row[field] for field in ("status", "reason", "message")}
         entries.append(entry)
     doubt = f"{YARDSTICK} failed, so there is nothing to compare with"
-    if base and players[-1].error is None:
+    if base and not players[-1].error:
         doubt = find_doubt(entries[-1], laps[-1], base, measure.clock) or ""
     return {"trustworthy": not doubt, "reason": doubt or None, "methods": entries}
 
 
-def _head(name: str, cell: Cell) -> Json:
-    role = "control" if name == AGAIN else "yardstick" if cell.method.name == YARDSTICK else "method"
+def _head(name: str, role: str, cell: Cell) -> Json:
     logical = cell.params.get("batch_size")
     return {
         "variant": name,
         "role": role,
         "method": AGAIN if role == "control" else cell.method.name,
         "method_version": cell.method.version,
+        "guarantee_kind": methods.family.get(cell.method.name).guarantee,
         "engine": cell.params.get("engine"),
+        "engine_used": None,
         "params": dict(cell.params),
         "logical_batch_size": logical,
         "physical_batch_size": cell.params.get("physical_batch_size") or logical,
     }
 
 
+def used(cell: Cell) -> str | None:
+    """The engine a method computes gradients with; `auto` is decided by the model alone."""
+    engine = cell.params.get("engine")
+    if engine != "auto":
+        return engine
+    made = make_engine(workloads.family.get(cell.workload.name).model(0), per_example_loss)
+    made.release()
+    return made.name
+
+
 def _memory(own: Sequence[tuple[int, int]], base: Sequence[tuple[int, int]]) -> Json:
-    """The highest of the peaks, and its ratio to the yardstick's."""
-    peaks = [max((peak for peak, _ in each), default=None) for each in (own, base)]
+    """The upper quartile of the peaks, and its ratio to the yardstick's.
+
+    The level before a step may still hold the last batch, so about half of the peaks come out too low.
+    """
+    peaks = [int(np.quantile([peak for peak, _ in each], 0.75)) if each else None for each in (own, base)]
     ratio = None if peaks[0] is None or not peaks[1] else peaks[0] / peaks[1]
     resting = max((level for _, level in own), default=None)
     return {"peak_memory_bytes": peaks[0], "resting_memory_bytes": resting, "memory_ratio": ratio}

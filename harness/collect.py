@@ -26,7 +26,13 @@ log = logging.getLogger(__name__)
 
 BATCH = 500
 """Tasks whose rows are held in memory before they are inserted."""
-OF_A_TASK = {"task": "key", "model_run": "task", "attack_result": "task", "step_time": "task"}
+OF_A_TASK = {
+    "task": "key",
+    "model_run": "task",
+    "attack_result": "task",
+    "bench_result": "task",
+    "step_time": "task",
+}
 """The tables that hold a task's rows, with the column that names it."""
 
 
@@ -180,8 +186,10 @@ def _flush(connection: sa.Connection, stale: list[str], pending: Rows) -> None:
     pending.clear()
 
 
-def _merge(cells: dict[str, Json], cell: Json) -> None:
+def _merge(cells: dict[str, Json], cell: Json | None) -> None:
     """Tasks of one cell may be planned at different times: the highest count of tries holds."""
+    if cell is None:
+        return
     standing = cells.setdefault(cell["key"], cell)
     tries = [each["tuned"] for each in (standing, cell) if each["tuned"] is not None]
     standing["tuned"] = max(tries, default=None)

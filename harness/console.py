@@ -192,6 +192,45 @@ def collected(summary: "Collected", json: bool) -> None:
         say(", ".join(f"{key} {cell(value)}" for key, value in content.items()))
 
 
+def bench(document: "Json") -> None:
+    """The figures of one bench, and whether to believe them."""
+    threads = f"{document['threads']} thread{'s' * (document['threads'] > 1)}"
+    title = (
+        f"{document['workload']}, {document['parameters']:,} parameters, "
+        f"batches of {document['batch_size']}, {document['device']}, {threads}"
+    )
+    out.print(table([_bench_row(entry) for entry in document["methods"]], title=title))
+    for entry in document["methods"]:
+        if entry["status"] == "failed":
+            say(f"{entry['variant']} failed: {entry['reason']}: {entry['message']}")
+    time = "CPU time" if document["clock"] == "cpu" else "device time"
+    say(f"step / sgd: {time} of a step without drawing the batch, median and 95 % interval.")
+    say("extra memory: peak of a step above the level before it; below a few MiB it is noise.")
+    if not document["trustworthy"]:
+        say(f"NOT TRUSTWORTHY: {document['reason']}")
+    say(f"recorded as task {document['key'][:12]}")
+
+
+def _bench_row(entry: dict[str, Any]) -> dict[str, Any]:
+    measured = {"ratio": entry["ratio"], "ratio_low": entry["ratio_low"], "ratio_high": entry["ratio_high"]}
+    return {
+        "method": entry["variant"],
+        "engine": entry["engine_used"],
+        "step / sgd": _interval(measured, "ratio"),
+        "whole step": _rounded(entry["ratio_whole_step"], 1, 3),
+        "CPU ms": _rounded(entry["median_cpu_seconds"], 1e3, 3),
+        "IQR": _rounded(entry["iqr_cpu_seconds"], 1e3, 3),
+        "wall ms": _rounded(entry["median_wall_seconds"], 1e3, 3),
+        "extra MiB": _rounded(entry["peak_memory_bytes"], 2**-20, 1),
+        "memory / sgd": _rounded(entry["memory_ratio"], 1, 2),
+        "steps": entry["steps"],
+    }
+
+
+def _rounded(value: float | None, scale: float, digits: int) -> str | None:
+    return None if value is None else f"{value * scale:.{digits}f}"
+
+
 def frontier(store: "Store", cells: "Sequence[Cell]") -> None:
     """The frontier rows of these cells, as a table with intervals."""
     from harness.query import query

@@ -42,9 +42,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Stop:
     """Whether this process was asked to stop: by SIGTERM, or because the one who started it is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, bound: bool = False) -> None:
+        """Args: whether this process lives only as long as the one that started it."""
         self.asked = False
-        self.parent = os.getppid()
+        self.parent = os.getppid() if bound else None
 
     def __call__(self) -> bool:
         """True once asked."""
@@ -56,7 +57,7 @@ class Stop:
 
     def look_for_parent(self) -> None:
         """An orphan stops too: the next supervisor will run its task again from the checkpoint."""
-        if os.getppid() != self.parent:
+        if self.parent is not None and os.getppid() != self.parent:
             self.asked = True
 
 
@@ -67,7 +68,7 @@ def run_task(store: Store, key: str, stop: Stop) -> Status:
         return "done"
     try:
         kind = store.spec(key)["task"]["kind"]
-    except (StoreError, KeyError, TypeError) as error:
+    except StoreError as error:
         sys.stderr.write(f"task {key} cannot run, its spec cannot be read: {error}\n")
         return "failed"  # without a row: nobody could tell of what
     folder = store.folder(key)
@@ -203,7 +204,8 @@ def flush() -> None:
 def serve(store: Store, stop: Stop) -> None:
     """Take keys from standard input until it ends; answer each on the original standard output."""
     # A second descriptor keeps the answers apart from what tasks print to standard output.
-    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+    # A broken pipe means that the supervisor is gone: there is nobody to answer and nothing more to do.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "w", buffering=1) as answers:
         answers.write("ready\n")
         for line in sys.stdin:
             key = line.strip()
@@ -217,7 +219,7 @@ def main(arguments: list[str]) -> int:
     # The same task must give the same bits: nothing may pick a faster, unordered sum.
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(int(os.environ.get("PRIVBENCH_THREADS", "1")))
-    stop = Stop()
+    stop = Stop(bound=keys == ["-"])
     signal.signal(signal.SIGTERM, stop.handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if keys == ["-"]:

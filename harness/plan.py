@@ -10,7 +10,7 @@ from pydantic import ValidationError
 import methods
 import workloads
 from harness import attacks
-from harness.accounting import calibrate
+from harness.accounting import FREE, NOISE, calibrate
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import AGAIN, Store
 from harness.sweep import Choice, Sweep
@@ -128,14 +128,16 @@ def solve(method: Method, params: Params, n_train: int) -> Params:
     epsilon = getattr(params, "epsilon", None)
     if not isinstance(method, Calibrated) or epsilon is None:
         return params
-    if math.isinf(epsilon):
+    free = FREE.get(method.free, NOISE)
+    if math.isinf(epsilon) and free.protects:
         return params.model_copy(update={method.free: 0.0})
     value = calibrate(
-        lambda noise: method.planned(params.model_copy(update={method.free: noise}), n_train),
+        lambda value: method.planned(params.model_copy(update={method.free: value}), n_train),
         epsilon,
         params.delta,  # type: ignore[attr-defined]  # a Calibrated method's Params hold delta
+        free=free,
     )
-    return params.model_copy(update={method.free: value})
+    return params.model_copy(update={method.free: int(value) if free.whole else value})
 
 
 def _has(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:

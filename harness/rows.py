@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 import db
-from harness.spec import Json, despelled
+from harness.spec import Json, despelled, spelled
 from harness.store import Store
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,8 @@ def task_rows(store: Store, spec: Json, result: Json, broken: list[Path]) -> Row
         rows["step_time"] = [quantiles, *_single_steps(store, result, broken)]
     elif task["kind"] == "attack":
         rows["attack_result"] = [to_arrow("attack_result", [_attack_row(task, cell, payload)])]
+    elif task["kind"] == "bench":
+        rows["bench_result"] = [to_arrow("bench_result", _bench_rows(task, payload))]
     return rows
 
 
@@ -57,9 +59,11 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def cell_row(spec: Json) -> Json:
-    """The cell of a task, from its `spec.json`."""
+def cell_row(spec: Json) -> Json | None:
+    """The cell of a task, from its `spec.json`; None for a bench, which belongs to none."""
     task, notes = spec["task"], spec["notes"]
+    if task["kind"] == "bench":
+        return None
     params = despelled(task["params"])
     return {
         "key": notes["cell"],
@@ -77,7 +81,7 @@ def cell_row(spec: Json) -> Json:
     }
 
 
-def _task_row(store: Store, task: Json, cell: str, result: Json) -> Json:
+def _task_row(store: Store, task: Json, cell: str | None, result: Json) -> Json:
     provenance = result.get("provenance") or {}
     steps = store.artefact(result, "steps") if "steps" in result["artefacts"] else None
     return {
@@ -85,7 +89,7 @@ def _task_row(store: Store, task: Json, cell: str, result: Json) -> Json:
         "kind": task["kind"],
         "cell": cell,
         "workload": task["workload"]["name"],
-        "method": task["method"]["name"],
+        "method": task["method"]["name"] if task["kind"] != "bench" else None,
         "attack": task["attack"]["name"] if task["kind"] == "attack" else None,
         "index": task.get("index"),
         "status": result["status"],
@@ -174,6 +178,24 @@ def _attack_row(task: Json, cell: str, payload: Json) -> Json:
         row[f"tpr_at_{name}"] = point["value"]
         row |= {f"tpr_at_{name}_{part}": point[part] for part in ("low", "high", "reason")}
     return row
+
+
+def _bench_rows(task: Json, payload: Json) -> list[Json]:
+    """One row per method; what is not the method's own comes from the bench."""
+    bench = payload["bench"]
+    shared = {name: bench[name] for name in ("n_train", "batch_size", "parameters", "device", "threads")}
+    shared |= {
+        "task": payload["key"],
+        "workload": task["workload"]["name"],
+        "workload_version": task["workload"]["version"],
+        "malloc": _text(bench["malloc"]),
+        "trustworthy": bench["trustworthy"],
+        "doubt": bench["reason"],
+    }
+    return [
+        {**entry, **shared, **{name: _text(spelled(entry[name])) for name in ("params", "clocks", "phases")}}
+        for entry in bench["methods"]
+    ]
 
 
 def _quantile_rows(key: str, phases: Json) -> list[Json]:

@@ -102,6 +102,8 @@ class Store:
             raise StoreError(f"no task {key} in {self.path}") from None
         except ValueError as error:
             raise StoreError(f"{file} is not whole: {error}") from error
+        if not isinstance(spec, dict) or not {"task", "notes"} <= spec.keys() or "kind" not in spec["task"]:
+            raise StoreError(f"{file} is not the spec of a task")
         return spec
 
     def find(self, prefix: str) -> str:

@@ -1,4 +1,4 @@
-"""From laps to figures: medians, ratios to the yardstick with their intervals, and whether to believe them."""
+"""From laps to figures: medians, ratios to the yardstick with intervals, and whether to believe them."""
 
 import io
 import math

@@ -1,6 +1,8 @@
 """dp-sgd: clipped per-example gradients, summed with Gaussian noise over Poisson batches."""
 
+import logging
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -10,11 +12,14 @@ from torch import Tensor
 
 from methods.base import Problem, Released, Run
 from methods.bounds import Amount, Count, Positive, Probability
-from methods.gradients import Clipped, make_engine
+from methods.gradients import Clipped, Clipping, EngineName, make_engine
+from methods.noise import Noise, SecureNoise, SeededNoise
 from methods.optimizer import OptimizerParams, make_optimizer
 from methods.sampling import PoissonSampler, poisson_event, poisson_rate
 from workloads.base import Records
 from workloads.errors import SpecError
+
+log = logging.getLogger(__name__)
 
 
 class DpSgdParams(OptimizerParams):
@@ -28,6 +33,22 @@ class DpSgdParams(OptimizerParams):
     clip: Positive = Field(default=1.0, description="Largest L2 norm of one example's gradient.")
     batch_size: Count = Field(
         default=64, description="Expected examples per step; each member joins with batch_size / n."
+    )
+    clipping: Clipping = Field(
+        default="flat",
+        description="Clip the whole gradient, or each of L layers to clip / sqrt(L) ('per_layer').",
+    )
+    engine: EngineName = Field(
+        default="auto",
+        description="What computes the gradients; 'auto': bookkeeping if it knows every layer, else opacus.",
+    )
+    physical_batch_size: Count | None = Field(
+        default=None,
+        description="Examples at a time, to save memory; none leaves it to the engine.",
+    )
+    secure: bool = Field(
+        default=False,
+        description="Noise from the system's cryptographic generator: not reproducible. Batches stay seeded.",
     )
 
     @model_validator(mode="after")
@@ -51,14 +72,15 @@ class DpSgdParams(OptimizerParams):
 class DpSgd:
     """Differentially private SGD (Abadi et al. 2016): noise once, on the sum of clipped gradients."""
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "DP-SGD: per-example clipping, Gaussian noise, Poisson batches"
     source: ClassVar[str] = "Abadi et al. 2016, Deep Learning with Differential Privacy (CCS)"
     guarantee: ClassVar[str] = "approximate-dp"
     caveats: ClassVar[tuple[str, ...]] = (
         "add-or-remove adjacency; the whole sequence of noisy sums counts as released",
         "the search for hyper-parameters is counted but not priced",
-        "the seeded noise generator is not cryptographic: results are for study, not for deployment",
+        "the seeded generators are not cryptographic: results are for study, not for deployment; with "
+        "secure = true the noise is, the choice of batches is not, and the run cannot be repeated",
         "clipped_share and the other stats are read from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpSgdParams]] = DpSgdParams
@@ -76,23 +98,25 @@ class DpSgd:
         model = problem.model(run.seed("init")).to(run.device).train()
         optimizer = make_optimizer(model.parameters(), params)
         sampler = PoissonSampler(len(members), params.batch_size, run.generator("sampling"))
-        noise = run.generator("noise")
-        engine = make_engine(model, problem.loss)
+        engine = make_engine(model, problem.loss, params.engine, params.clipping, params.physical_batch_size)
+        noise = make_noise(engine.weights, noise_multiplier, params, run.generator("noise"))
+        log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
         tally = {"examples": 0, "clipped": 0, "nonfinite": 0, "empty": 0}
         state = {"model": model, "optimizer": optimizer, "sampler": sampler, "tally": tally}
 
         for _ in run.steps("train", params.steps, state):
-            batch = members.take(sampler.draw().to(run.device))
+            with run.clock("batch"):
+                batch = members.take(sampler.draw().to(run.device))
             with run.clock("gradients"):
                 clipped = engine.clipped_sum(batch.x, batch.y, params.clip)
             with run.clock("noise"):
-                sums = add_noise(clipped.sums, noise_multiplier, params.clip, noise)
+                # The expected batch size: the realised one would be released unpaid.
+                means = noise.noisy_mean(clipped.sums, params.batch_size)
             with run.clock("update"):
-                for weight, total in zip(engine.weights, sums, strict=True):
-                    # The expected batch size: the realised one would be released unpaid.
-                    weight.grad = total / params.batch_size
+                for weight, mean in zip(engine.weights, means, strict=True):
+                    weight.grad = mean
                 optimizer.step()
-            count(tally, clipped, params.clip)
+            count(tally, clipped)
             run.observe(loss=clipped.mean_loss())
 
         engine.release()
@@ -111,31 +135,22 @@ def resolved_noise(params: DpSgdParams) -> float:
     )
 
 
-def add_noise(
-    sums: list[Tensor], noise_multiplier: float, clip: float, generator: torch.Generator
-) -> list[Tensor]:
-    """Gaussian noise of standard deviation noise_multiplier * clip on every coordinate, once."""
-    if noise_multiplier == 0:
-        # Not only quicker: 0 * inf is not a number where clip is infinite.
-        return sums
-    scale = noise_multiplier * clip
-    return [
-        total
-        + scale
-        * torch.randn(total.shape, generator=generator, device=generator.device, dtype=total.dtype).to(
-            total.device
-        )
-        for total in sums
-    ]
+def make_noise(
+    weights: Sequence[Tensor], noise_multiplier: float, params: DpSgdParams, generator: torch.Generator
+) -> Noise:
+    """Gaussian noise of standard deviation noise_multiplier * clip; none where there is no multiplier."""
+    # 0 * inf is not a number where clip is infinite.
+    scale = noise_multiplier * params.clip if noise_multiplier else 0.0
+    return SecureNoise(scale) if params.secure else SeededNoise(weights, scale, generator)
 
 
-def count(tally: dict[str, int], clipped: Clipped, clip: float) -> None:
+def count(tally: dict[str, int], clipped: Clipped) -> None:
     """Add one step to the tally."""
     examples = len(clipped.norms)
     tally["examples"] += examples
     tally["empty"] += examples == 0
     tally["nonfinite"] += clipped.nonfinite
-    tally["clipped"] += int((torch.isfinite(clipped.norms) & (clipped.norms > clip)).sum())
+    tally["clipped"] += clipped.clipped
 
 
 def shares(tally: dict[str, int], steps: int) -> dict[str, float]:

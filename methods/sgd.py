@@ -48,16 +48,18 @@ class Sgd:
         state = {"model": model, "optimizer": optimizer, "sampler": sampler}
 
         for _ in run.steps("train", params.steps, state):
-            batch = members.take(sampler.draw().to(run.device))
+            with run.clock("batch"):
+                batch = members.take(sampler.draw().to(run.device))
             if len(batch) == 0:
                 run.observe(loss=0.0)
                 continue
             with run.clock("gradients"):
-                optimizer.zero_grad()
                 loss = problem.loss(model(batch.x), batch.y).mean()
                 torch.autograd.backward(loss)
             with run.clock("update"):
                 optimizer.step()
+                # The next forward pass needs the memory.
+                optimizer.zero_grad()
             run.observe(loss=loss.detach())
 
         return Released(model.eval(), NonPrivateDpEvent())

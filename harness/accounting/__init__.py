@@ -1,13 +1,33 @@
-"""The referee's price list: from a ledger of events to a guarantee.
+"""The referee's price list: from a ledger of events to a guarantee. docs/accounting.md says it in words.
 
-events.py       which events have a price, what each assumes, and a canonical description of them
-pld.py, rdp.py  the accountants; another accountant is one more file
-pricing.py      a ledger -> Guarantee, by all accountants, which must agree
-calibration.py  a target epsilon -> the smallest noise that keeps it
+events.py, numbers.py   which events have a price, what each assumes, which numbers they may hold
+pld.py, rdp.py, prv.py  the accountants; another accountant is one more file
+pure.py                 epsilons without a delta
+losses.py, renyi.py, sphere.py   the mathematics of our own events
+votes.py, selective.py, group.py   PATE's votes, accept-or-reject methods, groups of records
+pricing.py              a ledger -> Guarantee, by all accountants, which must agree
+calibration.py          a target epsilon -> the noise, concentration or steps that just keep it
+filter.py               may this event still be run within the budget?
+tradeoff.py             a guarantee -> the ceiling it puts on any attack
 """
 
-from harness.accounting.calibration import calibrate
+from harness.accounting.calibration import FREE, KAPPA, NOISE, STEPS, Free, calibrate
+from harness.accounting.filter import Filter
 from harness.accounting.guarantee import Guarantee, check
 from harness.accounting.pricing import price
+from harness.accounting.tradeoff import Ceiling, tpr_ceiling
 
-__all__ = ["Guarantee", "calibrate", "check", "price"]
+__all__ = [
+    "FREE",
+    "KAPPA",
+    "NOISE",
+    "STEPS",
+    "Ceiling",
+    "Filter",
+    "Free",
+    "Guarantee",
+    "calibrate",
+    "check",
+    "price",
+    "tpr_ceiling",
+]

@@ -5,10 +5,11 @@ from dp_accounting import NeighboringRelation
 from workloads.errors import AccountingError, unknown
 
 ADD_OR_REMOVE = "add-or-remove-one"
+REPLACE_ONE = "replace-one"
 
 RELATIONS = {
     ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
-    "replace-one": NeighboringRelation.REPLACE_ONE,
+    REPLACE_ONE: NeighboringRelation.REPLACE_ONE,
     "replace-special": NeighboringRelation.REPLACE_SPECIAL,
 }
 """Our names and dp-accounting's. Replace-special swaps a record for one that contributes nothing."""

@@ -1,4 +1,4 @@
-"""From a target epsilon to the smallest noise that keeps it."""
+"""From a target epsilon to the parameter that just keeps it: noise, concentration or a number of steps."""
 
 import math
 from collections.abc import Callable
@@ -9,21 +9,59 @@ from typing import Any
 
 from dp_accounting import DpEvent
 
-from harness.accounting.adjacency import ADD_OR_REMOVE, find_relation
+from harness.accounting.adjacency import find_relation
 from harness.accounting.cache import default_folder, recall, remember
-from harness.accounting.events import check_priceable, describe, is_private
-from harness.accounting.pricing import price_private
+from harness.accounting.events import (
+    check_priceable,
+    count_releases,
+    describe,
+    expand,
+    is_private,
+    natural_adjacency,
+)
+from harness.accounting.pricing import price_bounds
 from harness.accounting.rdp import WHOLE_ORDERS, epsilon_rdp
 from workloads.errors import AccountingError
 
 TARGETS = (0.01, 1000.0)
-NOISES = (1e-2, 1e6)
-"""Noise multipliers that are searched. Below, the Gaussian mechanism protects nobody."""
 TIGHTNESS = 1e-3
 """The price of the answer lies within this share below the target."""
-ROUNDS = 40
-VERSION = 1
+CLOSED = 1e-9
+"""Two values this close, relatively, have nothing between them: the price jumps there."""
+VERSION = 2
 """Raised when the same question would get another answer."""
+
+
+@dataclass(frozen=True)
+class Free:
+    """The parameter that is solved for."""
+
+    name: str
+    low: float
+    high: float
+    """What is searched."""
+    protects: bool
+    """True where more of it costs less (noise), False where more of it costs more (steps)."""
+    whole: bool = False
+    remedy: str = "ask for that much, or for fewer steps or smaller batches"
+    """What to do where no value is good enough."""
+
+    def within(self, value: float) -> float:
+        """The nearest value that is searched; of two whole ones, the safer."""
+        value = min(max(value, self.low), self.high)
+        return float(math.floor(value)) if self.whole else value
+
+
+NOISE = Free("noise", 1e-2, 1e6, protects=True)
+"""A noise multiplier or scale. Below the range, the Gaussian mechanism protects nobody."""
+KAPPA = Free("kappa", 1e-6, 1e9, protects=False, remedy="ask for that much, or for fewer uses or rows")
+STEPS = Free("steps", 1, 1e7, protects=False, whole=True, remedy="ask for that much, or for more noise")
+
+FREE = {"kappa": KAPPA, "steps": STEPS}
+"""Parameters that cost more when there is more of them. Any other name is taken for a kind of noise.
+
+A wrong guess cannot break a promise, since the finished ledger is priced again.
+"""
 
 
 def calibrate(
@@ -31,149 +69,199 @@ def calibrate(
     target_epsilon: float,
     delta: float,
     *,
-    adjacency: str = ADD_OR_REMOVE,
+    free: Free = NOISE,
+    adjacency: str | None = None,
     cache: Path | None = None,
 ) -> float:
-    """The smallest noise, to 0.1 % in epsilon, whose price is at or below the target.
+    """The value, to 0.1 % in epsilon, whose price is just at or below the target.
 
     Args:
-        event_of: Noise to what would be done with it; the price must not rise with the noise.
+        event_of: A value to what would be done with it; the price must not rise with noise, nor fall with
+            what is not noise.
         target_epsilon: From 0.01 to 1000, or infinite, which needs no noise: 0.
         delta: The delta of the guarantee.
-        adjacency: Which data sets are neighbours.
+        free: What is solved for and where it is searched.
+        adjacency: Which data sets are neighbours; those the event speaks of by default.
         cache: The folder that keeps answers; a folder of the user's by default.
 
     Raises:
         AccountingError: The target is out of range or out of reach; says what can be reached.
     """
-    if target_epsilon == math.inf:
+    if target_epsilon == math.inf and free.protects:
         return 0.0
     if not TARGETS[0] <= target_epsilon <= TARGETS[1]:
         raise AccountingError(
-            f"epsilon can be calibrated from {TARGETS[0]} to {TARGETS[1]:g}, or be inf; got {target_epsilon}"
+            f"epsilon can be calibrated from {TARGETS[0]} to {TARGETS[1]:g}"
+            f"{', or be inf' if free.protects else f'; any {free.name} will do beyond'}; got {target_epsilon}"
         )
     if not 0 < delta < 1:
         raise AccountingError(f"delta must be > 0 and < 1, got {delta}")
     folder = cache or default_folder()
-    question = _question(event_of, target_epsilon, delta, adjacency)
+    question = _question(event_of, target_epsilon, delta, free, adjacency)
     known = recall(folder, question)
     if known is not None:
         return known
-    search = Search(event_of, target_epsilon, delta, adjacency)
-    noise = search.run()
-    remember(folder, question, noise)
-    return noise
+    value = Search(event_of, target_epsilon, delta, free, adjacency).run()
+    remember(folder, question, value)
+    return value
 
 
 @dataclass
 class Search:
-    """One search for the noise: Rényi prices give the first guess, PLD prices decide."""
+    """One search: Rényi prices give the first guess, the headline price decides.
+
+    Positions are logarithms of the value, with the sign that makes the price fall to the right.
+    """
 
     event_of: Callable[[float], DpEvent]
     target: float
     delta: float
-    adjacency: str
-    too_little: float | None = None
-    """The largest noise known to be above the target."""
-    enough: float | None = None
-    """The smallest noise known to be at or below it."""
+    free: Free
+    adjacency: str | None
+    dear: float | None = None
+    """The rightmost position known to be above the target."""
+    good: float | None = None
+    """The leftmost position known to be at or below it."""
     seen: dict[float, float] = field(default_factory=dict)
-    """Noise to PLD epsilon, in the order of trying."""
+    """Position to price."""
 
     def run(self) -> float:
-        """Close in on the target from both sides."""
-        noise = self.guess()
-        for _ in range(ROUNDS):
-            epsilon = self.price(noise)
-            if epsilon <= self.target:
-                self.enough = noise
+        """Close in on the target from both sides until the price is close or nothing is left between."""
+        left, right = self.ends()
+        position = self.place(self.guess())
+        stride = math.log(1.1)
+        while True:
+            if self.price(position) <= self.target:
+                self.good = position
             else:
-                self.too_little = noise
-            if self.is_close():
+                self.dear = position
+            if self.is_close(left, right):
                 break
-            noise = self.next()
-        if self.enough is None:
+            if self.good is None:
+                position = self.place(min(self.seen_last() + stride, right))
+            elif self.dear is None:
+                position = self.place(max(self.seen_last() - stride, left))
+            else:
+                position = self.between()
+            stride *= 2
+        if self.good is None:
             raise self.unreachable()
-        return self.enough
+        return self.value(self.good)
+
+    def ends(self) -> tuple[float, float]:
+        """The leftmost and the rightmost position."""
+        low, high = math.log(self.free.low), math.log(self.free.high)
+        return (low, high) if self.free.protects else (-high, -low)
+
+    def value(self, position: float) -> float:
+        """The value at a position."""
+        raw = math.exp(position if self.free.protects else -position)
+        return float(round(raw)) if self.free.whole else min(max(raw, self.free.low), self.free.high)
+
+    def place(self, position: float) -> float:
+        """The position, moved to the nearest whole value where only those count."""
+        if not self.free.whole:
+            return position
+        whole = self.free.within(math.exp(position if self.free.protects else -position) + 1e-9)
+        return math.log(whole) if self.free.protects else -math.log(whole)
+
+    def seen_last(self) -> float:
+        """The position priced last."""
+        return next(reversed(self.seen))
 
     def guess(self) -> float:
-        """Where the Rényi price meets the target, to a few per cent: usually slightly too much noise."""
-        relation = find_relation(self.adjacency)
+        """Where the Rényi price meets the target, to a few per cent: usually slightly too private."""
+        left, right = self.ends()
+        # Finitely many orders cannot show an epsilon near 0; there epsilon is in proportion to the value.
+        aim = max(self.target, 2 * self.renyi(right))
+        while right - left > 0.05:
+            middle = (left + right) / 2
+            left, right = (left, middle) if self.renyi(middle) <= aim else (middle, right)
+        return min(max(right + math.log(aim / self.target), self.ends()[0]), self.ends()[1])
 
-        def renyi(noise: float) -> float:
-            return epsilon_rdp(self.event_of(noise), self.delta, relation, WHOLE_ORDERS)
+    def renyi(self, position: float) -> float:
+        """The Rényi price at a position, at whole orders."""
+        return epsilon_rdp(self.event(self.place(position)), self.delta, self.relation(), WHOLE_ORDERS)
 
-        # Finitely many orders cannot show an epsilon near 0; there epsilon is in proportion to 1 / noise.
-        aim = max(self.target, 2 * renyi(NOISES[1]))
-        low, high = (math.log(noise) for noise in NOISES)
-        while high - low > 0.05:
-            middle = (low + high) / 2
-            low, high = (low, middle) if renyi(math.exp(middle)) <= aim else (middle, high)
-        return _within(math.exp(high) * aim / self.target)
-
-    def price(self, noise: float) -> float:
-        """The PLD epsilon of this noise, as `price` computes it."""
-        event = self.event_of(noise)
+    def event(self, position: float) -> DpEvent:
+        """What would be done at a position, in words that accountants know; refused where it has no price."""
+        value = self.value(position)
+        event = self.event_of(int(value) if self.free.whole else value)
         check_priceable(event)
         if not is_private(event):
-            raise AccountingError(f"noise {noise:.4g} gives no guarantee at all: {event}")
-        relation = find_relation(self.adjacency)
-        self.seen[noise] = price_private(event, self.delta, relation)["pld"]
-        return self.seen[noise]
+            raise AccountingError(f"{self.free.name} {value:.4g} gives no guarantee at all: {event}")
+        return expand(event)
 
-    def is_close(self) -> bool:
-        """The best noise is within the tightness, or at an end of what is searched."""
-        if self.enough is None:
-            return self.too_little == NOISES[1]
-        if self.seen[self.enough] >= self.target * (1 - TIGHTNESS) or self.enough == NOISES[0]:
+    def relation(self) -> Any:
+        """dp-accounting's name of the neighbours."""
+        return find_relation(self.adjacency or natural_adjacency(self.event(self.ends()[1])))
+
+    def price(self, position: float) -> float:
+        """The headline price of a position, as `price` computes it."""
+        event = self.event(position)
+        if count_releases(event) == 0:
+            self.seen[position] = 0.0
+        else:
+            found, _ = price_bounds(event, self.delta, self.relation(), refuse_infinite=False)
+            self.seen[position] = found.get("pld", found["rdp"])
+        return self.seen[position]
+
+    def is_close(self, left: float, right: float) -> bool:
+        """The best value is within the tightness, at an end of what is searched, or next to a dear one."""
+        if self.good is None:
+            return self.dear is not None and self.dear >= self.place(right)
+        if self.seen[self.good] >= self.target * (1 - TIGHTNESS) or self.good <= self.place(left):
             return True
-        # A jump of the price leaves nothing between the two sides.
-        return self.too_little is not None and self.enough / self.too_little < 1 + 1e-9
+        if self.dear is None:
+            return False
+        if self.free.whole:
+            return abs(self.value(self.good) - self.value(self.dear)) <= 1
+        return self.good - self.dear < CLOSED
 
-    def next(self) -> float:
-        """The next noise to try: the secant's, or the middle where the secant leaves what is known."""
-        low = math.log(self.too_little if self.too_little is not None else NOISES[0])
-        high = math.log(self.enough if self.enough is not None else NOISES[1])
-        proposal = self.secant()
-        both_sides = self.too_little is not None and self.enough is not None
-        # Every fifth try halves, so that a jump in the prices cannot keep the secant on one side.
-        if both_sides and (len(self.seen) % 5 == 0 or not low < proposal < high):
-            proposal = (low + high) / 2
-        return _within(math.exp(proposal))
+    def between(self) -> float:
+        """A position inside the bracket: the chord's, or every other time the middle.
 
-    def secant(self) -> float:
-        """The logarithm of the noise at which a line through the last two prices meets the target.
-
-        In logarithms epsilon over noise is nearly a line; with one price its slope is taken as -1.
+        The price may fall off a cliff (few steps at a tiny rate), where a chord from far away creeps along
+        one side for ever; halving every other time bounds the number of prices by the logarithm of the range.
         """
-        aim = math.log(self.target * (1 - TIGHTNESS / 2))
-        # A price of 0 has no logarithm; a billionth of the target is as far off.
-        floor = self.target * 1e-9
-        *before, (x, y) = [(math.log(n), math.log(max(e, floor))) for n, e in self.seen.items()]
-        slope = (y - before[-1][1]) / (x - before[-1][0]) if before else -1.0
-        # At most tenfold at once, and never uphill: far from the target the line is a poor guide.
-        step = (aim - y) / min(slope, -0.1)
-        return x + min(max(step, -math.log(10)), math.log(10))
+        if self.dear is None or self.good is None:
+            raise RuntimeError("there is no bracket yet")
+        middle = (self.dear + self.good) / 2
+        high, low = self.seen[self.dear], self.seen[self.good]
+        chosen = middle
+        if len(self.seen) % 2 and math.isfinite(high) and low > 0:
+            # In logarithms epsilon over the value is nearly a line.
+            aim = math.log(self.target * (1 - TIGHTNESS / 2))
+            share = (math.log(high) - aim) / (math.log(high) - math.log(low))
+            chord = self.dear + share * (self.good - self.dear)
+            chosen = chord if self.dear < chord < self.good else middle
+        placed = self.place(chosen)
+        return placed if placed not in (self.dear, self.good) else self.place_inside()
+
+    def place_inside(self) -> float:
+        """A whole value strictly between the two sides."""
+        if self.dear is None or self.good is None or not self.free.whole:
+            raise RuntimeError("nothing is left between the two sides")
+        inside = (self.value(self.dear) + self.value(self.good)) // 2
+        return math.log(inside) if self.free.protects else -math.log(inside)
 
     def unreachable(self) -> AccountingError:
         """What can be reached instead."""
-        noise = max(self.seen)
+        best = max(self.seen)
         return AccountingError(
-            f"epsilon {self.target:g} at delta {self.delta:g} cannot be reached: with noise {noise:g} "
-            f"it is still {self.seen[noise]:.6g}; ask for that much, or for fewer steps or smaller batches"
+            f"epsilon {self.target:g} at delta {self.delta:g} cannot be reached: with {self.free.name} "
+            f"{self.value(best):g} it is still {self.seen[best]:.6g}; {self.free.remedy}"
         )
 
 
-def _within(noise: float) -> float:
-    return min(max(noise, NOISES[0]), NOISES[1])
-
-
 def _question(
-    event_of: Callable[[float], DpEvent], target: float, delta: float, adjacency: str
+    event_of: Callable[[float], DpEvent], target: float, delta: float, free: Free, adjacency: str | None
 ) -> dict[str, Any]:
     """What the answer depends on. Two members of a family of events stand for all of it."""
+    probes = (1, 3) if free.whole else (1.0, 2.5)
     return {
-        "family": [describe(event_of(noise)) for noise in (1.0, 2.5)],
+        "family": [describe(event_of(value)) for value in probes],
+        "free": [free.name, free.low, free.high, free.protects, free.whole],
         "target": repr(float(target)),
         "delta": repr(float(delta)),
         "adjacency": adjacency,

@@ -1,6 +1,5 @@
 """Which events have a price, what each takes for granted, and how to write one down."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,13 +8,29 @@ from dp_accounting import (
     ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
+    LaplaceDpEvent,
     NonPrivateDpEvent,
     NoOpDpEvent,
     PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
+    ZCDpEvent,
 )
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent, RepeatAndSelectDpEvent
 
+from harness.accounting.adjacency import ADD_OR_REMOVE, REPLACE_ONE
+from harness.accounting.numbers import find_impossible
+from methods.events import (
+    MetricDpEvent,
+    NoisyVotesDpEvent,
+    ParallelDpEvent,
+    PureDpEvent,
+    SelectiveReleaseDpEvent,
+    VonMisesFisherDpEvent,
+)
 from workloads.errors import AccountingError
+
+PUBLIC = "all intermediate releases are public"
 
 ASSUMPTIONS: dict[type[DpEvent], tuple[str, ...]] = {
     NoOpDpEvent: (),
@@ -24,11 +39,45 @@ ASSUMPTIONS: dict[type[DpEvent], tuple[str, ...]] = {
         "one record changes a released sum by at most the clipping norm, and every coordinate gets "
         "Gaussian noise of noise_multiplier times that norm",
     ),
+    LaplaceDpEvent: (
+        "one record changes a released sum by at most a known L1 norm, and every coordinate gets "
+        "Laplace noise with noise_multiplier times that norm as its scale",
+    ),
+    MixtureOfGaussiansDpEvent: (
+        "the records of one group enter every batch independently, each with its own influence bounded",
+    ),
     PoissonSampledDpEvent: ("every record enters every batch independently with the stated probability",),
-    ComposedDpEvent: ("all intermediate releases are public",),
-    SelfComposedDpEvent: ("all intermediate releases are public",),
+    SampledWithoutReplacementDpEvent: (
+        "every batch is a fresh uniform sample of the stated size without replacement; the number of "
+        "records is public",
+    ),
+    ComposedDpEvent: (PUBLIC,),
+    SelfComposedDpEvent: (PUBLIC,),
+    ZCDpEvent: ("the mechanism's concentrated-DP parameters were proved elsewhere",),
+    RepeatAndSelectDpEvent: (
+        "the number of trials was drawn from the stated distribution, independently of the data, and only "
+        "the best trial is released (Papernot and Steinke 2022)",
+    ),
+    PureDpEvent: ("the mechanism's pure epsilon was proved elsewhere",),
+    MetricDpEvent: ("no two records are further apart than the stated diameter of the metric",),
+    VonMisesFisherDpEvent: (
+        "only directions are released, each drawn from the von Mises-Fisher distribution around the true "
+        "one; lengths are not used",
+    ),
+    ParallelDpEvent: ("every record is in exactly one part, and the parts were made without looking at it",),
+    NoisyVotesDpEvent: (
+        "one record is in the shard of one teacher and so moves one vote; queries do not depend on "
+        "unreleased private data",
+    ),
+    SelectiveReleaseDpEvent: (
+        "every attempt is paid for, accepted or not; how many attempts there may be was fixed beforehand "
+        "or decided by a privacy filter",
+    ),
 }
 """The events that have a price, each with what its mechanism must really have done."""
+
+BY_REPLACEMENT = (SampledWithoutReplacementDpEvent, VonMisesFisherDpEvent)
+"""Events about data sets of one public size: their neighbours replace a record."""
 
 
 def check_priceable(event: DpEvent) -> None:
@@ -39,7 +88,7 @@ def check_priceable(event: DpEvent) -> None:
             raise AccountingError(
                 f"no price for the event {type(part).__name__}; the ledger may hold: {known}"
             )
-        problem = _impossible(part)
+        problem = find_impossible(part)
         if problem:
             raise AccountingError(f"impossible event in a ledger: {problem}")
 
@@ -50,7 +99,8 @@ def is_private(event: DpEvent) -> bool:
         return True
     if isinstance(event, NonPrivateDpEvent):
         return False
-    if isinstance(event, GaussianDpEvent) and event.noise_multiplier == 0:
+    noise = getattr(event, "noise_multiplier", getattr(event, "standard_deviation", None))
+    if noise == 0 or (isinstance(event, NoisyVotesDpEvent) and event.noise == 0):
         return False
     return all(is_private(part) for part in parts(event))
 
@@ -63,13 +113,62 @@ def count_releases(event: DpEvent) -> int:
         return int(event.count) * count_releases(event.event)
     if isinstance(event, ComposedDpEvent):
         return sum(count_releases(part) for part in event.events)
+    if isinstance(event, ParallelDpEvent):
+        return max((count_releases(part) for part in event.events), default=0)
     return 1
+
+
+def natural_adjacency(event: DpEvent) -> str:
+    """The neighbours an event speaks of: replace-one where it fixes the number of records."""
+    fixed = any(
+        isinstance(part, BY_REPLACEMENT) and getattr(part, "per_example", True) for part in walk(event)
+    )
+    return REPLACE_ONE if fixed else ADD_OR_REMOVE
 
 
 def assumptions(event: DpEvent) -> tuple[str, ...]:
     """Everything the event takes for granted, each statement once."""
     found = [line for part in walk(event) for line in ASSUMPTIONS[type(part)]]
     return tuple(dict.fromkeys(found))
+
+
+def expand(event: DpEvent, charge: str = "all_attempts") -> DpEvent:
+    """The same event in words that accountants know: nothing private is read.
+
+    A metric promise becomes a pure one, votes become noisy counts, and selective release becomes all its
+    attempts; with charge = "paper" only the accepted ones, which is what DPSUR's authors count.
+    """
+    if isinstance(event, MetricDpEvent):
+        return PureDpEvent(event.epsilon * event.diameter)
+    if isinstance(event, NoisyVotesDpEvent):
+        return expand_votes(event)
+    if isinstance(event, SelectiveReleaseDpEvent):
+        count = event.accepted if charge == "paper" else event.attempts
+        return repeat(expand(event.event, charge), count)
+    if isinstance(event, ComposedDpEvent):
+        return ComposedDpEvent([expand(part, charge) for part in event.events])
+    if isinstance(event, ParallelDpEvent):
+        return ParallelDpEvent(tuple(expand(part, charge) for part in event.events))
+    if isinstance(getattr(event, "event", None), DpEvent):
+        return attr.evolve(event, event=expand(event.event, charge))
+    return event
+
+
+def expand_votes(event: NoisyVotesDpEvent) -> DpEvent:
+    """The noisy counts behind the answers: one moved vote changes two counts by one, the largest by one."""
+    queries = len(event.votes)
+    if event.aggregator == "laplace":
+        return repeat(LaplaceDpEvent(event.noise), 2 * queries)
+    count = GaussianDpEvent(event.noise / 2**0.5)
+    if event.aggregator == "gaussian":
+        return repeat(count, queries)
+    answered = sum(event.answered) if event.answered else queries
+    return ComposedDpEvent([repeat(GaussianDpEvent(event.threshold_noise), queries), repeat(count, answered)])
+
+
+def repeat(event: DpEvent, count: int) -> DpEvent:
+    """The event `count` times; nothing where that is 0."""
+    return SelfComposedDpEvent(event, count) if count else NoOpDpEvent()
 
 
 def walk(event: DpEvent) -> Iterator[DpEvent]:
@@ -102,14 +201,3 @@ def describe(value: Any) -> Any:
     if isinstance(value, float):
         return repr(float(value))
     return value if isinstance(value, str | int | bool | None) else repr(value)
-
-
-def _impossible(event: DpEvent) -> str | None:
-    """What is wrong with the numbers of one event; comparisons are written so that NaN fails them."""
-    if isinstance(event, GaussianDpEvent) and not 0 <= event.noise_multiplier < math.inf:
-        return f"noise_multiplier must be >= 0 and finite, got {event.noise_multiplier}"
-    if isinstance(event, PoissonSampledDpEvent) and not 0 <= event.sampling_probability <= 1:
-        return f"sampling_probability must be in [0, 1], got {event.sampling_probability}"
-    if isinstance(event, SelfComposedDpEvent) and not (isinstance(event.count, int) and event.count >= 1):
-        return f"count must be a whole number >= 1, got {event.count}"
-    return None

@@ -21,14 +21,15 @@ class Guarantee:
     """A promise, as computed by the harness from what a method did."""
 
     kind: str
-    """approximate-dp, or none."""
+    """approximate-dp, pure-dp (at delta 0), or none."""
     epsilon: float | None
-    """The headline: the PLD upper bound. None where there is no promise."""
+    """The headline: the PLD upper bound, or RDP's where PLD has none. None where there is no promise."""
     delta: float | None
     adjacency: str
     accountant: str
+    """Which of the epsilons is the headline."""
     epsilons: dict[str, float] = field(default_factory=dict)
-    """The price by every accountant."""
+    """The price by every accountant: pld, rdp, rdp_classic, prv, pure. Shown only: data_dependent, paper."""
     assumptions: tuple[str, ...] = ()
 
     def asdict(self) -> dict[str, Any]:

@@ -1,9 +1,23 @@
 """Privacy loss distributions: the tightest upper bound, and the headline price."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
-from dp_accounting import DpEvent, NeighboringRelation
+import numpy as np
+from dp_accounting import (
+    DpEvent,
+    LaplaceDpEvent,
+    NeighboringRelation,
+    SampledWithoutReplacementDpEvent,
+)
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_laplace_mechanism
+
+from harness.accounting.losses import Losses, losses
+from harness.accounting.pure import sampling_rate
+from harness.accounting.sphere import Floats
+from methods.events import ParallelDpEvent, PureDpEvent, VonMisesFisherDpEvent
 
 
 def epsilon_pld(event: DpEvent, delta: float, relation: NeighboringRelation, width: float) -> float:
@@ -11,13 +25,20 @@ def epsilon_pld(event: DpEvent, delta: float, relation: NeighboringRelation, wid
 
     Rounding is pessimistic: a coarse mesh costs tightness and never validity.
     """
-    accountant = PLDAccountant(relation, value_discretization_interval=width)
-    return float(accountant.compose(event).get_epsilon(delta))
+    return float(PrivacyLosses(relation, width).compose(event).get_epsilon(delta))
+
+
+def deltas_pld(
+    event: DpEvent, epsilons: Sequence[float] | Floats, relation: NeighboringRelation, width: float
+) -> Floats:
+    """The whole curve: an upper bound on delta at every epsilon, negative ones included."""
+    accountant = PrivacyLosses(relation, width).compose(event)
+    return np.asarray(accountant.get_delta(np.asarray(epsilons, dtype=np.float64)), dtype=np.float64)
 
 
 def supports_pld(event: DpEvent, relation: NeighboringRelation) -> bool:
     """Whether the loss distribution of the event is known under this relation."""
-    return bool(PLDAccountant(relation).supports(event))
+    return bool(PLDAccountant.supports(PrivacyLosses(relation, 1.0), event))
 
 
 def mesh(epsilon: float, releases: int) -> float:
@@ -30,3 +51,53 @@ def mesh(epsilon: float, releases: int) -> float:
     size = max(epsilon, 1e-3)
     width = min(1e-3 * size, 1e-2 * min(size, math.sqrt(size)) / math.sqrt(max(releases, 1)))
     return 2.0 ** math.floor(math.log2(width))
+
+
+class PrivacyLosses(PLDAccountant):  # type: ignore[misc]  # dp-accounting is untyped
+    """dp-accounting's accountant with our events."""
+
+    _pld: PrivacyLossDistribution
+
+    def __init__(self, relation: NeighboringRelation, width: float) -> None:
+        super().__init__(relation, value_discretization_interval=width)
+        self._width = width
+
+    def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool) -> Any:
+        if isinstance(event, ParallelDpEvent) and len(set(map(repr, event.events))) == 1:
+            # The worst of equal parts is any of them; unequal ones have no single worst distribution.
+            return self._maybe_compose(event.events[0], count, do_compose)
+        if isinstance(event, LaplaceDpEvent) and self.neighboring_relation is NeighboringRelation.REPLACE_ONE:
+            if do_compose:
+                self._add(
+                    from_laplace_mechanism(
+                        event.noise_multiplier, sensitivity=2, value_discretization_interval=self._width
+                    ),
+                    count,
+                )
+            return None
+        found = self._losses(event)
+        if found is None:
+            return super()._maybe_compose(event, count, do_compose)
+        if do_compose:
+            self._add(PrivacyLossDistribution(found.distribution(self._width)), count)
+        return None
+
+    def _add(self, distribution: PrivacyLossDistribution, count: int) -> None:
+        self._pld = self._pld.compose(distribution.self_compose(count))
+
+    def _losses(self, event: DpEvent) -> Losses | None:
+        """The losses of the events that dp-accounting does not know; None for its own."""
+        relation = self.neighboring_relation
+        if isinstance(event, PureDpEvent | VonMisesFisherDpEvent):
+            return losses(event, relation)
+        rate = sampling_rate(event, relation)
+        if rate is None:
+            return None
+        # A Poisson sample of a Gaussian has a tighter price in dp-accounting.
+        ours = isinstance(event.event, PureDpEvent | VonMisesFisherDpEvent)
+        if not ours and not isinstance(event, SampledWithoutReplacementDpEvent):
+            return None
+        whole = losses(event.event, relation)
+        if whole is None:
+            return None
+        return whole.sampled(rate) if rate > 0 else Losses(np.zeros(1), np.ones(1))

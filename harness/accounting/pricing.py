@@ -1,14 +1,33 @@
-"""From a ledger to a guarantee, by two accountants that must agree."""
+"""From a ledger to a guarantee, by accountants that must agree."""
 
 import math
 
 from dp_accounting import DpEvent, NeighboringRelation
 
-from harness.accounting.adjacency import ADD_OR_REMOVE, find_relation
-from harness.accounting.events import assumptions, check_priceable, count_releases, is_private
+from harness.accounting.adjacency import find_relation
+from harness.accounting.events import (
+    assumptions,
+    check_priceable,
+    count_releases,
+    expand,
+    is_private,
+    natural_adjacency,
+    walk,
+)
 from harness.accounting.guarantee import Guarantee
 from harness.accounting.pld import epsilon_pld, mesh, supports_pld
-from harness.accounting.rdp import epsilon_rdp, supports_rdp
+from harness.accounting.prv import Estimate, epsilon_prv, sampled_gaussian
+from harness.accounting.pure import epsilon_pure
+from harness.accounting.rdp import (
+    ORDERS,
+    convert,
+    convert_classic,
+    divergences,
+    epsilon_rdp,
+    supports_rdp,
+)
+from harness.accounting.votes import epsilon_of_votes
+from methods.events import NoisyVotesDpEvent, SelectiveReleaseDpEvent
 from workloads.errors import AccountingError
 
 AGREEMENT = 0.01
@@ -18,50 +37,91 @@ Both are upper bounds and the exact epsilon lies below RDP's, so PLD may exceed 
 upward rounding, which stays below this share where the mesh is in proportion to epsilon.
 """
 
+NOT_SANITISED = (
+    "epsilons.data_dependent reads the private votes and is not sanitised: it must not be published; the "
+    "headline does not use it"
+)
+DISPUTED = (
+    "epsilons.paper charges accepted attempts only, as DPSUR's authors do; that claim does not hold in the "
+    "worst case; the headline does not use it"
+)
 
-def price(event: DpEvent, delta: float | None, adjacency: str = ADD_OR_REMOVE) -> Guarantee:
+
+def price(event: DpEvent, delta: float | None, adjacency: str | None = None) -> Guarantee:
     """What the event is worth at this delta; AccountingError where that cannot be said for certain.
 
-    Only an event without any guarantee may come without a delta.
+    Only an event without any guarantee may come without a delta; delta 0 asks for a pure guarantee. The
+    neighbours are those the event speaks of, unless `adjacency` names others.
     """
-    relation = find_relation(adjacency)
     check_priceable(event)
+    adjacency = adjacency or natural_adjacency(event)
+    relation = find_relation(adjacency)
     if not is_private(event):
         return Guarantee("none", None, None, adjacency, "none")
+    if delta == 0:
+        return _price_pure(event, adjacency, relation)
     if delta is None or not 0 < delta < 1:
         raise AccountingError(f"delta must be > 0 and < 1, got {delta}")
     epsilons = price_private(event, delta, relation)
+    accountant = "pld" if "pld" in epsilons else "rdp"
+    extra = ((NOT_SANITISED,) if "data_dependent" in epsilons else ()) + (
+        (DISPUTED,) if "paper" in epsilons else ()
+    )
     return Guarantee(
         kind="approximate-dp",
-        epsilon=epsilons["pld"],
+        epsilon=epsilons[accountant],
         delta=delta,
         adjacency=adjacency,
-        accountant="pld",
+        accountant=accountant,
         epsilons=epsilons,
-        assumptions=assumptions(event),
+        assumptions=assumptions(event) + extra,
     )
 
 
 def price_private(event: DpEvent, delta: float, relation: NeighboringRelation) -> dict[str, float]:
-    """Epsilon by every accountant, for an event that is priceable and private."""
-    if count_releases(event) == 0:
-        return {"pld": 0.0, "rdp": 0.0}
-    for name, supports in (("PLD", supports_pld), ("RDP", supports_rdp)):
-        if not supports(event, relation):
+    """Epsilon by every accountant that has a theorem for it, for an event that is priceable and private."""
+    plain = expand(event)
+    releases = count_releases(plain)
+    if releases == 0:
+        return {"pld": 0.0, "rdp": 0.0, "rdp_classic": 0.0}
+    found, width = price_bounds(plain, delta, relation)
+    found["rdp_classic"] = convert_classic(ORDERS, divergences(plain, relation), delta)
+    opinion = ask_prv(plain, delta, relation)
+    if opinion is not None:
+        check_opinion(found["pld"], opinion, width)
+        found["prv"] = opinion.upper
+    pure = epsilon_pure(plain, relation)
+    if pure is not None:
+        found["pure"] = pure
+    return found | price_asides(event, delta, relation)
+
+
+def price_bounds(
+    plain: DpEvent, delta: float, relation: NeighboringRelation, refuse_infinite: bool = True
+) -> tuple[dict[str, float], float]:
+    """The bounds by PLD and RDP, checked against each other, and the mesh of the first.
+
+    The one price that calibration and the headline share. An event whose losses are not known is priced by
+    RDP alone; one that RDP does not know is refused, and so is an infinite price unless a search passes by.
+    """
+    if not supports_rdp(plain, relation):
+        raise AccountingError(
+            f"RDP accounting has no price under {relation.name.lower()} adjacency for {plain}"
+        )
+    found = {"rdp": epsilon_rdp(plain, delta, relation)}
+    width = 0.0
+    if supports_pld(plain, relation) and math.isfinite(found["rdp"]):
+        width = mesh(found["rdp"], count_releases(plain))
+        found["pld"] = epsilon_pld(plain, delta, relation, width)
+    for name, epsilon in found.items():
+        if refuse_infinite and not math.isfinite(epsilon):
             raise AccountingError(
-                f"{name} accounting has no price under {relation.name.lower()} adjacency for {event}"
-            )
-    rdp = epsilon_rdp(event, delta, relation)
-    width = mesh(rdp, count_releases(event))
-    pld = epsilon_pld(event, delta, relation, width)
-    for name, epsilon in (("PLD", pld), ("RDP", rdp)):
-        if not math.isfinite(epsilon):
-            raise AccountingError(
-                f"{name} accounting finds no finite epsilon at delta {delta} for {event}; "
+                f"{name.upper()} accounting finds no finite epsilon at delta {delta} for {plain}; "
                 "use more noise or a larger delta"
             )
-    check_agreement(pld, rdp, width)
-    return {"pld": pld, "rdp": rdp}
+    if len(found) == 2:
+        check_agreement(found["pld"], found["rdp"], width)
+    return dict(sorted(found.items())), width
 
 
 def check_agreement(pld: float, rdp: float, width: float) -> None:
@@ -71,3 +131,44 @@ def check_agreement(pld: float, rdp: float, width: float) -> None:
             f"the accountants disagree: PLD says epsilon {pld:.6g}, RDP says {rdp:.6g}, "
             "and RDP is an upper bound that PLD cannot exceed"
         )
+
+
+def ask_prv(plain: DpEvent, delta: float, relation: NeighboringRelation) -> Estimate | None:
+    """The third opinion, where the event is one sampled Gaussian composed and not beyond its numbers."""
+    shape = sampled_gaussian(plain)
+    if shape is None or relation is NeighboringRelation.REPLACE_ONE:
+        return None
+    rough = convert(ORDERS, divergences(plain, relation), delta / 1e4)
+    return epsilon_prv(*shape, delta, rough) if math.isfinite(rough) else None
+
+
+def check_opinion(pld: float, opinion: Estimate, width: float) -> None:
+    """PLD outside the interval that PRV is sure of, beyond its own rounding, is an AccountingError."""
+    if not opinion.lower <= pld <= opinion.upper * (1 + AGREEMENT) + width:
+        raise AccountingError(
+            f"the accountants disagree: PLD says epsilon {pld:.6g}, PRV says it lies between "
+            f"{opinion.lower:.6g} and {opinion.upper:.6g}"
+        )
+
+
+def price_asides(event: DpEvent, delta: float, relation: NeighboringRelation) -> dict[str, float]:
+    """Prices that are shown and never used: of the votes as they fell, and of accepted attempts only."""
+    kinds = {type(part) for part in walk(event)}
+    found: dict[str, float] = {}
+    if NoisyVotesDpEvent in kinds:
+        votes = epsilon_of_votes(event, delta, relation)
+        found |= {} if votes is None else {"data_dependent": votes}
+    if SelectiveReleaseDpEvent in kinds:
+        claimed = expand(event, "paper")
+        if supports_rdp(claimed, relation):
+            found["paper"] = epsilon_rdp(claimed, delta, relation) if count_releases(claimed) else 0.0
+    return found
+
+
+def _price_pure(event: DpEvent, adjacency: str, relation: NeighboringRelation) -> Guarantee:
+    epsilon = epsilon_pure(expand(event), relation)
+    if epsilon is None:
+        raise AccountingError(
+            f"delta must be > 0 and < 1, got 0: under {adjacency} some part of {event} has no pure epsilon"
+        )
+    return Guarantee("pure-dp", epsilon, 0.0, adjacency, "pure", {"pure": epsilon}, assumptions(event))

@@ -126,13 +126,15 @@ function drawRocs(rows) {
   return Plotly.react("roc-plot", traces, layout, CONFIG);
 }
 
+const SOURCES = { bench: "square", paper: "diamond-open" };
+
 function ratioTrace(rows, column, hover) {
   return {
     type: "scatter", mode: "markers", x: rows.map((row) => row[column]), y: rows.map((row, place) => place),
     hoverinfo: "text", hovertext: rows.map(hover),
     marker: { size: 11, color: rows.map((row) => DATA.colours[row.method]),
               line: { color: rows.map((row) => DATA.colours[row.method]), width: 2 },
-              symbol: rows.map((row) => (row.models === 1 ? "circle-open" : "circle")) },
+              symbol: rows.map((row) => SOURCES[row.source] ?? (row.models === 1 ? "circle-open" : "circle")) },
   };
 }
 
@@ -151,8 +153,8 @@ function drawRatios(target, rows, column, title, hover) {
   }
   const layout = baseLayout(title, "");
   const bare = rows.map((row, place) => [row, place]).filter(([row]) => row[column] == null);
-  layout.annotations = bare.map(([, place]) => ({ xref: "paper", x: 0.02, y: place, xanchor: "left", showarrow: false,
-                                                  text: "no sgd to compare with" }));
+  layout.annotations = bare.map(([row, place]) => ({ xref: "paper", x: 0.02, y: place, xanchor: "left", showarrow: false,
+                                                  text: row.missing }));
   layout.shapes = [verticalLine(1, cssColour("--soft"))];
   Object.assign(layout.xaxis, { rangemode: "tozero" });
   Object.assign(layout.yaxis, { range: [rows.length - 0.4, -0.6], showgrid: false, tickvals: rows.map((row, i) => i),

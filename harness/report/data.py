@@ -43,6 +43,8 @@ class Reading:
     rocs: Mapping[str, Roc] = field(default_factory=dict)
     """By the key of the attack's task."""
     overhead: list[Row] = field(default_factory=list)
+    bench: list[Row] = field(default_factory=list)
+    """The newest figure of every method that was benched, sgd's among them."""
     failures: list[Row] = field(default_factory=list)
     """Every failed task: no condition hides them (RULES 17), since a failed cell is in no other view."""
     methods: list[str] = field(default_factory=list)
@@ -81,16 +83,29 @@ def read(store: Path, where: str | None = None, view: str = "frontier") -> Readi
     rocs = rows_of(store, f"select task, roc from attack_result where task in ({tasks})")
     cells = {row["cell"]: row for row in rows_of(store, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
-    name_groups([*rows["frontier"], *rows["overhead"]])
+    benches = _benches(store, rows["overhead"] if where else None)
+    name_groups([*rows["frontier"], *rows["overhead"], *benches])
     return Reading(
         frontier=sorted(rows["frontier"], key=_order),
         rocs={row["task"]: Roc(**row["roc"]) for row in rocs if row["roc"]},
         overhead=sorted(rows["overhead"], key=_order),
+        bench=list(benches),
         failures=sorted(rows_of(store, "select * from failures"), key=_order),
-        methods=sorted({row["method"] for row in cells.values()}),
+        methods=sorted({row["method"] for row in [*cells.values(), *benches]}),
         where=where,
         view=view,
     )
+
+
+def _benches(store: Path, among: Iterable[Row] | None) -> list[dict[str, Any]]:
+    """The newest benches; those of the workloads and methods of `among` where it is given."""
+    columns = "workload, method, batch_size, variant, host, device, threads"
+    where = "newest and status = 'done' and role <> 'control'"
+    rows = rows_of(store, f"{select('bench', where)} order by {columns}")
+    if among is None:
+        return rows
+    wanted = {(row["workload"], row["method"]) for row in among}
+    return [row for row in rows if (row["workload"], row["method"]) in wanted]
 
 
 def select(view: str, where: str | None, columns: str = "*") -> str:

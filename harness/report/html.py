@@ -10,9 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from harness.report.costs import choose_costs
 from harness.report.data import Reading, Roc, Row, group_failures, program_version, read
 from harness.report.leakage import AUC, TPRS, choose_attack, choose_leakage, name_attack
-from harness.report.overhead import explain_clocks, name_line, relative_quartiles
+from harness.report.overhead import explain_clocks, name_line, relative_quartiles, say_missing
 from harness.report.style import KINDS, UNKNOWN_KIND, assign_colours, explain_empty
 
 SLOT = re.compile(r"\{\{(\w+)\}\}")
@@ -46,9 +47,10 @@ def render_page(reading: Reading) -> str:
 
 def page_data(reading: Reading) -> dict[str, Any]:
     """Everything the page shows, as plain values."""
-    seen = [*reading.methods, *(row["method"] for row in [*reading.frontier, *reading.overhead])]
+    costs = choose_costs(reading)
+    seen = [*reading.methods, *(row["method"] for row in [*reading.frontier, *costs])]
     groups = {name: [row for row in reading.frontier if row["group"] == name] for name in reading.groups}
-    kinds = sorted({str(row["guarantee_kind"]) for row in [*reading.frontier, *reading.overhead]})
+    kinds = sorted({str(row["guarantee_kind"]) for row in [*reading.frontier, *costs]})
     shapes = {kind: KINDS.get(kind, UNKNOWN_KIND) for kind in kinds}
     return {
         "version": program_version(),
@@ -67,8 +69,13 @@ def page_data(reading: Reading) -> dict[str, Any]:
         ],
         "rocs": {task: _thin(roc) for task, roc in reading.rocs.items()},
         "overhead": [
-            {**row, "quartiles": relative_quartiles(row), "line_name": name_line(row, reading.overhead)}
-            for row in reading.overhead
+            {
+                **row,
+                "quartiles": relative_quartiles(row),
+                "line_name": name_line(row, costs),
+                "missing": say_missing(row),
+            }
+            for row in costs
         ],
         "failures": group_failures(reading.failures),
     }

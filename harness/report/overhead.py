@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.report.costs import BENCH, PAPER, TABLE_6, TRAINING, choose_costs
 from harness.report.data import Reading, Row, read
 from harness.report.style import (
     FAINT,
@@ -22,6 +23,7 @@ from harness.report.style import (
 )
 
 TITLE = "Cost of training relative to sgd"
+MARKERS = {TRAINING: "o", BENCH: "s", PAPER: "D"}
 
 
 def write_overhead(store: Path, out: Path, where: str | None = None) -> list[Path]:
@@ -38,16 +40,18 @@ def draw_overhead(reading: Reading, out: Path) -> list[Path]:
 
 def overhead_figure(reading: Reading) -> Figure:
     """One row of panels for each workload: time of a step, extra memory; one line for each cell."""
-    if not reading.overhead:
+    costs = choose_costs(reading)
+    if not costs:
         return empty_figure(TITLE, explain_empty(reading))
-    names = sorted({row["group"] for row in reading.overhead})
-    groups = [[row for row in reading.overhead if row["group"] == name] for name in names]
-    colours = assign_colours([*reading.methods, *(row["method"] for row in reading.overhead)])
-    heights = [1.15, *(1.25 + 0.3 * len(rows) for rows in groups)]
+    names = sorted({row["group"] for row in costs})
+    groups = [[row for row in costs if row["group"] == name] for name in names]
+    colours = assign_colours([*reading.methods, *(row["method"] for row in costs)])
+    text = explain_clocks(reading)
+    heights = [0.67 + 0.16 * len(text.splitlines()), *(1.25 + 0.3 * len(rows) for rows in groups)]
     figure = new_figure(11, sum(heights))
     parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
     parts[0].text(0.01, 0.84, TITLE, fontsize=14, weight="bold", va="center")
-    parts[0].text(0.01, 0.34, explain_clocks(reading), fontsize=8.5, va="center")
+    parts[0].text(0.01, 0.34, text, fontsize=8.5, va="center")
     for part, name, rows in zip(parts[1:], names, groups, strict=True):
         part.suptitle(
             f"{shorten(name, 60)} · {_models(rows)}", x=0.01, ha="left", fontsize=10.5, weight="bold"
@@ -63,28 +67,52 @@ def overhead_figure(reading: Reading) -> Figure:
 
 
 def explain_clocks(reading: Reading) -> str:
-    """What was measured, and what it is not."""
+    """What was measured, and what it is not; a line for each source that is there."""
+    sources = {row["source"] for row in choose_costs(reading)}
+    memory = "Memory: peak above the level at the start of the {}; below a few MiB it is noise."
+    lines = []
+    if BENCH in sources:
+        lines += [
+            "Square = privbench bench, shown instead of training runs: steps of sgd and of the others took "
+            "turns in one process;",
+            "CPU time (on a GPU its own) without drawing the batch, median; bar = 95 % interval. "
+            + memory.format("step"),
+        ]
+    if PAPER in sources:
+        lines.append(
+            f"Hollow diamond = printed in the {TABLE_6}: GPU and batch size not stated, mean of 3 steps."
+        )
+    if TRAINING in sources or not lines:
+        lines += [_explain_runs(reading), memory.format("phase")]
+    return "\n".join(lines)
+
+
+def _explain_runs(reading: Reading) -> str:
     threads = " or ".join(str(number) for number in reading.threads)
     on = f", {threads} thread{'' if threads == '1' else 's'} each" if threads else ""
     return (
         f"Clocks of the training runs themselves{on}: dot = wall time, median of the steps; "
         "bar = its quartiles; short stroke = CPU time.\n"
         "Not interleaved with sgd: trainings that ran side by side slow each other, so read a ratio "
-        "of wall times to about one digit.\n"
-        "Memory: peak above the level at the start of the phase; below a few MiB it is noise."
+        "of wall times to about one digit."
     )
 
 
 def name_line(row: Row, rows: Sequence[Row]) -> str:
     """The cell's label, with its machine where the rows come from more than one kind."""
     name = str(row["label"] or row["method"])
-    if len({(other["device"], other["threads"]) for other in rows}) < 2:
+    machines = {(other["device"], other["threads"]) for other in rows if other.get("source") != PAPER}
+    if len(machines) < 2 or row.get("source") == PAPER:
         return name
     return f"{name} ({row['device']}, {row['threads']} thr.)"
 
 
 def relative_quartiles(row: Row) -> tuple[float, float] | None:
-    """The quartiles of the step time in units of sgd's median step."""
+    """The quartiles of the step time in units of sgd's median step; for a bench the ratio's interval."""
+    if row.get("source") == BENCH:
+        return None if row["ratio_low"] is None else (row["ratio_low"], row["ratio_high"])
+    if row.get("source") == PAPER:
+        return None
     ratio, median = row["step_overhead"], row["step_seconds"]
     low, high = row["step_seconds_p25"], row["step_seconds_p75"]
     if None in (ratio, median, low, high) or median <= 0:
@@ -100,14 +128,14 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
             axes.text(
                 0.02,
                 place,
-                "no sgd to compare with",
+                say_missing(row),
                 transform=axes.get_yaxis_transform(),
                 va="center",
                 fontsize=8,
                 backgroundcolor="white",
             )
             continue
-        single = row["models"] == 1
+        single = row["models"] == 1 or row["source"] == PAPER
         end = value
         if column == "step_overhead":
             quartiles = relative_quartiles(row)
@@ -117,7 +145,15 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
             if row["step_cpu_overhead"] is not None:
                 axes.plot([row["step_cpu_overhead"]], [place], marker="|", ms=11, mew=1.4, color=INK)
                 end = max(end, row["step_cpu_overhead"])
-        axes.plot([value], [place], "o", ms=7, mew=1.5, mec=colour, mfc="white" if single else colour)
+        axes.plot(
+            [value],
+            [place],
+            MARKERS[row["source"]],
+            ms=7,
+            mew=1.5,
+            mec=colour,
+            mfc="white" if single else colour,
+        )
         text = f"{value:.3g}"
         if column == "memory_overhead" and row["extra_memory_bytes"] is not None:
             text += f"  ({row['extra_memory_bytes'] / 2**20:.3g} MiB)"
@@ -132,7 +168,14 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
         axes.set_xlim(0, 1.25 * max([1.2, *known, axes.get_xlim()[1] / 1.25]))
 
 
+def say_missing(row: Row) -> str:
+    """Why a ratio is not there."""
+    return "not printed" if row.get("source") == PAPER else "no sgd to compare with"
+
+
 def _models(rows: Sequence[Row]) -> str:
-    counts = sorted({row["models"] for row in rows})
+    counts = sorted({row["models"] for row in rows if row["source"] == TRAINING})
+    if not counts:
+        return "privbench bench"
     span = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"{span} models a cell; hollow: one model"

@@ -84,7 +84,20 @@ function hoverText(row) {
   return lines.join("<br>");
 }
 
+function hoverBench(row) {
+  return [
+    `<b>${escapeText(clip(row.line_name, 48))}</b>`,
+    `relative to sgd, interleaved: ${say(row.ratio, 3)}${sayInterval(row, "ratio", 3)}`,
+    `with drawing the batch ${say(row.ratio_whole_step, 2)}, wall ${say(row.ratio_wall, 2)}, memory ${say(row.memory_ratio, 2)}`,
+    `step ${say(row.median_cpu_seconds * 1e3, 3)} ms CPU, ${say(row.median_wall_seconds * 1e3, 3)} ms wall, ${row.steps} steps`,
+    `batch ${row.batch_size}, ${row.threads} thread${row.threads === 1 ? "" : "s"}, engine ${escapeText(row.engine_used ?? "none")}`,
+    row.trustworthy ? "trustworthy" : wrap(row.doubt ?? "", 56).map(escapeText).join("<br>"),
+  ].join("<br>");
+}
+
 function hoverCost(row) {
+  if (row.source === "bench") return hoverBench(row);
+  if (row.source === "paper") return `<b>${escapeText(row.line_name)}</b><br>step relative to sgd: ${say(row.step_overhead, 2)}`;
   return [
     `<b>${escapeText(clip(row.line_name, 48))}</b>`,
     `step ${say(row.step_seconds == null ? null : row.step_seconds * 1e3, 3)} ms wall, ${say(row.step_cpu_seconds == null ? null : row.step_cpu_seconds * 1e3, 3)} ms CPU`,
@@ -293,7 +306,7 @@ async function loadPlotly() {
 }
 
 async function start() {
-  const cells = unique([...DATA.frontier, ...DATA.overhead].map((row) => row.cell)).length;
+  const cells = unique([...DATA.frontier, ...DATA.overhead].map((row) => row.cell).filter(Boolean)).length;
   const condition = DATA.where ? ` · where ${DATA.where}` : "";
   find("summary").textContent = `Accuracy against measured leakage, and what it costs to train · ${cells} cells${condition} · privbench ${DATA.version}`;
   find("clocks").textContent = DATA.clocks;

@@ -1,13 +1,43 @@
 """Per-example clipped gradients. Methods ask here and do not know which engine answers."""
 
+from typing import Literal
+
 from torch import nn
 
-from methods.gradients.base import Clipped, Engine, Loss
+from methods.gradients.base import Clipped, Clipping, Engine, Loss
+from methods.gradients.bookkeeping import BookkeepingEngine, find_problems
 from methods.gradients.opacus import OpacusEngine
+from methods.gradients.opacus_ghost import OpacusGhostEngine
+from workloads.errors import UnknownName
 
-__all__ = ["Clipped", "Engine", "Loss", "make_engine"]
+__all__ = ["Clipped", "Clipping", "Engine", "EngineName", "Loss", "make_engine"]
+
+EngineName = Literal["auto", "bookkeeping", "opacus", "opacus-ghost"]
+
+ENGINES: dict[str, type[BookkeepingEngine] | type[OpacusEngine] | type[OpacusGhostEngine]] = {
+    each.name: each for each in (BookkeepingEngine, OpacusEngine, OpacusGhostEngine)
+}
 
 
-def make_engine(model: nn.Module, loss: Loss) -> Engine:
-    """The engine for this model. It puts hooks on the model until its `release`."""
-    return OpacusEngine(model, loss)
+def make_engine(
+    model: nn.Module,
+    loss: Loss,
+    name: EngineName = "auto",
+    clipping: Clipping = "flat",
+    physical_batch_size: int | None = None,
+) -> Engine:
+    """The engine for this model. It puts hooks on the model until its `release`.
+
+    "auto" is bookkeeping where it has a rule for every layer, else opacus: decided by the model alone, never
+    by timing, so that the same task computes the same way everywhere. `physical_batch_size` None leaves
+    the choice to the engine.
+    """
+    if name != "auto":
+        if name not in ENGINES:
+            raise UnknownName("engine", name, ["auto", *ENGINES])
+        return ENGINES[name](model, loss, clipping, physical_batch_size)
+    problems = find_problems(model)
+    if problems:
+        return OpacusEngine(model, loss, clipping, physical_batch_size, why=f"auto: {problems[0]}")
+    why = "auto: bookkeeping has a rule for every layer"
+    return BookkeepingEngine(model, loss, clipping, physical_batch_size, why)

@@ -1,14 +1,25 @@
 """Per-example clipping: what every engine computes, whatever its tricks."""
 
-from collections.abc import Callable
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from methods.gradients.contributions import joined
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Logits and labels to one loss per example, shape (B,)."""
+
+Clipping = Literal["flat", "per_layer"]
+"""What is held to a norm: the gradient as a whole, or each layer's part of it.
+
+"per_layer" gives each of L layers (a module with weights of its own, its bias included) the budget
+clip / sqrt(L), so that the whole clipped gradient is still at most clip (McMahan et al. 2018).
+"""
 
 # Opacus's guard against dividing by zero. It only lowers the factor, so norms stay <= clip.
 GUARD = 1e-6
@@ -19,16 +30,15 @@ class Clipped:
     """The clipped gradients of a batch of B examples, summed."""
 
     sums: list[Tensor]
-    """One per trainable parameter, in the order of the engine's `weights`."""
+    """One per trainable parameter, in the order of the engine's `weights`; the caller may change them."""
     norms: Tensor
     """(B,): gradient norms before clipping, over all parameters together; may be non-finite."""
     losses: Tensor
     """(B,)"""
-
-    @property
-    def nonfinite(self) -> int:
-        """How many examples had a non-finite gradient; they count as zero in the sums."""
-        return int((~torch.isfinite(self.norms)).sum())
+    clipped: int
+    """How many examples had a finite gradient beyond the clip (one layer of it, for per-layer clipping)."""
+    nonfinite: int
+    """How many examples had a non-finite gradient; they count as zero in the sums."""
 
     def mean_loss(self) -> Tensor:
         """The mean over examples with a finite gradient; 0 for an empty batch.
@@ -38,11 +48,21 @@ class Clipped:
         """
         if len(self.losses) == 0:
             return self.losses.new_zeros(())
-        return self.losses[torch.isfinite(self.norms)].mean()
+        return (self.losses[torch.isfinite(self.norms)] if self.nonfinite else self.losses).mean()
 
 
 class Engine(Protocol):
     """Computes clipped per-example gradients of one model."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name, as in `make_engine`."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """Why this engine computes the gradients of this model."""
+        ...
 
     @property
     def weights(self) -> list[nn.Parameter]:
@@ -52,8 +72,16 @@ class Engine(Protocol):
     def clipped_sum(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
         """The sum over the batch of c_i g_i with c_i = min(1, clip / (|g_i| + 1e-6)).
 
-        `clip` may be infinite; the batch may be empty (zero sums). Leaves every `.grad` as None.
+        `clip` may be infinite; the batch may be empty (zero sums). No `.grad` means anything to it or after it.
         """
+        ...
+
+    def norms(self, x: Tensor, y: Tensor) -> Tensor:
+        """(B,): the gradient norm of every example; may be non-finite."""
+        ...
+
+    def per_example(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """The gradients themselves, (B, *shape) for each of `weights`: B times the memory of the model."""
         ...
 
     def release(self) -> None:
@@ -61,7 +89,113 @@ class Engine(Protocol):
         ...
 
 
-def clip_factors(norms: Tensor, clip: float) -> Tensor:
-    """(B,): c_i = min(1, clip / (norm_i + 1e-6)); 0 where the norm is not finite."""
-    factors = (clip / (norms + GUARD)).clamp(max=1.0)
-    return torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors))
+class BatchEngine(ABC):
+    """The part all engines share: empty batches, and physical batches smaller than the logical one.
+
+    Clipping is per example, so the sum over physical batches is the sum over the logical one.
+    """
+
+    name: str
+    why: str
+
+    def __init__(self, weights: list[nn.Parameter], clipping: Clipping, physical: int | None) -> None:
+        self.weights, self.clipping, self.physical = weights, clipping, physical
+
+    def clipped_sum(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
+        """See Engine."""
+        if len(x) == 0:
+            empty = self.weights[0].new_zeros(0)
+            return Clipped(
+                [torch.zeros_like(w, requires_grad=False) for w in self.weights], empty, empty, 0, 0
+            )
+        parts = [self._clip(*part, clip) for part in self._split(x, y)]
+        if len(parts) == 1:
+            return parts[0]
+        sums = parts[0].sums
+        for part in parts[1:]:
+            torch._foreach_add_(sums, part.sums)
+        norms, losses = torch.cat([p.norms for p in parts]), torch.cat([p.losses for p in parts])
+        clipped, nonfinite = sum(p.clipped for p in parts), sum(p.nonfinite for p in parts)
+        return Clipped(sums, norms, losses, clipped, nonfinite)
+
+    def norms(self, x: Tensor, y: Tensor) -> Tensor:
+        """See Engine."""
+        if len(x) == 0:
+            return self.weights[0].new_zeros(0)
+        return torch.cat([self._norms(*part) for part in self._split(x, y)])
+
+    def per_example(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """See Engine."""
+        if len(x) == 0:
+            return [w.new_zeros(0, *w.shape) for w in self.weights]
+        parts = [self._per_example(*part) for part in self._split(x, y)]
+        return [torch.cat(each) for each in zip(*parts, strict=True)]
+
+    def _split(self, x: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Physical batches of nearly equal size."""
+        if self.physical is None or len(x) <= self.physical:
+            return [(x, y)]
+        size = math.ceil(len(x) / math.ceil(len(x) / self.physical))
+        return list(zip(torch.split(x, size), torch.split(y, size), strict=True))
+
+    @abstractmethod
+    def _clip(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
+        """`clipped_sum` of one physical batch that is not empty, in tensors of its own."""
+
+    @abstractmethod
+    def _norms(self, x: Tensor, y: Tensor) -> Tensor:
+        """`norms` of one physical batch that is not empty."""
+
+    @abstractmethod
+    def _per_example(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """`per_example` of one physical batch that is not empty."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """See Engine."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """How much of every example's gradient goes into the sum."""
+
+    norms: Tensor
+    """(B,): over all layers; may be non-finite."""
+    layers: list[Tensor]
+    """(B,) for each layer; 0 where any layer's gradient is not finite."""
+    clipped: int
+    """As in Clipped."""
+    nonfinite: int
+    """As in Clipped."""
+
+
+def clip_factors(parts: Sequence[Tensor], clip: float, clipping: Clipping) -> Factors:
+    """The factors from the norms (B,) of every layer."""
+    norms = joined(parts)
+    if clipping == "flat":
+        factors = [shrink(norms, clip)] * len(parts)
+        beyond = norms > clip
+    else:
+        budget = clip / math.sqrt(len(parts))
+        factors = [shrink(part, budget) for part in parts]
+        beyond = torch.stack([part > budget for part in parts]).any(dim=0)
+    nonfinite = 0
+    if not all_finite(norms):
+        good = torch.isfinite(norms)
+        nonfinite = len(norms) - int(good.sum())
+        factors = [torch.where(good, factor, torch.zeros_like(factor)) for factor in factors]
+        beyond &= good
+    return Factors(norms, factors, int(beyond.sum()), nonfinite)
+
+
+def all_finite(norms: Tensor) -> bool:
+    """Whether no norm is infinite or not a number; may be False where the norms are finite but huge."""
+    # One reduction instead of one per kind of number: this runs in every step.
+    return math.isfinite(float(norms.sum()))
+
+
+def shrink(norms: Tensor, clip: float) -> Tensor:
+    """(B,): min(1, clip / (norm + 1e-6))."""
+    if clip == math.inf:
+        return torch.ones_like(norms)
+    return (norms + GUARD).reciprocal_().mul_(clip).clamp_(max=1.0)

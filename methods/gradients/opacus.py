@@ -1,51 +1,72 @@
 """Per-example gradients from Opacus's hooks: every gradient is stored, then clipped and summed."""
 
+from itertools import islice
+
 import torch
 from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
-from methods.gradients.base import Clipped, Loss, clip_factors
-from methods.gradients.layers import refuse_mixing_layers
+from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, clip_factors
+from methods.gradients.contributions import Stored, joined
+from methods.gradients.layers import refuse_mixing_layers, trainable_layers
 
 
-class OpacusEngine:
+class OpacusEngine(BatchEngine):
     """Opacus's GradSampleModule (Yousefpour et al. 2021): memory B times the parameters."""
 
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
+    name = "opacus"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        clipping: Clipping = "flat",
+        physical_batch_size: int | None = None,
+        why: str = "asked for",
+    ) -> None:
         """Put hooks on `model`; a layer that mixes examples is a SpecError."""
         refuse_mixing_layers(model)
-        self.loss = loss
-        self.weights = [p for p in model.parameters() if p.requires_grad]
+        self._sizes = [len(layer.weights) for layer in trainable_layers(model)]
+        super().__init__([p for p in model.parameters() if p.requires_grad], clipping, physical_batch_size)
+        self.why, self._loss = why, loss
         self._hooked = GradSampleModule(model, loss_reduction="sum")
 
-    def clipped_sum(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
-        """See Engine."""
-        if len(x) == 0:
-            empty = self.weights[0].new_zeros(0)
-            return Clipped([torch.zeros_like(w) for w in self.weights], empty, empty)
-        losses = self.loss(self._hooked(x), y)
-        torch.autograd.backward(losses.sum())
-        gradients = [self._take_gradients(w, len(x)) for w in self.weights]
-        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
-        factors = clip_factors(norms, clip)
-        if not bool(torch.isfinite(norms).all()):
+    def _clip(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
+        losses, layers = self._gradients(x, y)
+        factors = clip_factors([layer.norms() for layer in layers], clip, self.clipping)
+        if factors.nonfinite:
             # A factor of 0 does not silence NaN or infinity in the weighted sum.
-            gradients = [torch.nan_to_num(g, nan=0.0, posinf=0.0, neginf=0.0) for g in gradients]
-        sums = [torch.einsum("i,i...->...", factors, g) for g in gradients]
-        return Clipped(sums, norms, losses.detach())
+            layers = [
+                Stored([torch.nan_to_num(g, 0.0, 0.0, 0.0) for g in layer.gradients]) for layer in layers
+            ]
+        parts = zip(layers, factors.layers, strict=True)
+        sums = [each for layer, factor in parts for each in layer.weighted(factor)]
+        return Clipped(sums, factors.norms, losses, factors.clipped, factors.nonfinite)
+
+    def _norms(self, x: Tensor, y: Tensor) -> Tensor:
+        return joined([layer.norms() for layer in self._gradients(x, y)[1]])
+
+    def _per_example(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        return [gradient for layer in self._gradients(x, y)[1] for gradient in layer.gradients]
 
     def release(self) -> None:
         """See Engine."""
-        model = self._hooked.to_standard_module()
-        for layer in model.modules():
-            # Opacus forgets these: inputs of the last batches, that is, people's records.
-            for leftover in ("activations", "max_batch_len"):
-                vars(layer).pop(leftover, None)
+        self._hooked.to_standard_module()
+
+    def _gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Stored]]:
+        """The losses and the gradients of every layer."""
+        for weight in self.weights:
+            # Backward would add to it.
+            weight.grad = None
+        losses = self._loss(self._hooked(x), y)
+        torch.autograd.backward(losses.sum())
+        gradients = iter([self._take(weight, len(x)) for weight in self.weights])
+        return losses.detach(), [Stored(list(islice(gradients, size))) for size in self._sizes]
 
     @staticmethod
-    def _take_gradients(weight: nn.Parameter, examples: int) -> Tensor:
+    def _take(weight: nn.Parameter, examples: int) -> Tensor:
         """The (B, ...) gradients of one parameter, taken off it; zeros where the loss does not reach it."""
         gradients: Tensor | None = weight.grad_sample  # type: ignore[attr-defined]
         weight.grad_sample = None  # type: ignore[attr-defined]
         weight.grad = None
-        return weight.new_zeros(examples, *weight.shape) if gradients is None else gradients
+        return weight.detach().new_zeros(examples, *weight.shape) if gradients is None else gradients

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import pytest
@@ -81,13 +81,13 @@ class Lab:
             self.store.add(task)
         return [task.key for task in tasks]
 
-    def job(self, *keys: str) -> "subprocess.Popen[str]":
+    def job(self, *keys: str, errors: IO[str] | None = None) -> "subprocess.Popen[str]":
         """Start `python -m harness.job`."""
         return subprocess.Popen(
             [sys.executable, "-m", "harness.job", str(self.store.path), *keys],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors or subprocess.PIPE,
             text=True,
         )
 

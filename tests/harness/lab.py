@@ -21,7 +21,7 @@ import torch
 from dp_accounting import NonPrivateDpEvent
 from torch import Tensor, nn
 
-import methods
+import methods.base
 from harness.run import Run
 from harness.training import per_example_loss
 from methods.base import Params, Problem, Released
@@ -63,9 +63,7 @@ workload = LabData()
 class TrialParams(Params):
     steps: int = 12
     pause: float = 0.0
-    trouble: Literal[
-        "", "error", "diverge", "allocate", "memory", "stats", "deaf", "exit", "break", "full"
-    ] = ""
+    trouble: Literal["", "error", "diverge", "allocate", "memory", "stats", "deaf", "exit", "break"] = ""
     at: int = 3
 
 
@@ -79,7 +77,9 @@ class Trial:
     caveats: ClassVar[tuple[str, ...]] = ()
     Params: ClassVar[type[TrialParams]] = TrialParams
 
-    def train(self, members: Records, problem: Problem, params: TrialParams, run: Run) -> Released:
+    def train(
+        self, members: Records, problem: Problem, params: TrialParams, run: methods.base.Run
+    ) -> Released:
         model = problem.model(run.seed("init")).train()
         sampling, noise = run.generator("sampling"), run.generator("noise")
         average = torch.zeros(2)
@@ -155,7 +155,7 @@ def train(
     name: str, params: dict[str, Any], folder: Path | None, stop: Callable[[], bool], interval: float = 1000.0
 ) -> Run:
     """Train on the lab's data; the run's `digest` tells the whole outcome."""
-    trained = method if name == "trial" else methods.family.get(name)
+    trained: Any = method if name == "trial" else methods.family.get(name)
     run = Run("lab", torch.device("cpu"), folder, interval, stop)
     problem = Problem(workload.classes, workload.model, per_example_loss)
     released = trained.train(draw(30, 3), problem, trained.Params(**params), run)

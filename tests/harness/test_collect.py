@@ -228,6 +228,8 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
         "frontier": 13,
         "overhead": 7,
         "failures": 1,
+        "bench_result": 0,
+        "bench": 0,
     }
     assert everything(store.database) == before
 

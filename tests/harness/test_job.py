@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,14 +19,14 @@ from harness.store import write_atomic
 if TYPE_CHECKING:
     from tests.harness.conftest import Lab
 
-pytestmark = pytest.mark.xdist_group("job")
-
 
 class JobProcess:
     """A job that reads keys from its standard input, as the local backend uses it."""
 
-    def __init__(self, lab: "Lab") -> None:
-        self.process = lab.job("-")
+    def __init__(self, lab: "Lab", errors: Path) -> None:
+        self.errors = errors
+        with errors.open("w") as file:
+            self.process = lab.job("-", errors=file)
 
     def give(self, key: str) -> None:
         assert self.process.stdin is not None
@@ -46,23 +47,21 @@ class JobProcess:
             statuses.append(status)
         return statuses
 
-    def end(self) -> tuple[int, str]:
-        """The exit code once its input has ended, and what it wrote to standard error."""
-        _, errors = self.process.communicate(timeout=180)
-        return self.process.returncode, errors
+    def end(self) -> int:
+        """The exit code once its input has ended."""
+        self.process.communicate(timeout=180)
+        return self.process.returncode
 
 
 @pytest.fixture(scope="module")
 def pair(shared_lab: "Lab") -> Iterator[tuple[JobProcess, JobProcess]]:
     """Two job processes on one store."""
-    both = JobProcess(shared_lab), JobProcess(shared_lab)
+    folder = shared_lab.store.path.parent
+    both = JobProcess(shared_lab, folder / "first.txt"), JobProcess(shared_lab, folder / "second.txt")
     assert [each.answer() for each in both] == ["ready", "ready"]
     yield both
-    ends = [each.end() for each in both]
-    assert [code for code, _ in ends] == [0, 0]
-    assert "no task ffff" in ends[0][1]
-    assert "No space left" in ends[0][1] or os.getuid()
-    assert ends[1][1] == ""
+    assert [each.end() for each in both] == [0, 0]
+    assert both[1].errors.read_text() == ""
 
 
 @pytest.fixture
@@ -145,6 +144,7 @@ def test_a_task_that_is_not_what_it_says_is_refused(lab: "Lab", job: JobProcess)
 def test_a_key_without_a_spec_writes_nothing(lab: "Lab", job: JobProcess) -> None:
     assert job.run("ff" * 16) == ["failed"]
     assert not lab.store.folder("ff" * 16).exists()
+    assert "no task ffff" in job.errors.read_text()
 
 
 def test_what_is_done_is_not_run_again_and_what_is_damaged_is(lab: "Lab", job: JobProcess) -> None:
@@ -235,6 +235,7 @@ def test_a_full_disk_leaves_no_half_result_and_a_living_worker(lab: "Lab", job: 
         assert job.run(key) == ["failed"]
         assert lab.store.result(key) is None
         assert not list(lab.store.folder(key).glob("*.safetensors"))
+        assert "No space left" in job.errors.read_text()
         ballast.unlink()
         assert job.run(key) == ["done"]
         assert lab.result(task)["status"] == "done"

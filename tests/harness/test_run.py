@@ -29,6 +29,16 @@ def after(steps: int) -> Callable[[], bool]:
     return lambda: next(left) == 0
 
 
+class Counted:
+    """A `stop` that never asks to stop and counts the steps."""
+
+    times = 0
+
+    def __call__(self) -> bool:
+        self.times += 1
+        return False
+
+
 def interrupt(lab: ModuleType, folder: Path, steps: int) -> None:
     with pytest.raises(Interrupted):
         lab.train("trial", PARAMS, folder, after(steps))
@@ -162,10 +172,10 @@ def test_a_phase_with_a_bad_checkpoint_starts_anew(
 ) -> None:
     interrupt(lab_module, tmp_path, STEPS + 5)
     harm(tmp_path / "main.safetensors")
-    done: list[int] = []
-    again = lab_module.train("trial", PARAMS, tmp_path, lambda: bool(done.append(1)))
+    asked = Counted()
+    again = lab_module.train("trial", PARAMS, tmp_path, asked)
     assert again.digest == undisturbed
-    assert len(done) == (STEPS - 5 if counts else STEPS)
+    assert asked.times == (STEPS - 5 if counts else STEPS)
 
 
 def test_a_finished_phase_with_a_bad_checkpoint_is_trained_again(
@@ -173,10 +183,10 @@ def test_a_finished_phase_with_a_bad_checkpoint_is_trained_again(
 ) -> None:
     interrupt(lab_module, tmp_path, STEPS + 5)
     truncate(tmp_path / "warm.safetensors")
-    done: list[int] = []
-    again = lab_module.train("trial", PARAMS, tmp_path, lambda: bool(done.append(1)))
+    asked = Counted()
+    again = lab_module.train("trial", PARAMS, tmp_path, asked)
     assert again.digest == undisturbed
-    assert len(done) == STEPS + STEPS - 5
+    assert asked.times == STEPS + STEPS - 5
 
 
 # -- what a run refuses ------------------------------------------------------------------------

@@ -97,6 +97,10 @@ def test_a_damaged_spec_is_told(store: Store) -> None:
     (store.folder(KEY) / "spec.json").write_text('{"task":')
     with pytest.raises(StoreError, match="not whole"):
         store.spec(KEY)
+    for strange in ("[]", "{}", '{"task": {}, "notes": {}}', '{"task": {"kind": "train"}}'):
+        (store.folder(KEY) / "spec.json").write_text(strange)
+        with pytest.raises(StoreError, match="not the spec of a task"):
+            store.spec(KEY)
 
 
 def test_a_task_is_found_by_the_first_digits_of_its_key(store: Store) -> None:

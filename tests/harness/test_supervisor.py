@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.backends.base import Settings
 from harness.backends.local import Local, start_supervisor, submissions, supervised
 from harness.backends.supervisor import Supervisor
+from harness.backends.workers import Worker
 from harness.enqueue import resend, submit
 from harness.spec import Task
 from harness.store import write_atomic
@@ -25,9 +26,9 @@ from harness.store import write_atomic
 if TYPE_CHECKING:
     from tests.harness.conftest import Lab
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("supervisor")]
+pytestmark = pytest.mark.slow
 
-SLOW = {"steps": 20, "pause": 0.1}
+SLOW: dict[str, Any] = {"steps": 20, "pause": 0.1}
 
 
 @pytest.fixture
@@ -223,13 +224,28 @@ def test_a_worker_that_somebody_else_asks_to_stop_leaves_a_row(lab: "Lab") -> No
 
 
 def test_a_task_past_its_time_is_ended_as_timed_out(lab: "Lab") -> None:
-    """The time to start a worker does not count: it is far longer than the limit here."""
     quick, deaf = lab.task(seed=11), lab.task(seed=11, trouble="deaf")
-    lab.send([quick, deaf], slots=1, timeout_seconds=1.5)
+    lab.send([quick, deaf], slots=1, timeout_seconds=12)
     lab.wait_for(quick, deaf)
     assert reasons(lab, [quick, deaf]) == [None, "timed_out"]
-    assert lab.result(deaf)["message"] == "ran longer than 1.5 s"
+    assert lab.result(deaf)["message"] == "ran longer than 12 s"
     settled(lab)
+
+
+def test_the_time_of_a_task_begins_when_its_worker_has_started(lab: "Lab") -> None:
+    deaf = lab.task(seed=15, trouble="deaf")
+    lab.store.add(deaf)
+    settings = Settings(timeout_seconds=0.01)
+    worker = Worker(lab.store, settings, None)
+    try:
+        worker.give(deaf.key, settings.timeout_seconds)
+        time.sleep(0.1)  # far less than it takes to import torch
+        assert not worker.overdue()
+        lab.wait(lambda: list(worker.heard()) == [] and worker.overdue())
+    finally:
+        worker.kill("timed_out")
+        worker.end()
+    assert worker.epitaph(0)[0] == "timed_out"
 
 
 def test_after_a_killed_supervisor_workers_end_and_the_next_one_completes_all(lab: "Lab") -> None:

@@ -64,7 +64,7 @@ def test_machines_are_named_where_there_are_two_kinds() -> None:
 
 def test_what_the_clocks_are(quickstart: Reading, reading: Any) -> None:
     assert "not interleaved with sgd" in explain_clocks(quickstart).lower()
-    mixed = [{"threads": number} for number in (8, None, 1, 8)]
+    mixed = [{"group": "g", "workload": "g", "method": "m", "threads": number} for number in (8, None, 1, 8)]
     assert "1 or 8 threads each" in explain_clocks(reading([], overhead=mixed))
     assert "thread" not in explain_clocks(reading([], overhead=[]))
 

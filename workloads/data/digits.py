@@ -41,7 +41,8 @@ def content() -> bytes:
 
 dataset = Embedded(
     about="1,797 handwritten digits, 8 x 8 grey",
-    licence="CC BY 4.0 (Alpaydin and Kaynak 1998, UCI)",
+    licence="CC BY 4.0",
+    citation="Alpaydin and Kaynak: Optical recognition of handwritten digits, UCI repository, 1998",
     where="scikit-learn",
     sha256="87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826",
     content=content,

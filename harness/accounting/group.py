@@ -1,0 +1,83 @@
+"""Group privacy: what a promise to one record is worth to the owner of k records."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NoOpDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
+from scipy.stats import binom
+
+from harness.accounting.sphere import Floats
+from methods.events import PureDpEvent
+from workloads.errors import AccountingError
+
+
+def group_delta(epsilon: float, delta: float, size: int) -> float:
+    """The delta at epsilon * size: delta (e^{k eps} - 1) / (e^eps - 1), at most 1.
+
+    The exact sum of the k steps from one data set to the other.
+    """
+    _check(size)
+    if epsilon == 0:
+        return min(1.0, size * delta)
+    return min(1.0, delta * math.expm1(size * epsilon) / math.expm1(epsilon))
+
+
+def group_delta_textbook(epsilon: float, delta: float, size: int) -> float:
+    """The looser k e^{(k-1) eps} delta of textbooks and slides, for comparison."""
+    _check(size)
+    return min(1.0, size * math.exp((size - 1) * epsilon) * delta)
+
+
+def group_renyi(orders: Sequence[float], divergences: Floats, doublings: int) -> tuple[Floats, Floats]:
+    """Orders and divergences for groups of 2^c (Mironov 2017, proposition 2): (a / 2^c, 3^c D_a).
+
+    Holds at orders a >= 2^{c+1}; the others are left out.
+    """
+    every = np.asarray(orders, dtype=np.float64)
+    kept = every >= 2.0 ** (doublings + 1)
+    return every[kept] / 2.0**doublings, 3.0**doublings * np.asarray(divergences)[kept]
+
+
+def group_event(event: DpEvent, size: int) -> DpEvent:
+    """What `size` records together are exposed to, as an event with its own price.
+
+    Much tighter than converting an epsilon. Records are sampled independently, so of a Poisson sample
+    a binomial number of them takes part.
+    """
+    _check(size)
+    if isinstance(event, NoOpDpEvent):
+        return event
+    if isinstance(event, GaussianDpEvent | LaplaceDpEvent):
+        return type(event)(event.noise_multiplier / size)
+    if isinstance(event, PureDpEvent):
+        return PureDpEvent(size * event.epsilon)
+    if isinstance(event, SelfComposedDpEvent):
+        return SelfComposedDpEvent(group_event(event.event, size), event.count)
+    if isinstance(event, ComposedDpEvent):
+        return ComposedDpEvent([group_event(part, size) for part in event.events])
+    if isinstance(event, PoissonSampledDpEvent) and isinstance(event.event, GaussianDpEvent):
+        counts = range(size + 1)
+        chances = np.asarray(binom.pmf(list(counts), size, event.sampling_probability))
+        return MixtureOfGaussiansDpEvent(
+            event.event.noise_multiplier,
+            [float(count) for count in counts],
+            (chances / chances.sum()).tolist(),
+        )
+    raise AccountingError(
+        f"no group price for {event}; price it for one record and use group_delta, which is looser"
+    )
+
+
+def _check(size: int) -> None:
+    if size < 1:
+        raise AccountingError(f"a group has at least 1 record, got {size}")

@@ -1,0 +1,113 @@
+"""Which numbers an event may hold: an impossible one is named with its bound."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from dp_accounting import (
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent, RepeatAndSelectDpEvent
+
+from methods.events import (
+    MetricDpEvent,
+    NoisyVotesDpEvent,
+    PureDpEvent,
+    SelectiveReleaseDpEvent,
+    VonMisesFisherDpEvent,
+)
+
+Rule = tuple[str, Callable[[Any], bool], str]
+"""A field, what must hold of its value, and how to say that. NaN fails every comparison here."""
+
+
+def _amount(value: Any) -> bool:
+    return bool(0 <= value < math.inf)
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+AMOUNT = ">= 0 and finite"
+COUNT = "a whole number >= 1"
+
+RULES: dict[type[DpEvent], tuple[Rule, ...]] = {
+    GaussianDpEvent: (("noise_multiplier", _amount, AMOUNT),),
+    LaplaceDpEvent: (("noise_multiplier", _amount, AMOUNT),),
+    PoissonSampledDpEvent: (("sampling_probability", lambda q: 0 <= q <= 1, "in [0, 1]"),),
+    SelfComposedDpEvent: (("count", _count, COUNT),),
+    SampledWithoutReplacementDpEvent: (
+        ("source_dataset_size", _count, COUNT),
+        ("sample_size", _count, COUNT),
+    ),
+    ZCDpEvent: (("rho", _amount, AMOUNT), ("xi", _amount, AMOUNT)),
+    RepeatAndSelectDpEvent: (
+        ("mean", lambda mean: 1 <= mean < math.inf, ">= 1 and finite"),
+        ("shape", lambda shape: shape >= 0, ">= 0"),
+    ),
+    MixtureOfGaussiansDpEvent: (
+        ("standard_deviation", _amount, AMOUNT),
+        ("sampling_probs", lambda chances: abs(sum(chances) - 1) < 1e-9, "probabilities that add up to 1"),
+    ),
+    PureDpEvent: (("epsilon", _amount, AMOUNT),),
+    MetricDpEvent: (("epsilon", _amount, AMOUNT), ("diameter", _amount, AMOUNT)),
+    VonMisesFisherDpEvent: (
+        ("dimension", lambda size: _count(size) and size >= 2, "a whole number >= 2"),
+        ("kappa", _amount, AMOUNT),
+    ),
+    NoisyVotesDpEvent: (
+        (
+            "aggregator",
+            lambda name: name in ("laplace", "gaussian", "confident"),
+            "laplace, gaussian or confident",
+        ),
+        ("noise", _amount, AMOUNT),
+        ("threshold_noise", _amount, AMOUNT),
+        ("votes", lambda rows: all(_is_row(row) for row in rows), "rows of at least two counts >= 0"),
+    ),
+    SelectiveReleaseDpEvent: (
+        ("attempts", _whole, "a whole number >= 0"),
+        ("accepted", _whole, "a whole number >= 0"),
+    ),
+}
+
+
+def find_impossible(event: DpEvent) -> str | None:
+    """What is wrong with the numbers of one event, if anything is."""
+    for name, holds, bound in RULES.get(type(event), ()):
+        value = getattr(event, name)
+        if not holds(value):
+            return f"{name} must be {bound}, got {value}"
+    return _disagreement(event)
+
+
+def _disagreement(event: DpEvent) -> str | None:
+    """Two fields that cannot both be true."""
+    if isinstance(event, SampledWithoutReplacementDpEvent) and event.sample_size > event.source_dataset_size:
+        return (
+            f"sample_size must be at most source_dataset_size, {event.source_dataset_size}; "
+            f"got {event.sample_size}"
+        )
+    if isinstance(event, SelectiveReleaseDpEvent) and event.accepted > event.attempts:
+        return f"accepted must be at most attempts, got {event.accepted} of {event.attempts}"
+    if isinstance(event, NoisyVotesDpEvent):
+        if event.aggregator == "confident" and event.noise and not event.threshold_noise:
+            return f"threshold_noise must be > 0 for a confident vote, got {event.threshold_noise}"
+        if event.answered and len(event.answered) != len(event.votes):
+            return f"answered must have one entry per query, got {len(event.answered)} for {len(event.votes)}"
+    return None
+
+
+def _is_row(row: Any) -> bool:
+    return len(row) >= 2 and all(_whole(count) for count in row)

@@ -1,0 +1,152 @@
+"""Clipped sums from one forward and one backward pass, by keeping the books of every layer."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, all_finite, clip_factors
+from methods.gradients.capture import Capture
+from methods.gradients.contributions import Absent, Contribution, joined
+from methods.gradients.layers import Layer, refuse_mixing_layers, tied_weights, trainable_layers
+from methods.gradients.rules import STORING, find_problem, sum_uses
+from workloads.errors import SpecError
+
+# Stored gradients at a time, in bytes: on a CPU near the caches, elsewhere many examples for one call.
+STORED_ON_CPU = 128 * 2**20
+STORED_ELSEWHERE = 2 * 2**30
+# How far the first batch may be from autograd, as a share of the sum of the gradients' norms.
+TOLERANCE = 0.01
+
+
+class BookkeepingEngine(BatchEngine):
+    """Book-keeping (Bu et al. 2023): layer inputs and output gradients give norms, then the weighted sum.
+
+    Autograd computes no weight gradients, so the work is that of a plain step plus the norms. Layers whose
+    per-example gradients are formed (convolutions) store them for as many examples as fit into a fixed
+    number of bytes, which sets the physical batch unless one is given. The first batch is compared with
+    autograd.
+    """
+
+    name = "bookkeeping"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        clipping: Clipping = "flat",
+        physical_batch_size: int | None = None,
+        why: str = "asked for",
+    ) -> None:
+        """Put hooks on `model`; what the engine cannot do is a SpecError."""
+        problems = find_problems(model)
+        if problems:
+            raise SpecError(problems)
+        self.layers = trainable_layers(model)
+        weights = [weight for layer in self.layers for weight in layer.weights.values()]
+        physical = physical_batch_size or affordable_batch(self.layers)
+        super().__init__(weights, clipping, physical)
+        self.why, self._model, self._loss = why, model, loss
+        self._capture = Capture(self.layers)
+        self._checked = False
+
+    def _clip(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
+        losses, parts = self._contributions(x, y)
+        factors = clip_factors([part.norms() for part in parts], clip, self.clipping)
+        weights = factors.layers
+        if factors.nonfinite:
+            # A factor of 0 does not silence NaN or infinity in a weighted sum: leave the examples out.
+            good = torch.isfinite(factors.norms).nonzero().flatten()
+            parts, weights = [part.take(good) for part in parts], [factor[good] for factor in weights]
+        sums = [each for part, factor in zip(parts, weights, strict=True) for each in part.weighted(factor)]
+        return Clipped(sums, factors.norms, losses, factors.clipped, factors.nonfinite)
+
+    def _norms(self, x: Tensor, y: Tensor) -> Tensor:
+        return joined([part.norms() for part in self._contributions(x, y)[1]])
+
+    def _per_example(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        return [each for part in self._contributions(x, y)[1] for each in part.examples()]
+
+    def release(self) -> None:
+        """See Engine."""
+        self._capture.release()
+
+    def _contributions(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
+        """The losses and every layer's contribution, from one pass each way."""
+        uses = self._capture.start(len(x))
+        try:
+            losses, expected = self._pass(x, y)
+        finally:
+            self._capture.stop()
+        heard = [[use.contribution for use in each] for each in uses]
+        reached = [[part for part in each if part is not None] for each in heard]
+        parts = [
+            sum_uses(each) if each else Absent(len(x), list(layer.weights.values()))
+            for each, layer in zip(reached, self.layers, strict=True)
+        ]
+        if not self._checked:
+            self._checked = self._check(parts, expected)
+        return losses.detach(), parts
+
+    def _pass(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
+        """The losses after a forward and a backward pass; autograd's weight gradients until it is checked."""
+        if not self._checked:
+            losses = self._loss(self._model(x), y)
+            return losses, torch.autograd.grad(losses.sum(), self.weights, allow_unused=True)
+        let_train(self.weights, False)
+        try:
+            losses = self._loss(self._model(x), y)
+            torch.autograd.backward(losses, torch.ones_like(losses))
+        finally:
+            let_train(self.weights, True)
+        return losses, ()
+
+    def _check(self, parts: list[Contribution], expected: Sequence[Tensor | None]) -> bool:
+        """Compare the unclipped sum with autograd's gradient; False where that is not finite.
+
+        A weight that is used outside its layer's call would be missed by every hook, and silently.
+        """
+        norms = joined([part.norms() for part in parts])
+        if not all_finite(norms):
+            return False
+        allowed = TOLERANCE * float(norms.sum())
+        gradients = iter(expected)
+        problems = []
+        for layer, part in zip(self.layers, parts, strict=True):
+            for summed in part.weighted(torch.ones_like(norms)):
+                gradient = next(gradients)
+                missing = summed if gradient is None else summed - gradient
+                if not float(torch.linalg.vector_norm(missing)) <= allowed:
+                    problems.append(
+                        f"{layer}: its gradient is not autograd's; call the layer itself wherever its "
+                        "weights are used"
+                    )
+        if problems:
+            raise SpecError(problems)
+        return True
+
+
+def find_problems(model: nn.Module) -> list[str]:
+    """Why the engine cannot serve a model; empty where it can. A layer that mixes examples is a SpecError."""
+    refuse_mixing_layers(model)
+    unknown = [problem for layer in trainable_layers(model) if (problem := find_problem(layer)) is not None]
+    tied = [
+        f"tied weights {names}: engine 'bookkeeping' needs one layer per weight; use engine = 'opacus'"
+        for names in tied_weights(model)
+    ]
+    return [*unknown, *tied]
+
+
+def affordable_batch(layers: list[Layer]) -> int | None:
+    """How many examples' stored gradients fit; None where nothing is stored."""
+    weights = [w for layer in layers if isinstance(layer.module, STORING) for w in layer.weights.values()]
+    if not weights:
+        return None
+    limit = STORED_ON_CPU if weights[0].device.type == "cpu" else STORED_ELSEWHERE
+    return max(1, limit // sum(weight.numel() * weight.element_size() for weight in weights))
+
+
+def let_train(weights: list[nn.Parameter], wanted: bool) -> None:
+    """Whether autograd computes gradients of these weights."""
+    for weight in weights:
+        weight.requires_grad_(wanted)

@@ -1,0 +1,104 @@
+"""Listening to a model: the input of every layer and the gradient of its output, from one pass each way."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from methods.gradients.contributions import Arena, Call, Contribution
+from methods.gradients.layers import Layer
+from methods.gradients.rules import READS_OUTPUT, RULES
+from workloads.errors import SpecError
+
+
+class Use:
+    """One call of a layer: its input, until the gradient of its output comes back."""
+
+    def __init__(self, layer: Layer, a: Tensor, arena: Arena) -> None:
+        self.layer, self.arena = layer, arena
+        self.a, self.a_version = a, a._version
+        self.y: Tensor | None = None
+        self.y_version = 0
+        self.contribution: Contribution | None = None
+
+    def tap(self, output: Tensor, anchor: Tensor) -> Tensor:
+        """The output of the call, with a Tap behind it."""
+        tapped: Tensor = Tap.apply(output, anchor, self)  # type: ignore[no-untyped-call]
+        if isinstance(self.layer.module, READS_OUTPUT):
+            self.y, self.y_version = tapped.detach(), tapped._version
+        return tapped
+
+    def finish(self, b: Tensor) -> None:
+        """Turn input and output gradient into a contribution at once: what it does not need is freed."""
+        if self.a._version != self.a_version:
+            raise SpecError(
+                f"{self.layer}: its input was changed in place after the call; give it a tensor of its own"
+            )
+        intact = self.y is not None and self.y._version == self.y_version
+        call = Call(self.layer, self.a, self.y if intact else None, b, self.arena)
+        self.contribution = RULES[type(self.layer.module)](call)
+        del self.a, self.y
+
+
+class Tap(torch.autograd.Function):
+    """Identity that tells a Use the gradient that flows back through it."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, anchor: Tensor, use: Use) -> Tensor:
+        """`anchor` requires gradients, so that the result does even where nothing before it does."""
+        ctx.use = use
+        # In place, not a view: the model may go on with in-place activations.
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Pass the gradient on."""
+        ctx.use.finish(gradients[0])
+        return gradients[0], None, None
+
+
+class Capture:
+    """Hooks on the layers of a model; they do nothing but between `start` and `stop`."""
+
+    def __init__(self, layers: list[Layer]) -> None:
+        self.layers = layers
+        self._batch: int | None = None
+        self._uses: list[list[Use]] = []
+        self._arena = Arena()
+        self._anchor = torch.zeros((), requires_grad=True)
+        self._handles = [
+            layer.module.register_forward_hook(partial(self._hear, index, layer))
+            for index, layer in enumerate(layers)
+        ]
+
+    def start(self, batch: int) -> list[list[Use]]:
+        """Hear the coming forward and backward pass over `batch` examples: the uses of every layer."""
+        self._batch, self._uses = batch, [[] for _ in self.layers]
+        self._arena.reset()
+        return self._uses
+
+    def stop(self) -> None:
+        """Hear no more."""
+        self._batch, self._uses = None, []
+
+    def release(self) -> None:
+        """Take the hooks off."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _hear(
+        self, index: int, layer: Layer, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
+    ) -> Tensor | None:
+        if self._batch is None:
+            return None
+        a = inputs[0].detach()
+        if len(a) != self._batch or len(output) != self._batch:
+            raise SpecError(
+                f"{layer} gets {len(a)} rows for {self._batch} examples; keep one row per example in the "
+                "first dimension, so that every gradient has one owner"
+            )
+        use = Use(layer, a, self._arena)
+        self._uses[index].append(use)
+        return use.tap(output, self._anchor)

@@ -1,0 +1,225 @@
+"""What a layer keeps of a batch: enough for every example's gradient norm and for any weighted sum."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from methods.gradients.layers import Layer
+
+# A squared norm from Gram matrices carries an error of about 1e-7 of its scale (see Sequences); below
+# this share of the scale the gradient itself is formed.
+TRUSTED = 1e-3
+
+
+class Contribution(Protocol):
+    """The gradients of B examples with respect to the trainable weights of one layer."""
+
+    def norms(self) -> Tensor:
+        """(B,)"""
+        ...
+
+    def weighted(self, factors: Tensor) -> list[Tensor]:
+        """The sum over examples of factor times gradient, for each weight."""
+        ...
+
+    def examples(self) -> list[Tensor]:
+        """The gradients, (B, *shape) for each weight."""
+        ...
+
+    def take(self, rows: Tensor) -> "Contribution":
+        """The contribution of these examples only."""
+        ...
+
+
+class Arena:
+    """Memory for stored gradients that is used again in the next batch.
+
+    Fresh memory costs a page fault for every 4 kB, a good part of the work of writing gradients into it.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[Tensor] = []
+        self._used = 0
+
+    def reset(self) -> None:
+        """Everything handed out so far may be overwritten."""
+        self._used = 0
+
+    def empty(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        """An uninitialised tensor, until the next reset."""
+        size, index = math.prod(shape), self._used
+        self._used += 1
+        if index == len(self._blocks):
+            self._blocks.append(like.new_empty(size))
+        elif self._blocks[index].numel() < size or self._blocks[index].dtype != like.dtype:
+            self._blocks[index] = like.new_empty(size)
+        return self._blocks[index][:size].view(*shape)
+
+
+@dataclass
+class Call:
+    """One call of a layer, seen from both sides."""
+
+    layer: Layer
+    a: Tensor
+    """(B, ...): its input."""
+    y: Tensor | None
+    """(B, ...): its output, where the rule asks for it and nobody has changed it."""
+    b: Tensor
+    """(B, ...): the gradient of its output."""
+    arena: Arena
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The gradients themselves."""
+
+    gradients: list[Tensor]
+
+    def norms(self) -> Tensor:
+        """See Contribution."""
+        return joined([row_norms(g.flatten(1)) for g in self.gradients])
+
+    def weighted(self, factors: Tensor) -> list[Tensor]:
+        """See Contribution."""
+        return [(factors @ g.flatten(1)).view(g.shape[1:]) for g in self.gradients]
+
+    def examples(self) -> list[Tensor]:
+        """See Contribution."""
+        return self.gradients
+
+    def take(self, rows: Tensor) -> "Stored":
+        """See Contribution."""
+        return Stored([g[rows] for g in self.gradients])
+
+
+@dataclass(frozen=True)
+class Absent:
+    """No gradient: the loss does not depend on the layer."""
+
+    count: int
+    weights: Sequence[nn.Parameter]
+
+    def norms(self) -> Tensor:
+        """See Contribution."""
+        return self.weights[0].detach().new_zeros(self.count)
+
+    def weighted(self, factors: Tensor) -> list[Tensor]:
+        """See Contribution."""
+        return [torch.zeros_like(w, requires_grad=False) for w in self.weights]
+
+    def examples(self) -> list[Tensor]:
+        """See Contribution."""
+        return [w.detach().new_zeros(self.count, *w.shape) for w in self.weights]
+
+    def take(self, rows: Tensor) -> "Absent":
+        """See Contribution."""
+        return Absent(len(rows), self.weights)
+
+
+@dataclass(frozen=True)
+class Outer:
+    """Rank-one gradients b_i a_i' of a matrix (Goodfellow 2015), and b_i of its bias."""
+
+    a: Tensor
+    """(B, inputs)"""
+    b: Tensor
+    """(B, outputs)"""
+    weight: bool
+    bias: bool
+
+    def norms(self) -> Tensor:
+        """See Contribution."""
+        of_b = row_norms(self.b)
+        if not self.weight:
+            return of_b
+        of_a = row_norms(self.a)
+        # The bias acts like an input that is always 1.
+        return of_b.mul_(of_a.square_().add_(1).sqrt_() if self.bias else of_a)
+
+    def weighted(self, factors: Tensor) -> list[Tensor]:
+        """See Contribution."""
+        scaled = self.b * factors[:, None]
+        sums = [scaled.t() @ self.a] if self.weight else []
+        return [*sums, scaled.sum(dim=0)] if self.bias else sums
+
+    def examples(self) -> list[Tensor]:
+        """See Contribution."""
+        gradients = [self.b[:, :, None] * self.a[:, None, :]] if self.weight else []
+        return [*gradients, self.b] if self.bias else gradients
+
+    def take(self, rows: Tensor) -> "Outer":
+        """See Contribution."""
+        return Outer(self.a[rows], self.b[rows], self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Gradients sum_t b_it a_it' of a matrix used at T places, never formed (Li et al. 2022, ghost norms)."""
+
+    a: Tensor
+    """(B, T, inputs)"""
+    b: Tensor
+    """(B, T, outputs)"""
+    bias: bool
+
+    def norms(self) -> Tensor:
+        """See Contribution."""
+        norms = gram_norms(self.a, self.b)
+        return joined([norms, row_norms(self.b.sum(dim=1))]) if self.bias else norms
+
+    def weighted(self, factors: Tensor) -> list[Tensor]:
+        """See Contribution."""
+        scaled = self.b * factors[:, None, None]
+        sums = [scaled.flatten(0, 1).t() @ self.a.flatten(0, 1)]
+        return [*sums, scaled.sum(dim=(0, 1))] if self.bias else sums
+
+    def examples(self) -> list[Tensor]:
+        """See Contribution."""
+        gradients = [torch.bmm(self.b.transpose(1, 2), self.a)]
+        return [*gradients, self.b.sum(dim=1)] if self.bias else gradients
+
+    def take(self, rows: Tensor) -> "Sequences":
+        """See Contribution."""
+        return Sequences(self.a[rows], self.b[rows], self.bias)
+
+
+def row_norms(rows: Tensor) -> Tensor:
+    """(B,): the norm of every row of a matrix."""
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms
+
+
+def joined(norms: Sequence[Tensor]) -> Tensor:
+    """The norms of gradients from the norms of their parts."""
+    if len(norms) == 1:
+        return norms[0]
+    whole: Tensor = torch.linalg.vector_norm(torch.stack(list(norms)), dim=0)
+    return whole
+
+
+def gram_norms(a: Tensor, b: Tensor) -> Tensor:
+    """(B,): the norm of sum_t b_it a_it', squared sum_st (a_is . a_it)(b_is . b_it).
+
+    The terms may cancel. Their rounding errors are relative to (sum_t |a_it| |b_it|)^2, so where the
+    result is small against that, the product is formed after all: too small a norm would clip too little.
+    """
+    of_a, of_b = torch.bmm(a, a.transpose(1, 2)), torch.bmm(b, b.transpose(1, 2))
+    squares = (of_a * of_b).sum(dim=(1, 2))
+    diagonals = of_a.diagonal(dim1=1, dim2=2) * of_b.diagonal(dim1=1, dim2=2)
+    scale = diagonals.sqrt().sum(dim=1).square_()
+    doubtful = (squares < TRUSTED * scale).nonzero().flatten()
+    norms = squares.sqrt()
+    for row in doubtful.tolist():
+        norms[row] = torch.linalg.vector_norm(b[row].t() @ a[row])
+    return norms
+
+
+def gram_is_cheaper(places: int, inputs: int, outputs: int) -> bool:
+    """Whether Gram matrices cost less than storing the gradient and passing over it again."""
+    # A pass over the stored gradient costs as much as about eight multiplications per entry.
+    return places * places * (inputs + outputs) < 8 * inputs * outputs

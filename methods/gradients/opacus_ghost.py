@@ -1,0 +1,86 @@
+"""Clipped sums from Opacus's ghost clipping: norms from a first backward pass, the sum from a second."""
+
+import torch
+from opacus.grad_sample import GradSampleModuleFastGradientClipping
+from torch import Tensor, nn
+
+from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, clip_factors
+from methods.gradients.layers import refuse_mixing_layers, tied_weights
+from workloads.errors import SpecError
+
+
+class OpacusGhostEngine(BatchEngine):
+    """Opacus's fast gradient and ghost clipping (Li et al. 2022; Lee and Kifer 2021): two backward passes."""
+
+    name = "opacus-ghost"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        clipping: Clipping = "flat",
+        physical_batch_size: int | None = None,
+        why: str = "asked for",
+    ) -> None:
+        """Put hooks on `model`; what the engine cannot do is a SpecError."""
+        refuse_mixing_layers(model)
+        problems = [
+            f"tied weights {names}: engine 'opacus-ghost' needs one layer per weight; use engine = 'opacus'"
+            for names in tied_weights(model)
+        ]
+        if clipping != "flat":
+            problems.append(
+                f"engine 'opacus-ghost' has clipping = 'flat' only, got '{clipping}'; use engine = 'auto'"
+            )
+        if problems:
+            raise SpecError(problems)
+        super().__init__([p for p in model.parameters() if p.requires_grad], clipping, physical_batch_size)
+        self.why, self._model, self._loss = why, model, loss
+        self._hooked = GradSampleModuleFastGradientClipping(model, loss_reduction="sum")
+
+    def _clip(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
+        losses, norms = self._backward(x, y, retain_graph=True)
+        factors = clip_factors([norms], clip, "flat")
+        kept = losses.detach()
+        if factors.nonfinite:
+            # A factor of 0 does not silence NaN or infinity in the second pass: leave the examples out.
+            good = torch.isfinite(factors.norms).nonzero().flatten()
+            sums = self.clipped_sum(x[good], y[good], clip).sums
+            return Clipped(sums, factors.norms, kept, factors.clipped, factors.nonfinite)
+        self._hooked.disable_hooks()
+        try:
+            found = torch.autograd.grad(losses, self.weights, factors.layers[0], allow_unused=True)
+        finally:
+            self._hooked.enable_hooks()
+        sums = [
+            torch.zeros_like(weight, requires_grad=False) if gradient is None else gradient
+            for weight, gradient in zip(self.weights, found, strict=True)
+        ]
+        return Clipped(sums, factors.norms, kept, factors.clipped, factors.nonfinite)
+
+    def _norms(self, x: Tensor, y: Tensor) -> Tensor:
+        return self._backward(x, y, retain_graph=False)[1]
+
+    def _per_example(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        raise SpecError("engine 'opacus-ghost' never forms per-example gradients; use engine = 'opacus'")
+
+    def release(self) -> None:
+        """See Engine."""
+        self._hooked.to_standard_module()
+
+    def _backward(self, x: Tensor, y: Tensor, retain_graph: bool) -> tuple[Tensor, Tensor]:
+        """The losses, with their graph, and the norms."""
+        for weight in self.weights:
+            weight._norm_sample = None  # type: ignore[attr-defined]
+            # Backward would add to it.
+            weight.grad = None
+        losses = self._loss(self._hooked(x), y)
+        torch.autograd.backward(losses.sum(), retain_graph=retain_graph)
+        squares = losses.new_zeros(len(x)).detach()
+        for weight in self.weights:
+            weight.grad = None
+            # None where the loss does not reach the weight.
+            norms: Tensor | None = weight._norm_sample  # type: ignore[attr-defined]
+            if norms is not None:
+                squares += norms.detach().flatten().square()
+        return losses, squares.sqrt()

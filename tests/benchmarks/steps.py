@@ -1,0 +1,72 @@
+"""Steps of sgd and dp-sgd on one fixed batch, and how long and how much memory they take."""
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+import workloads
+from harness.training import per_example_loss
+from methods.gradients import EngineName, make_engine
+from methods.noise import SeededNoise
+from workloads.base import Records
+
+Step = Callable[[], object]
+
+CLIP = 1.0
+
+
+def batch_of(workload: str, size: int) -> Records:
+    """A batch drawn once: sampling is no part of the comparison."""
+    return workloads.family.get(workload).pool().take(torch.arange(size))
+
+
+def sgd_step(workload: str, size: int) -> Step:
+    """Forward, mean loss, backward, update."""
+    batch = batch_of(workload, size)
+    model = workloads.family.get(workload).model(0).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = per_example_loss(model(batch.x), batch.y).mean()
+        torch.autograd.backward(loss)
+        optimizer.step()
+
+    return step
+
+
+def dp_step(workload: str, size: int, engine: EngineName = "auto") -> Step:
+    """Clipped sum, noise, update, as in methods.dp_sgd."""
+    batch = batch_of(workload, size)
+    model = workloads.family.get(workload).model(0).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    computes = make_engine(model, per_example_loss, engine)
+    source = SeededNoise(computes.weights, 1.0 * CLIP, torch.Generator().manual_seed(1))
+
+    def step() -> None:
+        clipped = computes.clipped_sum(batch.x, batch.y, CLIP)
+        means = source.noisy_mean(clipped.sums, size)
+        for weight, mean in zip(computes.weights, means, strict=True):
+            weight.grad = mean
+        optimizer.step()
+
+    return step
+
+
+def median_times(steps: Mapping[str, Step], rounds: int, warm_up: int = 3) -> dict[str, float]:
+    """CPU seconds of every step, interleaved in random order so that a noisy machine hits all alike."""
+    order = random.Random(1)
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    names = list(steps)
+    for turn in range(warm_up + rounds):
+        order.shuffle(names)
+        for name in names:
+            start = time.process_time()
+            steps[name]()
+            spent = time.process_time() - start
+            if turn >= warm_up:
+                times[name].append(spent)
+    return {name: statistics.median(each) for name, each in times.items()}

@@ -1,0 +1,75 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.estimate import ATTACK_SECONDS, estimate
+from harness.plan import Plan
+from harness.spec import Cell, Plugin, Task
+from harness.store import Store
+from harness.sweep import Sweep
+
+SMALL = {"steps": 30, "batch_size": 8, "learning_rate": 0.1}
+
+
+def training(method: str = "sgd", index: int = 0, **params: Any) -> Task:
+    cell = Cell(Plugin("digits-linear", "1"), 718, Plugin(method, "1"), {**SMALL, **params}, 0)
+    return Task("train", cell, index=index)
+
+
+def plan(*tasks: Task, done: frozenset[str] = frozenset()) -> Plan:
+    return Plan(Sweep("sweep", 2, 0, (), ()), (), tasks, done, {})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Three trainings of 100 steps of 10, 20 and 90 ms, and one second besides each."""
+    store = Store.open(tmp_path / "store", create=True)
+    for index, (seconds, peak) in enumerate(((1.0, 5), (2.0, 7), (9.0, 6))):
+        task = training(index=index, steps=100)
+        store.add(task)
+        phase = {"steps": 100, "total_seconds": seconds, "peak_memory_bytes": peak}
+        row = {"key": task.key, "kind": "train", "status": "done", "artefacts": {}}
+        store.publish({**row, "wall_seconds": seconds + 1.0, "phases": {"train": phase}})
+    return store
+
+
+def test_recorded_trainings_tell_the_cost_of_more_of_their_kind(store: Store) -> None:
+    attack = replace(training(), kind="attack", models=2, attack=Plugin("loss", "1"))
+    found = estimate(plan(training(index=5), training(index=6), attack), store, probing=False)
+    assert found is not None
+    assert found.seconds == pytest.approx(2 * (30 * 0.02 + 1.0) + ATTACK_SECONDS)
+    assert found.memory_bytes == 7
+    assert found.costs[("digits-linear", "sgd")].source == "recorded, 3 trainings"
+
+
+def test_what_is_done_costs_nothing(store: Store) -> None:
+    task = training(index=5)
+    found = estimate(plan(task, done=frozenset([task.key])), store, probing=False)
+    assert found is not None
+    assert (found.seconds, found.memory_bytes) == (0.0, 0)
+
+
+def test_a_method_without_a_parameter_steps_is_taken_to_do_as_many_as_it_did(store: Store) -> None:
+    task = training(index=5)
+    params = {name: value for name, value in task.cell.params.items() if name != "steps"}
+    found = estimate(plan(replace(task, cell=replace(task.cell, params=params))), store, probing=False)
+    assert found is not None
+    assert found.seconds == pytest.approx(100 * 0.02 + 1.0)
+
+
+def test_without_records_and_without_probing_nothing_is_known(store: Store, tmp_path: Path) -> None:
+    assert estimate(plan(training("dp-sgd", noise_multiplier=1.0)), store, probing=False) is None
+    assert estimate(plan(training()), None, probing=False) is None
+    assert estimate(plan(training()), Store(tmp_path / "none"), probing=False) is None
+
+
+def test_a_probe_trains_a_moment_and_writes_nothing(tmp_path: Path) -> None:
+    found = estimate(plan(training(steps=10_000)), Store(tmp_path / "none"))
+    assert found is not None
+    (cost,) = found.costs.values()
+    assert cost.source == "probe of 20 steps"
+    assert 0.1 < found.seconds < 10_000
+    assert found.memory_bytes > 50_000_000
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,103 @@
+"""Arrays that were expensive to make, kept as one memory-mapped file each."""
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.data.places import cache_root
+
+Arrays = dict[str, NDArray[Any]]
+
+log = logging.getLogger(__name__)
+
+TYPES = {
+    "U8": np.uint8,
+    "I32": np.int32,
+    "I64": np.int64,
+    "F16": np.float16,
+    "F32": np.float32,
+    "F64": np.float64,
+}
+"""How safetensors spells the types that are kept."""
+
+
+def cached(name: str, key: str, make: Callable[[], Arrays]) -> Arrays:
+    """The arrays kept under this name and key; made, and kept, where there are none.
+
+    Args:
+        name: what they are, for people who look into the folder.
+        key: a hash of everything they depend on; another key is another file.
+        make: makes them. What it raises goes to the caller, and nothing is kept.
+
+    The arrays are mapped copy-on-write: they can be written to, the file never changes. A file whose
+    content does not have the checksum it was written with is made again. Processes that make the same
+    arrays at once do not disturb each other: each writes aside and renames.
+    """
+    file = cache_root() / f"{name}-{key[:24]}.safetensors"
+    kept = _read(file)
+    if kept is not None:
+        return kept
+    arrays = make()
+    return arrays if not _write(file, arrays) else _read(file) or arrays
+
+
+def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of the arrays with their names, types and shapes; the order they come in does not matter."""
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        total.update(memoryview(array.reshape(-1)).cast("B") if array.size else b"")
+    return total.hexdigest()
+
+
+def _write(file: Path, arrays: Arrays) -> bool:
+    from safetensors.numpy import save_file
+
+    aside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_file(whole, aside, metadata={"sha256": digest(whole)})
+        aside.replace(file)
+    except Exception as error:  # noqa: BLE001 - safetensors has its own errors for a full disk; the arrays are good
+        log.warning("%s is not kept, it will be made again next time: %s", file, error)
+        return False
+    finally:
+        aside.unlink(missing_ok=True)
+    return True
+
+
+def _read(file: Path) -> Arrays | None:
+    try:
+        with file.open("rb") as opened:
+            size = int.from_bytes(opened.read(8), "little")
+            if size > file.stat().st_size:
+                raise ValueError("the header is longer than the file")
+            header = json.loads(opened.read(size))
+        arrays = {
+            name: _mapped(file, 8 + size, entry) for name, entry in header.items() if name != "__metadata__"
+        }
+        if digest(arrays) != header["__metadata__"]["sha256"]:
+            raise ValueError("the content does not have its checksum")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("%s is damaged and will be made again: %s", file, error)
+        return None
+    return arrays
+
+
+def _mapped(file: Path, begin: int, entry: dict[str, Any]) -> NDArray[Any]:
+    kind, shape, (start, end) = np.dtype(TYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
+    if end == start:
+        return np.empty(shape, kind)
+    return np.memmap(file, kind, mode="c", offset=begin + start, shape=shape)
