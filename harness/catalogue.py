@@ -1,4 +1,4 @@
-"""What there is: listings and pages of methods, workloads, attacks, sweeps and data sets."""
+"""What there is: listings and pages of methods, workloads, attacks and sweeps."""
 
 from typing import Any
 
@@ -9,7 +9,6 @@ import workloads
 from harness import attacks
 from harness.sweep import find_sweep, read_sweep, ready_made
 from methods.base import Params
-from workloads import data
 from workloads.errors import UnknownName
 from workloads.recipe import recipe
 
@@ -113,27 +112,4 @@ def _recipe_rows(name: str) -> list[Row]:
                     "note": setting.note,
                 }
             )
-    return rows
-
-
-def datasets() -> list[Row]:
-    """A row per data set: whether it is here, where, whose it is."""
-    return [
-        {
-            "name": name,
-            "present": each.location() is not None,
-            "where": each.location(),
-            "about": each.about,
-            "licence": each.licence,
-        }
-        for name, each in sorted(data.family.members.items())
-    ]
-
-
-def verified() -> list[Row]:
-    """A row per data set: good, damaged or absent."""
-    rows = []
-    for name, each in sorted(data.family.members.items()):
-        state = "absent" if each.location() is None else "good" if each.verify() else "damaged"
-        rows.append({"name": name, "state": state, "sha256": each.sha256})
     return rows

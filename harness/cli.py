@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from harness import console
+from harness.cli_price import price_app
 from workloads.errors import BenchError, SpecError, StoreError
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="The data sets behind the workloads.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(price_app, name="price")
 
 Kind = Literal["methods", "workloads", "attacks", "sweeps"]
 StoreOption = Annotated[
@@ -425,20 +427,46 @@ def bench(
 
 @data_app.command("list")
 def data_list(json: JsonOption = False) -> None:
-    """What data there is, where it was looked for, its source and licence."""
-    from harness.catalogue import datasets
+    """What data there is, where it was looked for, its size, licence and citation."""
+    from harness.datasets import listing, overview
 
-    console.listing(datasets(), json)
+    rows = listing()
+    console.listing(rows if json else overview(rows), json)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    names: Annotated[list[str], typer.Argument(help="Data sets; `privbench data list` names them.")],
+    json: JsonOption = False,
+) -> None:
+    """Get data sets from their publishers into $PRIVBENCH_DATA, checked; a broken transfer is resumed."""
+    from harness.datasets import bars, fetched
+
+    with bars(console.err) as progress:
+        rows = fetched(names, progress)
+    if json:
+        console.json_out(rows)
+    failures = [row for row in rows if row["state"] == "failed"]
+    for row in rows if not json else []:
+        if row not in failures:
+            console.say(f"{row['name']}: {row['state']}, {row['detail']}")
+    for row in failures:
+        console.complain(BenchError(f"{row['name']}: {row['detail']}"))
+    if failures:
+        raise typer.Exit(1)
 
 
 @data_app.command("verify")
-def data_verify(json: JsonOption = False) -> None:
-    """Check every data set that is present against its checksum."""
-    from harness.catalogue import verified
+def data_verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; else every one that is here.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Read data sets anew and check them against the published sums and the content we know."""
+    from harness.datasets import verified
 
-    rows = verified()
+    rows = verified(names or [])
     console.listing(rows, json)
-    if any(row["state"] == "damaged" for row in rows):
+    if any(row["state"] in ("damaged", "absent") for row in rows):
         raise typer.Exit(1)
 
 

@@ -179,8 +179,8 @@ def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -
     Apart from the timing: giving free memory back and resetting the high-water mark make steps slower.
     """
     found = []
+    gc.collect()
     for number in range(first_round, first_round + rounds):
-        gc.collect()
         give_back_free_memory()
         memory = PeakMemory(device)
         lap = player.take_turn(number)

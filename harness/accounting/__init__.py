@@ -15,7 +15,7 @@ from harness.accounting.calibration import FREE, KAPPA, NOISE, STEPS, Free, cali
 from harness.accounting.filter import Filter
 from harness.accounting.guarantee import Guarantee, check
 from harness.accounting.pricing import price
-from harness.accounting.tradeoff import Ceiling, tpr_ceiling
+from harness.accounting.tradeoff import Ceiling, tpr_ceiling, tpr_ceilings
 
 __all__ = [
     "FREE",
@@ -30,4 +30,5 @@ __all__ = [
     "check",
     "price",
     "tpr_ceiling",
+    "tpr_ceilings",
 ]

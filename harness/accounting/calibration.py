@@ -19,7 +19,7 @@ from harness.accounting.events import (
     is_private,
     natural_adjacency,
 )
-from harness.accounting.pricing import price_bounds
+from harness.accounting.pricing import find_curve, price_bounds
 from harness.accounting.rdp import WHOLE_ORDERS, epsilon_rdp
 from workloads.errors import AccountingError
 
@@ -202,7 +202,9 @@ class Search:
         if count_releases(event) == 0:
             self.seen[position] = 0.0
         else:
-            found, _ = price_bounds(event, self.delta, self.relation(), refuse_infinite=False)
+            relation = self.relation()
+            curve = find_curve(event, relation)
+            found, _ = price_bounds(event, self.delta, relation, curve, refuse_infinite=False)
             self.seen[position] = found.get("pld", found["rdp"])
         return self.seen[position]
 

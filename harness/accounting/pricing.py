@@ -26,6 +26,7 @@ from harness.accounting.rdp import (
     epsilon_rdp,
     supports_rdp,
 )
+from harness.accounting.sphere import Floats
 from harness.accounting.votes import epsilon_of_votes
 from methods.events import NoisyVotesDpEvent, SelectiveReleaseDpEvent
 from workloads.errors import AccountingError
@@ -84,9 +85,10 @@ def price_private(event: DpEvent, delta: float, relation: NeighboringRelation) -
     releases = count_releases(plain)
     if releases == 0:
         return {"pld": 0.0, "rdp": 0.0, "rdp_classic": 0.0}
-    found, width = price_bounds(plain, delta, relation)
-    found["rdp_classic"] = convert_classic(ORDERS, divergences(plain, relation), delta)
-    opinion = ask_prv(plain, delta, relation)
+    curve = find_curve(plain, relation)
+    found, width = price_bounds(plain, delta, relation, curve)
+    found["rdp_classic"] = convert_classic(ORDERS, curve, delta)
+    opinion = ask_prv(plain, delta, relation, curve)
     if opinion is not None:
         check_opinion(found["pld"], opinion, width)
         found["prv"] = opinion.upper
@@ -97,18 +99,18 @@ def price_private(event: DpEvent, delta: float, relation: NeighboringRelation) -
 
 
 def price_bounds(
-    plain: DpEvent, delta: float, relation: NeighboringRelation, refuse_infinite: bool = True
+    plain: DpEvent,
+    delta: float,
+    relation: NeighboringRelation,
+    curve: Floats,
+    refuse_infinite: bool = True,
 ) -> tuple[dict[str, float], float]:
     """The bounds by PLD and RDP, checked against each other, and the mesh of the first.
 
     The one price that calibration and the headline share. An event whose losses are not known is priced by
-    RDP alone; one that RDP does not know is refused, and so is an infinite price unless a search passes by.
+    RDP alone. An infinite price is refused unless a search passes by. `curve` comes from find_curve.
     """
-    if not supports_rdp(plain, relation):
-        raise AccountingError(
-            f"RDP accounting has no price under {relation.name.lower()} adjacency for {plain}"
-        )
-    found = {"rdp": epsilon_rdp(plain, delta, relation)}
+    found = {"rdp": convert(ORDERS, curve, delta)}
     width = 0.0
     if supports_pld(plain, relation) and math.isfinite(found["rdp"]):
         width = mesh(found["rdp"], count_releases(plain))
@@ -124,6 +126,15 @@ def price_bounds(
     return dict(sorted(found.items())), width
 
 
+def find_curve(plain: DpEvent, relation: NeighboringRelation) -> Floats:
+    """Rényi divergences at all orders; AccountingError where there is no theorem for the event."""
+    if not supports_rdp(plain, relation):
+        raise AccountingError(
+            f"RDP accounting has no price under {relation.name.lower()} adjacency for {plain}"
+        )
+    return divergences(plain, relation)
+
+
 def check_agreement(pld: float, rdp: float, width: float) -> None:
     """PLD above RDP by more than its own rounding is an AccountingError: one of them is wrong."""
     if pld > rdp * (1 + AGREEMENT) + width:
@@ -133,12 +144,12 @@ def check_agreement(pld: float, rdp: float, width: float) -> None:
         )
 
 
-def ask_prv(plain: DpEvent, delta: float, relation: NeighboringRelation) -> Estimate | None:
+def ask_prv(plain: DpEvent, delta: float, relation: NeighboringRelation, curve: Floats) -> Estimate | None:
     """The third opinion, where the event is one sampled Gaussian composed and not beyond its numbers."""
     shape = sampled_gaussian(plain)
     if shape is None or relation is NeighboringRelation.REPLACE_ONE:
         return None
-    rough = convert(ORDERS, divergences(plain, relation), delta / 1e4)
+    rough = convert(ORDERS, curve, delta / 1e4)
     return epsilon_prv(*shape, delta, rough) if math.isfinite(rough) else None
 
 

@@ -77,6 +77,22 @@ def worst_case_lower(run: Selection, delta: float, width: float = MESH) -> float
     return max(_lower_bound(run, delta, width, cut * run.noise) for cut in THRESHOLDS)
 
 
+def worst_case_attempts(run: Selection) -> float:
+    """How many attempts the worst-case test is expected to need: it accepts rarely.
+
+    So the bound is not to be held against the price of the run's own attempts.
+    """
+    return run.accepted / min(_passing(run, cut * run.noise)[1] for cut in THRESHOLDS)
+
+
+def _passing(run: Selection, threshold: float) -> tuple[float, float]:
+    """P[accept] of the worst-case test, with the record and without."""
+    good, bad = acceptance(run.test_noise, run.beta)
+    above_without = float(ndtr(-threshold / run.noise))
+    above_with = (1 - run.rate) * above_without + run.rate * float(ndtr((1 - threshold) / run.noise))
+    return bad + (good - bad) * above_with, bad + (good - bad) * above_without
+
+
 def _lower_bound(run: Selection, delta: float, width: float, threshold: float) -> float:
     """The bound for one threshold: cells of equal rounded loss, composed by transform."""
     distributions = [(_accepted_losses(run, width, threshold), run.accepted)]
@@ -109,10 +125,8 @@ def _lower_bound(run: Selection, delta: float, width: float, threshold: float) -
 def _accepted_losses(run: Selection, width: float, threshold: float) -> tuple[Floats, Floats]:
     """Rounded losses of one accepted proposal, record present against absent, with masses when present."""
     good, bad = acceptance(run.test_noise, run.beta)
-    above_without = float(ndtr(-threshold / run.noise))
-    above_with = (1 - run.rate) * above_without + run.rate * float(ndtr((1 - threshold) / run.noise))
-    passing_with = bad + (good - bad) * above_with
-    passing_without = bad + (good - bad) * above_without
+    passing_with, passing_without = _passing(run, threshold)
+    above_with = (passing_with - bad) / (good - bad) if good > bad else 0.0
     shift = math.log(passing_without / passing_with)
 
     def output(cell: Floats) -> Floats:

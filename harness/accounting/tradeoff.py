@@ -1,6 +1,7 @@
 """The ceiling a guarantee puts on any membership attack: TPR at an FPR, AUC, balanced accuracy."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from harness.accounting.events import (
 from harness.accounting.guarantee import Guarantee
 from harness.accounting.losses import sensitivity
 from harness.accounting.pld import deltas_pld, mesh, supports_pld
-from harness.accounting.pricing import price_bounds
+from harness.accounting.rdp import epsilon_rdp, supports_rdp
 from workloads.errors import AccountingError
 
 CURVE_DELTA = 1e-5
@@ -39,34 +40,46 @@ class Ceiling:
 def tpr_ceiling(source: DpEvent | Guarantee, fpr: float, adjacency: str | None = None) -> Ceiling:
     """The ceiling from an event, by its whole trade-off curve, or from a guarantee, by its (epsilon, delta).
 
-    An event gives the tighter one. A Gaussian composed with itself is exact; else the curve comes from the
-    PLD by duality: TPR <= delta(eps) + e^eps FPR at every eps (Dong, Roth and Su 2022).
+    An event gives the tighter one. Gaussians are exact; else the curve comes from the PLD by duality:
+    TPR <= delta(eps) + e^eps FPR at every eps (Dong, Roth and Su 2022).
     """
-    if not 0 <= fpr <= 1:
-        raise AccountingError(f"the false positive rate must be from 0 to 1, got {fpr}")
+    return tpr_ceilings(source, [fpr], adjacency)[0]
+
+
+def tpr_ceilings(
+    source: DpEvent | Guarantee, fprs: Sequence[float], adjacency: str | None = None
+) -> tuple[Ceiling, ...]:
+    """The ceilings at several false positive rates, from one curve."""
+    for fpr in fprs:
+        if not 0 <= fpr <= 1:
+            raise AccountingError(f"the false positive rate must be from 0 to 1, got {fpr}")
     if isinstance(source, Guarantee):
-        if source.epsilon is None:
-            return Ceiling(fpr, 1.0, "none")
-        return Ceiling(fpr, tpr_from_epsilon(source.epsilon, source.delta or 0.0, fpr), "epsilon-delta")
+        return tuple(_from_guarantee(source, fpr) for fpr in fprs)
     check_priceable(source)
     if not is_private(source):
-        return Ceiling(fpr, 1.0, "none")
+        return tuple(Ceiling(fpr, 1.0, "none") for fpr in fprs)
     plain = expand(source)
     relation = find_relation(adjacency or natural_adjacency(source))
     inverse = inverse_variance(plain)
     if inverse is not None:
-        return Ceiling(fpr, tpr_from_gaussian(sensitivity(relation) * math.sqrt(inverse), fpr), "gaussian")
-    if not supports_pld(plain, relation):
+        mu = sensitivity(relation) * math.sqrt(inverse)
+        return tuple(Ceiling(fpr, tpr_from_gaussian(mu, fpr), "gaussian") for fpr in fprs)
+    if not supports_pld(plain, relation) or not supports_rdp(plain, relation):
         raise AccountingError(
             f"no trade-off curve for {plain}: its privacy losses are not known; take the ceiling of its price"
         )
-    size = max(price_bounds(plain, CURVE_DELTA, relation)[0].values())
+    size = epsilon_rdp(plain, CURVE_DELTA, relation)
     width = mesh(size, count_releases(plain))
     epsilons = np.linspace(-1.5 * size - 1, 1.5 * size + 1, POINTS)
     deltas = deltas_pld(plain, epsilons, relation, width)
-    with np.errstate(over="ignore"):
-        bounds = deltas + np.exp(epsilons) * fpr
-    return Ceiling(fpr, float(min(1.0, bounds.min())), "pld")
+    slopes = np.exp(np.minimum(epsilons, 700.0))
+    return tuple(Ceiling(fpr, float(min(1.0, (deltas + slopes * fpr).min())), "pld") for fpr in fprs)
+
+
+def _from_guarantee(promise: Guarantee, fpr: float) -> Ceiling:
+    if promise.epsilon is None:
+        return Ceiling(fpr, 1.0, "none")
+    return Ceiling(fpr, tpr_from_epsilon(promise.epsilon, promise.delta or 0.0, fpr), "epsilon-delta")
 
 
 def inverse_variance(event: DpEvent) -> float | None:

@@ -72,7 +72,7 @@ class Engine(Protocol):
     def clipped_sum(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
         """The sum over the batch of c_i g_i with c_i = min(1, clip / (|g_i| + 1e-6)).
 
-        `clip` may be infinite; the batch may be empty (zero sums). No `.grad` means anything to it or after it.
+        `clip` may be infinite; the batch may be empty (zero sums). It reads no `.grad` and leaves none.
         """
         ...
 

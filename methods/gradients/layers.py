@@ -16,38 +16,47 @@ class Layer:
     name: str
     module: nn.Module
     weights: dict[str, nn.Parameter]
-    """The trainable ones by name, in the module's order; each parameter belongs to one layer."""
+    """The trainable ones by name; each belongs to one layer."""
 
     def __str__(self) -> str:
         return f"layer '{self.name}' ({type(self.module).__name__})"
 
 
 def trainable_layers(model: nn.Module) -> list[Layer]:
-    """Every layer that trains, in the order of `model.parameters()`; a model without one is a SpecError."""
-    seen: set[nn.Parameter] = set()
-    layers = []
-    for name, module in model.named_modules():
-        own = {
-            key: weight
-            for key, weight in module.named_parameters(recurse=False)
-            if weight.requires_grad and weight not in seen
-        }
-        seen.update(own.values())
-        if own:
-            layers.append(Layer(name, module, own))
+    """Every layer that trains; a weight that several share goes to the first. None at all is a SpecError."""
+    layers: dict[str, Layer] = {}
+    for weight, (first, *_) in _homes(model).items():
+        name, _, key = first.rpartition(".")
+        layer = layers.setdefault(name, Layer(name, model.get_submodule(name), {}))
+        layer.weights[key] = weight
     if not layers:
         raise SpecError("the model has no trainable parameters; let at least one require gradients")
-    return layers
+    return list(layers.values())
 
 
 def tied_weights(model: nn.Module) -> list[str]:
-    """Trainable parameters that several modules share, each with all its names."""
-    owners: dict[nn.Parameter, list[str]] = {}
-    for name, module in model.named_modules():
-        for key, weight in module.named_parameters(recurse=False):
+    """Trainable parameters that several layers share, each with all its names."""
+    return [" = ".join(f"'{name}'" for name in names) for names in _homes(model).values() if len(names) > 1]
+
+
+def _homes(model: nn.Module) -> dict[nn.Parameter, list[str]]:
+    """Every trainable parameter with its names, one for each module that has it."""
+    names: dict[nn.Parameter, list[str]] = {}
+    for module_name, module in model.named_modules():
+        for key, weight in module.named_parameters(prefix=module_name, recurse=False):
             if weight.requires_grad:
-                owners.setdefault(weight, []).append(f"'{name}.{key}'".replace("'.", "'"))
-    return [" = ".join(names) for names in owners.values() if len(names) > 1]
+                names.setdefault(weight, []).append(key)
+    return {weight: _innermost(each) for weight, each in names.items()}
+
+
+def _innermost(names: list[str]) -> list[str]:
+    """Without the names on modules around another: Opacus's DPLSTM lists the weights of its inner layers."""
+    homes = [name.rpartition(".")[0] for name in names]
+    return [
+        name
+        for name, home in zip(names, homes, strict=True)
+        if not any(other != home and f"{other}.".startswith(f"{home}." if home else "") for other in homes)
+    ]
 
 
 def refuse_mixing_layers(model: nn.Module) -> None:
@@ -73,3 +82,9 @@ def _problems(layer: nn.Module) -> list[str]:
         ]
     validate = ModuleValidator.VALIDATORS.get(type(layer))
     return [str(error) for error in validate(layer)] if validate else []
+
+
+def forget_activations(model: nn.Module) -> None:
+    """Take off what Opacus's hooks leave on the modules when they are removed."""
+    for module in model.modules():
+        vars(module).pop("activations", None)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, clip_factors
 from methods.gradients.contributions import Stored, joined
-from methods.gradients.layers import refuse_mixing_layers, trainable_layers
+from methods.gradients.layers import forget_activations, refuse_mixing_layers, trainable_layers
 
 
 class OpacusEngine(BatchEngine):
@@ -26,8 +26,10 @@ class OpacusEngine(BatchEngine):
     ) -> None:
         """Put hooks on `model`; a layer that mixes examples is a SpecError."""
         refuse_mixing_layers(model)
-        self._sizes = [len(layer.weights) for layer in trainable_layers(model)]
-        super().__init__([p for p in model.parameters() if p.requires_grad], clipping, physical_batch_size)
+        layers = trainable_layers(model)
+        self._sizes = [len(layer.weights) for layer in layers]
+        weights = [weight for layer in layers for weight in layer.weights.values()]
+        super().__init__(weights, clipping, physical_batch_size)
         self.why, self._loss = why, loss
         self._hooked = GradSampleModule(model, loss_reduction="sum")
 
@@ -51,7 +53,7 @@ class OpacusEngine(BatchEngine):
 
     def release(self) -> None:
         """See Engine."""
-        self._hooked.to_standard_module()
+        forget_activations(self._hooked.to_standard_module())
 
     def _gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Stored]]:
         """The losses and the gradients of every layer."""

@@ -5,7 +5,7 @@ from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from torch import Tensor, nn
 
 from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, clip_factors
-from methods.gradients.layers import refuse_mixing_layers, tied_weights
+from methods.gradients.layers import forget_activations, refuse_mixing_layers, tied_weights
 from workloads.errors import SpecError
 
 
@@ -35,7 +35,7 @@ class OpacusGhostEngine(BatchEngine):
         if problems:
             raise SpecError(problems)
         super().__init__([p for p in model.parameters() if p.requires_grad], clipping, physical_batch_size)
-        self.why, self._model, self._loss = why, model, loss
+        self.why, self._loss = why, loss
         self._hooked = GradSampleModuleFastGradientClipping(model, loss_reduction="sum")
 
     def _clip(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
@@ -66,7 +66,10 @@ class OpacusGhostEngine(BatchEngine):
 
     def release(self) -> None:
         """See Engine."""
-        self._hooked.to_standard_module()
+        forget_activations(self._hooked.to_standard_module())
+        for weight in self.weights:
+            if hasattr(weight, "_norm_sample"):
+                del weight._norm_sample
 
     def _backward(self, x: Tensor, y: Tensor, retain_graph: bool) -> tuple[Tensor, Tensor]:
         """The losses, with their graph, and the norms."""

@@ -41,7 +41,7 @@ def group_norm(call: Call) -> Contribution:
     """The scale's gradient is the sum over places of b times the normalised input."""
     module: Any = call.layer.module
     weight, bias = trains(call.layer)
-    b = call.b.flatten(2)
+    b = call.b.reshape(*call.b.shape[:2], -1)
     gradients = []
     if weight:
         normal = F.group_norm(call.a, module.num_groups, eps=module.eps).view_as(b)

@@ -10,12 +10,14 @@ from dp_accounting import (
     ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
+    LaplaceDpEvent,
     PoissonSampledDpEvent,
     SelfComposedDpEvent,
 )
 
-from harness.accounting import calibrate, price
+from harness.accounting import KAPPA, STEPS, calibrate, price
 from harness.accounting.cache import default_folder
+from methods.events import VonMisesFisherDpEvent
 from workloads.errors import AccountingError
 
 Family = Callable[[float], DpEvent]
@@ -36,6 +38,9 @@ def sgm(rate: float, steps: int) -> Family:
         (sgm(1.0, 100), 4.0, 1e-5),
         (sgm(1.0, 100), 1000.0, 1e-5),
         (sgm(0.1, 100), 1000.0, 1e-5),
+        (sgm(1e-3, 10), 8.0, 1e-5),
+        (lambda noise: SelfComposedDpEvent(LaplaceDpEvent(noise), 10), 2.0, 1e-5),
+        (lambda noise: PoissonSampledDpEvent(0.1, LaplaceDpEvent(noise)), 2.0, 1e-5),
     ],
 )
 def test_the_price_meets_the_target_from_below(
@@ -45,6 +50,60 @@ def test_the_price_meets_the_target_from_below(
     epsilon = price(family(noise), delta).epsilon
     assert epsilon is not None
     assert target * (1 - 1e-3) <= epsilon <= target
+
+
+@pytest.mark.parametrize(("target", "noise"), [(1.0, 0.3562), (0.1, 0.4502)])
+def test_a_cliff_in_the_price_does_not_hold_up_the_search(
+    target: float, noise: float, tmp_path: Path
+) -> None:
+    """Few steps at a tiny rate: the price falls by a factor of 100 between noise 0.35 and 0.6, and the Rényi
+    guess lies far to the right of the cliff. A secant from there once stayed at far too much noise."""
+    family = sgm(1e-4, 10)
+    found = calibrate(family, target, 1e-5, cache=tmp_path)
+    assert found == pytest.approx(noise, rel=1e-3)
+    epsilon = price(family(found), 1e-5).epsilon
+    assert epsilon is not None
+    assert target * (1 - 1e-3) <= epsilon <= target
+    assert (price(family(found * 0.999), 1e-5).epsilon or 0) > target, "the smallest such noise"
+
+
+def test_concentration_is_the_largest_that_keeps_the_target(tmp_path: Path) -> None:
+    def family(kappa: float) -> DpEvent:
+        return SelfComposedDpEvent(VonMisesFisherDpEvent(16000, kappa), 30)
+
+    kappa = calibrate(family, 1.0, 1e-5, free=KAPPA, cache=tmp_path)
+    epsilon = price(family(kappa), 1e-5).epsilon
+    assert epsilon is not None
+    assert 1 - 1e-3 <= epsilon <= 1
+    assert calibrate(family, 1.0, 1e-5, free=KAPPA, cache=tmp_path) == kappa
+    with pytest.raises(AccountingError, match="any kappa will do beyond; got inf"):
+        calibrate(family, math.inf, 1e-5, free=KAPPA, cache=tmp_path)
+
+
+@pytest.mark.parametrize(("noise", "target", "steps"), [(10.0, 2.0, 25), (1.0, 4.4, 1)])
+def test_steps_are_the_most_that_keep_the_target(
+    noise: float, target: float, steps: int, tmp_path: Path
+) -> None:
+    """Gaussians compose to one Gaussian, so the right number is known."""
+
+    def family(count: float) -> DpEvent:
+        return SelfComposedDpEvent(GaussianDpEvent(noise), int(count))
+
+    found = calibrate(family, target, 1e-5, free=STEPS, cache=tmp_path)
+    assert found == steps
+    assert (price(family(found), 1e-5).epsilon or 0) <= target
+    assert (price(family(found + 1), 1e-5).epsilon or 0) > target
+
+
+def test_too_few_steps_to_take_says_so(tmp_path: Path) -> None:
+    with pytest.raises(AccountingError, match=r"with steps 1 it is still 4\.37.*more noise"):
+        calibrate(
+            lambda count: SelfComposedDpEvent(GaussianDpEvent(1.0), int(count)),
+            1.0,
+            1e-5,
+            free=STEPS,
+            cache=tmp_path,
+        )
 
 
 def test_infinite_epsilon_needs_no_noise(tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """Steps of sgd and dp-sgd on one fixed batch, and how long and how much memory they take."""
 
+import os
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 
@@ -70,3 +74,41 @@ def median_times(steps: Mapping[str, Step], rounds: int, warm_up: int = 3) -> di
             if turn >= warm_up:
                 times[name].append(spent)
     return {name: statistics.median(each) for name, each in times.items()}
+
+
+def peak_of(make: str, workload: str, size: int) -> int:
+    """Bytes by which a step of `make` lifts the resident memory, in a fresh process on Linux.
+
+    The rest is taken before the first step, so what the engine keeps between steps counts. Blocks from 64 kB
+    are given back to the system at once, else the allocator's leftovers would be measured.
+    """
+    program = (
+        "import importlib.util, sys, torch\n"
+        f"spec = importlib.util.spec_from_file_location('privbench_steps', {__file__!r})\n"
+        "steps = importlib.util.module_from_spec(spec); spec.loader.exec_module(steps)\n"
+        "torch.set_num_threads(1)\n"
+        f"print(steps.rise(steps.{make}({workload!r}, {size})))\n"
+    )
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    return int(done.stdout)
+
+
+def rise(step: Step) -> int:
+    """The largest rise of the resident memory over its level before the steps."""
+    before = resident("VmRSS")
+    # "5" sets the high-water mark back to the present level (proc(5)).
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    for _ in range(5):
+        step()
+    return resident("VmHWM") - before
+
+
+def resident(field: str) -> int:
+    """A field of the process's memory status, in bytes."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(field):
+            return 1024 * int(line.split()[1])
+    raise LookupError(f"the system does not tell {field}")

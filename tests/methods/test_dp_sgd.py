@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from harness.accounting import price
 from methods.base import Calibrated, Problem
-from methods.dp_sgd import DpSgdParams, add_noise, method
+from methods.dp_sgd import DpSgdParams, method
 from methods.sgd import SgdParams
 from methods.sgd import method as sgd
 from workloads.base import Records
@@ -222,15 +222,6 @@ def test_infinite_epsilon_trains_without_noise(
     chosen = params(epsilon=math.inf, noise_multiplier=None)
     assert method.train(members, problem, chosen, run).ledger == NonPrivateDpEvent()
     assert method.planned(chosen, len(members)) == NonPrivateDpEvent()
-
-
-def test_noise_is_drawn_once_per_coordinate_from_its_own_stream() -> None:
-    first, second = (
-        add_noise([torch.zeros(3), torch.zeros(2, 2)], 1.0, 1.0, torch.Generator().manual_seed(5))
-        for _ in range(2)
-    )
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert len(set(torch.cat([t.flatten() for t in first]).tolist())) == 7
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,9 @@ def _parse(path: Path, content: bytes, rows: int, features: int, classes: int) -
         good = ((pairs[:, :, 0] == ord(",")) & (bits <= 1)).all(axis=1)
         if not good.all():
             line = begin + int(np.argmin(good)) + 1
-            raise wrong(path, f"a class and {features} bits, separated by commas, on line {line}", "other text")
+            raise wrong(
+                path, f"a class and {features} bits, separated by commas, on line {line}", "other text"
+            )
         x[begin : begin + CHUNK] = bits
     return {"x": x, "y": _labels(path, text, starts, ends - tail, classes)}
 

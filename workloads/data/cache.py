@@ -55,7 +55,7 @@ def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        total.update(memoryview(array.reshape(-1)).cast("B") if array.size else b"")
+        total.update(array.data)
     return total.hexdigest()
 
 

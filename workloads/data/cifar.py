@@ -1,4 +1,4 @@
-"""The formats of CIFAR: rows of label bytes and pixels (binary version), or pickled batches (python version)."""
+"""The formats of CIFAR: rows of bytes (its binary version) or pickled batches (its python version)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,16 +39,16 @@ class Layout:
 
 
 def places(name: str, layout: Layout, binary: str, python: str) -> tuple[Place, ...]:
-    """Both versions, unpacked (in folders called `binary` and `python`) or not, below `name` or at the root."""
+    """Both versions, packed or in folders called `binary` and `python`, below `name` or at the root."""
     stems = tuple(layout.batches)
     return tuple(
         place
         for parent in (f"{name}/", "")
         for place in (
-            Place(parent + binary, tuple(f"{stem}.bin" for stem in stems)),
-            Place(parent + python, stems),
             Place(f"{parent}{name}-binary.tar.gz"),
+            Place(parent + binary, tuple(f"{stem}.bin" for stem in stems)),
             Place(f"{parent}{name}-python.tar.gz"),
+            Place(parent + python, stems),
         )
     )
 

@@ -1,4 +1,4 @@
-"""CIFAR-10: small colour photographs in 10 classes. Arrays: train_x, train_y, test_x, test_y (see cifar.py)."""
+"""CIFAR-10: small photographs in 10 classes. Arrays: train_x, train_y, test_x, test_y (see cifar.py)."""
 
 from functools import partial
 
@@ -23,6 +23,7 @@ dataset = Published(
             "cifar-10-binary.tar.gz",
             ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
             "c32a1d4ab5d03f1284b67883e8d87530",
+            170_052_171,
         ),
     ),
     sums={
@@ -40,4 +41,5 @@ dataset = Published(
         "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
         "test_batch": "40351d587109b95175f43aff81a1287e",
     },
+    sha256="477ae002610c0d19c46767c924c08fd5a86c3b31429bdd8e330815289cbd2719",
 )

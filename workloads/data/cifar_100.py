@@ -1,6 +1,6 @@
 """CIFAR-100: small colour photographs in 100 classes.
 
-Arrays: train_x, train_y, test_x, test_y (see cifar.py), and train_coarse, test_coarse with the 20 superclasses.
+Arrays: train_x, train_y, test_x, test_y (see cifar.py); train_coarse, test_coarse are the 20 superclasses.
 """
 
 from functools import partial

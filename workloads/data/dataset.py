@@ -159,7 +159,7 @@ class Published:
     version: int = 1
 
     def load(self) -> Arrays:
-        """The arrays, by name; each data set's file says which. Mapped from the cache, parsed on first use."""
+        """The arrays; the data set's own file names them. Parsed on first use, then mapped from the cache."""
         place = self.place()
         if place is None:
             raise BenchError(self.absence())
@@ -167,7 +167,10 @@ class Published:
 
     def parse(self, place: Path) -> Arrays:
         """The arrays from the files, past the cache; content that is not the published one is an error."""
-        arrays = self.read(place)
+        try:
+            arrays = self.read(place)
+        except OSError as error:
+            raise BenchError(f"{place} cannot be read: {error}") from error
         if self.sha256 is not None:
             if (found := digest(arrays)) != self.sha256:
                 named = ", ".join(self.differing(place)) or place.name
@@ -177,7 +180,9 @@ class Published:
                     f"{found[:12]}...; not as published: {named}",
                 )
         elif differing := self.differing(place):
-            raise wrong(place, f"the published files of {self.name}", f"other content in {', '.join(differing)}")
+            raise wrong(
+                place, f"the published files of {self.name}", f"other content in {', '.join(differing)}"
+            )
         return arrays
 
     def place(self) -> Path | None:
@@ -232,7 +237,7 @@ class Published:
         return [file for file in files if file.name in known]
 
     def differing(self, place: Path) -> list[str]:
-        """The files of a place that do not have their known sum; repacked gzip files count by what is inside."""
+        """The files of a place that do not have their known sum; a gzip file counts by what is inside."""
         known = self.known()
         return [
             file.name
@@ -247,13 +252,9 @@ class Published:
             return Verdict("absent")
         try:
             differing = self.differing(place)
-            if differing and self.sha256 is None:
-                return Verdict("damaged", f"not as published: {', '.join(differing)}")
             self.parse(place)
         except BenchError as error:
             return Verdict("damaged", str(error))
-        except OSError as error:
-            return Verdict("damaged", f"cannot be read: {error}")
         if self.sha256 is None and not self.checked(place):
             return Verdict("unchecked", "the format is right; no checksum is published")
         return Verdict("good", f"packed differently: {', '.join(differing)}" if differing else "")

@@ -29,4 +29,5 @@ dataset = Published(
         "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
         "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
     },
+    sha256="dc6dc6b98c84991b711670a1cc385cec7e54583ee45714846e1958c5ed10dafc",
 )

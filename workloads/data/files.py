@@ -38,7 +38,7 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int) -> Itera
         wanted: says by its name (parts joined by /) whether a file is to be read.
         limit: the largest size in bytes a wanted file may have.
 
-    Links and devices are skipped, and nothing is written: names inside an archive cannot lead anywhere.
+    Links and devices in an archive are skipped and nothing is written, so its names cannot lead anywhere.
     """
     if path.is_dir():
         yield from _folder(path, wanted, limit)
@@ -77,7 +77,7 @@ def _checked(name: Path | str, size: int, limit: int, opened: IO[bytes]) -> byte
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Every regular file below a folder with its status, in the order of the names; links are not followed."""
+    """Every file below a folder with its status, in the order of the names; links to folders are left out."""
     pending, found = [""], []
     while pending:
         below = pending.pop()
@@ -85,8 +85,8 @@ def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(f"{below}{entry.name}/")
-                elif entry.is_file(follow_symlinks=False):
-                    found.append((f"{below}{entry.name}", entry.stat(follow_symlinks=False)))
+                elif entry.is_file():
+                    found.append((f"{below}{entry.name}", entry.stat()))
     yield from sorted(found, key=lambda each: each[0])
 
 

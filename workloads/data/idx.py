@@ -58,7 +58,9 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         raise wrong(path, expected, f"a broken or truncated file ({error})") from error
     magic = bytes([0, 0, 8, len(shape)])
     if header[:4] != magic:
-        raise wrong(path, f"{expected} (it begins with {magic.hex()})", f"{header[:4].hex() or 'an empty file'}")
+        raise wrong(
+            path, f"{expected} (it begins with {magic.hex()})", f"{header[:4].hex() or 'an empty file'}"
+        )
     sizes: NDArray[Any] = np.frombuffer(header[4:], ">u4")
     if tuple(sizes.tolist()) != shape:
         raise wrong(path, expected, f"sizes {' x '.join(map(str, sizes.tolist()))}")

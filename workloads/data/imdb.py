@@ -1,8 +1,8 @@
 """IMDb: film reviews, good or bad.
 
-Arrays, for both splits: <split>_text (uint8: all reviews in UTF-8, one after the other), <split>_ends (int64: where
-each ends), <split>_y (int64: 0 negative, 1 positive). The negative reviews come first, each half in the order of
-the publisher's numbers. `reviews` gives them as text, `tokens.py` as numbers.
+Arrays, with <split> train or test: <split>_text (uint8: all reviews in UTF-8, one after the other),
+<split>_ends (int64: where each ends), <split>_y (int64: 0 negative, 1 positive). Negative reviews come first,
+each half in the order of the publisher's numbers. `reviews` gives them as text, `load_tokens` as numbers.
 """
 
 import re
@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from workloads.data.cache import Arrays
+from workloads.data.cache import Arrays, cached, digest
 from workloads.data.dataset import File, Place, Published
 from workloads.data.files import read_members, wrong
+from workloads.data.tokens import encode, ranks
 
 NAME = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d+)_(\d+)\.txt$")
 """Split, label, number and rating; the unlabelled reviews of the archive have another name."""
@@ -69,9 +70,9 @@ dataset = Published(
     licence="none stated by the publisher, who asks to be cited",
     citation="Maas, Daly, Pham, Huang, Ng and Potts: Learning word vectors for sentiment analysis, ACL 2011",
     places=(
+        Place("imdb/aclImdb_v1.tar.gz"),
         Place("imdb/aclImdb", FOLDERS),
         Place("aclImdb", FOLDERS),
-        Place("imdb/aclImdb_v1.tar.gz"),
         Place("aclImdb_v1.tar.gz"),
     ),
     read=partial(read_reviews, each=12_500),
@@ -83,4 +84,25 @@ dataset = Published(
             84_125_825,
         ),
     ),
+    sha256="540fc4c5bad670b86d9af44a235d1d2242dc6dd1a51f7bf8d7b8e866ba2cbad2",
 )
+
+
+def load_tokens(vocabulary: int = 20_000, length: int = 80) -> Arrays:
+    """train_x, test_x: int64 (n, length) as tokens.py says; train_y, test_y. Made once, then from the cache.
+
+    Words are ranked by their frequency in the 25,000 training reviews, as Keras does. A model that is private
+    towards its members does not cover that choice: the vocabulary counts as public. 20,000 words and the
+    first 80 of every review are DPSUR's setting.
+    """
+    arrays = dataset.load()
+    key = f"{(dataset.sha256 or digest(arrays))[:12]}-{vocabulary}-{length}"
+    return cached("imdb-tokens", key, lambda: tokens(arrays, vocabulary, length))
+
+
+def tokens(arrays: Arrays, vocabulary: int, length: int) -> Arrays:
+    """What `load_tokens` gives, from the arrays of this data set."""
+    texts = {split: reviews(arrays, split) for split in ("train", "test")}
+    ranked = ranks(texts["train"])
+    made: Arrays = {f"{split}_x": encode(each, ranked, vocabulary, length) for split, each in texts.items()}
+    return made | {f"{split}_y": arrays[f"{split}_y"] for split in texts}

@@ -14,10 +14,11 @@ dataset = Published(
     citation="Shokri, Stronati, Song and Shmatikov: Membership inference attacks, IEEE S&P 2017; "
     "from check-ins by Yang, Zhang and Qu, 2016",
     places=(
-        Place("location-30/bangkok"),
         Place("location-30/dataset_location.tgz"),
+        Place("location-30/bangkok"),
         Place("dataset_location.tgz"),
     ),
     read=partial(read_bits, member="bangkok", rows=5_010, features=446, classes=30),
     files=(File("dataset_location.tgz", (URL,)),),
+    sha256="a16d07b43d8a57cca699a45f188c78803a30c913cd68ecb95ebe6556eef2dd83",
 )

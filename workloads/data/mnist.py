@@ -15,7 +15,8 @@ dataset = Published(
     name="mnist",
     about="70,000 handwritten digits, 28 x 28 grey: 60,000 train, 10,000 test",
     licence="none stated by the publisher",
-    citation="LeCun, Bottou, Bengio and Haffner: Gradient-based learning applied to document recognition, 1998",
+    citation="LeCun, Bottou, Bengio and Haffner: "
+    "Gradient-based learning applied to document recognition, 1998",
     places=places("mnist", "MNIST/raw", "MNIST"),
     read=read_images,
     files=(
@@ -30,4 +31,5 @@ dataset = Published(
         "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
         "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
     },
+    sha256="715fbfa8e5a2b3b79d25a76c494978941225d432042d8a6ce40a040b31bc2efa",
 )

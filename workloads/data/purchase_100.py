@@ -14,8 +14,8 @@ dataset = Published(
     citation="Shokri, Stronati, Song and Shmatikov: Membership inference attacks, IEEE S&P 2017; "
     "from Kaggle's Acquire Valued Shoppers",
     places=(
-        Place("purchase-100/dataset_purchase"),
         Place("purchase-100/dataset_purchase.tgz"),
+        Place("purchase-100/dataset_purchase"),
         Place("dataset_purchase.tgz"),
     ),
     read=partial(read_bits, member="dataset_purchase", rows=197_324, features=600, classes=100),

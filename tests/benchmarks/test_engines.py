@@ -1,0 +1,98 @@
+"""What a private step costs against a plain one: CPU time on one thread, and memory.
+
+Not part of `make test`: a busy machine moves every ratio. Run with `pytest -m benchmark -s tests/benchmarks`.
+"""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.benchmark
+
+# Workload, batch, rounds, and the ratios that dp-sgd must reach and aims at.
+TARGETS = [
+    ("shape-linear-768x10", 512, 400, 1.35, 1.15),
+    ("shape-linear-600x100", 2048, 100, 1.25, 1.10),
+    ("shape-mlp-600x100", 512, 80, 1.25, 1.10),
+    ("shape-mnist-cnn", 512, 25, 1.25, 1.15),
+    ("shape-cifar-cnn", 32, 25, 1.60, 1.30),
+    ("shape-lenet", 64, 100, 1.90, 1.50),
+    ("shape-wrn16-4", 8, 12, 1.40, 1.25),
+]
+# Workload, batch, and the peak of a private step over that of a plain one: times, plus megabytes.
+PEAKS = [
+    ("shape-linear-768x10", 512, 2.0, 10),
+    ("shape-linear-600x100", 2048, 2.0, 10),
+    ("shape-mlp-600x100", 512, 2.0, 10),
+    ("shape-wrn16-4", 64, 2.3, 0),
+]
+
+
+@pytest.fixture(scope="module")
+def steps() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("privbench_steps", Path(__file__).with_name("steps.py"))
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError("steps.py is not beside this file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("workload", "size", "rounds", "must", "aim"), TARGETS)
+def test_a_private_step_costs_little_more(
+    workload: str,
+    size: int,
+    rounds: int,
+    must: float,
+    aim: float,
+    steps: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    times = steps.median_times(
+        {
+            "sgd": steps.sgd_step(workload, size),
+            "again": steps.sgd_step(workload, size),
+            "dp-sgd": steps.dp_step(workload, size),
+        },
+        rounds,
+    )
+    ratio, doubt = times["dp-sgd"] / times["sgd"], abs(times["again"] / times["sgd"] - 1)
+    with capsys.disabled():
+        print(  # noqa: T201 - the table is what a benchmark is for
+            f"\\n{workload:22} B{size:<5} sgd {1e3 * times['sgd']:8.2f} ms  dp-sgd {1e3 * times['dp-sgd']:8.2f} ms"
+            f"  ratio {ratio:.2f} (must {must}, aim {aim}; sgd against itself +-{doubt:.1%})"
+        )
+    assert ratio <= must * (1 + doubt)
+
+
+@pytest.mark.parametrize(("workload", "size", "times", "megabytes"), PEAKS)
+def test_a_private_step_needs_little_more_memory(
+    workload: str,
+    size: int,
+    times: float,
+    megabytes: int,
+    steps: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    peaks = {
+        name: steps.peak_of(make, workload, size)
+        for name, make in (("sgd", "sgd_step"), ("dp-sgd", "dp_step"))
+    }
+    with capsys.disabled():
+        print(  # noqa: T201 - the table is what a benchmark is for
+            f"\\n{workload:22} B{size:<5} peak above rest: sgd {peaks['sgd'] / 1e6:.1f} MB, "
+            f"dp-sgd {peaks['dp-sgd'] / 1e6:.1f} MB"
+        )
+    assert peaks["dp-sgd"] <= times * peaks["sgd"] + megabytes * 1e6
