@@ -32,6 +32,8 @@ class Filter:
     allowed: float = field(init=False)
     """The largest sum of divergences at that order that keeps (epsilon, delta)."""
     spent: float = field(init=False, default=0.0)
+    _known: dict[str, float] = field(init=False, default_factory=dict, repr=False)
+    """Event to its divergence at the order: runs ask for the same few events again and again."""
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
@@ -75,7 +77,10 @@ class Filter:
         return uses - 1 if self.spent + uses * cost > self.allowed else uses
 
     def _cost(self, event: DpEvent) -> float:
-        return float(self._costs(event)[ORDERS.index(self.order)])
+        name = repr(event)
+        if name not in self._known:
+            self._known[name] = float(self._costs(event)[ORDERS.index(self.order)])
+        return self._known[name]
 
     def _costs(self, event: DpEvent) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         check_priceable(event)

@@ -27,7 +27,7 @@ def group_delta(epsilon: float, delta: float, size: int) -> float:
     The exact sum of the k steps from one data set to the other.
     """
     _check(size)
-    if epsilon == 0:
+    if epsilon < 1e-300:  # the quotient's limit
         return min(1.0, size * delta)
     return min(1.0, delta * math.expm1(size * epsilon) / math.expm1(epsilon))
 

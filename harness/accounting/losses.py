@@ -33,10 +33,12 @@ class Losses:
         fixed size with replace-one. The relation is symmetric, so the same curve bounds both directions, and
         a curve with its mirror image is the curve of a pair (Zhu, Dong and Wang 2022, proposition 10).
         """
+        if rate == 1:
+            return self
         above = self.values > 0
         loss, under_q = self.values[above], self.masses[above] * np.exp(-self.values[above])
         # log(1 + rate (e^loss - 1)) where e^loss may overflow
-        less = np.logaddexp(math.log1p(-rate), math.log(rate) + loss) if rate < 1 else loss
+        less = np.logaddexp(math.log1p(-rate), math.log(rate) + loss)
         upper = (1 - rate) * under_q + rate * self.masses[above]
         middle = max(0.0, 1 - float(upper.sum() + under_q.sum()))
         return Losses(np.concatenate([less, -less, [0.0]]), np.concatenate([upper, under_q, [middle]]))

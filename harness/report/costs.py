@@ -44,7 +44,7 @@ def as_cost(row: Row) -> dict[str, Any]:
         **row,
         "source": BENCH,
         "cell": None,
-        "label": f"{row['variant']}, batch {row['batch_size']}{doubt}",
+        "label": f"{row['variant']}, B={row['batch_size']}{doubt}",
         "models": None,
         "step_seconds": row["median_wall_seconds"],
         "step_cpu_seconds": row["median_cpu_seconds"],

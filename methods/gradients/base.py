@@ -103,7 +103,8 @@ class BatchEngine(ABC):
 
     def clipped_sum(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
         """See Engine."""
-        if len(x) == 0:
+        # len() of a tensor takes as long as a small kernel; shapes do not.
+        if x.shape[0] == 0:
             empty = self.weights[0].new_zeros(0)
             return Clipped(
                 [torch.zeros_like(w, requires_grad=False) for w in self.weights], empty, empty, 0, 0
@@ -133,7 +134,7 @@ class BatchEngine(ABC):
 
     def _split(self, x: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Physical batches of nearly equal size."""
-        if self.physical is None or len(x) <= self.physical:
+        if self.physical is None or x.shape[0] <= self.physical:
             return [(x, y)]
         size = math.ceil(len(x) / math.ceil(len(x) / self.physical))
         return list(zip(torch.split(x, size), torch.split(y, size), strict=True))
@@ -155,7 +156,7 @@ class BatchEngine(ABC):
         """See Engine."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Factors:
     """How much of every example's gradient goes into the sum."""
 

@@ -73,7 +73,7 @@ class BookkeepingEngine(BatchEngine):
 
     def _contributions(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
         """The losses and every layer's contribution, from one pass each way."""
-        uses = self._capture.start(len(x))
+        uses = self._capture.start(x.shape[0])
         try:
             losses, expected = self._pass(x, y)
         finally:

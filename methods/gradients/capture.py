@@ -94,9 +94,9 @@ class Capture:
         if self._batch is None:
             return None
         a = inputs[0].detach()
-        if len(a) != self._batch or len(output) != self._batch:
+        if a.shape[0] != self._batch or output.shape[0] != self._batch:
             raise SpecError(
-                f"{layer} gets {len(a)} rows for {self._batch} examples; keep one row per example in the "
+                f"{layer} gets {a.shape[0]} rows for {self._batch} examples; keep one row per example in the "
                 "first dimension, so that every gradient has one owner"
             )
         use = Use(layer, a, self._arena)

@@ -121,7 +121,7 @@ class Absent:
         return Absent(len(rows), self.weights)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outer:
     """Rank-one gradients b_i a_i' of a matrix (Goodfellow 2015), and b_i of its bias."""
 

@@ -71,8 +71,9 @@ def test_a_private_step_costs_little_more(
     ratio, doubt = times["dp-sgd"] / times["sgd"], abs(times["again"] / times["sgd"] - 1)
     with capsys.disabled():
         print(  # noqa: T201 - the table is what a benchmark is for
-            f"\\n{workload:22} B{size:<5} sgd {1e3 * times['sgd']:8.2f} ms  dp-sgd {1e3 * times['dp-sgd']:8.2f} ms"
-            f"  ratio {ratio:.2f} (must {must}, aim {aim}; sgd against itself +-{doubt:.1%})"
+            f"\n{workload:22} B{size:<5} sgd {1e3 * times['sgd']:8.2f} ms  "
+            f"dp-sgd {1e3 * times['dp-sgd']:8.2f} ms  ratio {ratio:.2f} "
+            f"(must {must}, aim {aim}; sgd against itself +-{doubt:.1%})"
         )
     assert ratio <= must * (1 + doubt)
 
@@ -92,7 +93,7 @@ def test_a_private_step_needs_little_more_memory(
     }
     with capsys.disabled():
         print(  # noqa: T201 - the table is what a benchmark is for
-            f"\\n{workload:22} B{size:<5} peak above rest: sgd {peaks['sgd'] / 1e6:.1f} MB, "
+            f"\n{workload:22} B{size:<5} peak above rest: sgd {peaks['sgd'] / 1e6:.1f} MB, "
             f"dp-sgd {peaks['dp-sgd'] / 1e6:.1f} MB"
         )
     assert peaks["dp-sgd"] <= times * peaks["sgd"] + megabytes * 1e6

@@ -274,7 +274,7 @@ def test_reports_draw_benches(benched: tuple[Store, Json], tmp_path: Path) -> No
     store, _ = benched
     assert all(file.stat().st_size > 10_000 for file in write_overhead(store.path, tmp_path))
     (page,) = write_page(store.path, tmp_path)
-    assert "dp-sgd bookkeeping, batch 32" in page.read_text()
+    assert "dp-sgd bookkeeping, B=32" in page.read_text()
 
 
 def test_a_bench_goes_before_training_runs_and_print_beside_it() -> None:

@@ -10,7 +10,7 @@ from workloads.models.cnn import cifar_cnn, mnist_cnn
 from workloads.models.lenet import lenet
 from workloads.models.wrn import StandardisedConv2d, wrn
 
-# Sizes the sources state; wrn28-2 is counted from the definition.
+# Sizes the sources state; those of the wide ResNets are the usual ones, with GroupNorm for BatchNorm.
 SIZES: dict[str, tuple[Callable[[int], nn.Module], int, tuple[int, ...], int]] = {
     "mnist cnn": (mnist_cnn, 26_010, (1, 28, 28), 10),
     "cifar cnn": (cifar_cnn, 550_570, (3, 32, 32), 10),
@@ -18,7 +18,7 @@ SIZES: dict[str, tuple[Callable[[int], nn.Module], int, tuple[int, ...], int]] =
     "lenet fashion-mnist": (lambda seed: lenet(seed, 1, 28, 10), 13_426, (1, 28, 28), 10),
     "lenet cifar-100": (lambda seed: lenet(seed, 3, 32, 100), 85_036, (3, 32, 32), 100),
     "wrn16-4": (lambda seed: wrn(seed, 16, 4, 10), 2_748_890, (3, 32, 32), 10),
-    "wrn28-2": (lambda seed: wrn(seed, 28, 2, 100), 1_479_408, (3, 32, 32), 100),
+    "wrn28-2": (lambda seed: wrn(seed, 28, 2, 100), 1_479_220, (3, 32, 32), 100),
 }
 
 every_model = pytest.mark.parametrize("name", SIZES)
@@ -50,7 +50,7 @@ def test_the_activation_is_chosen() -> None:
 
 
 def test_lenet_starts_within_half_of_zero() -> None:
-    weights = torch.cat([weight.flatten() for weight in lenet(0, 3, 32, 10).parameters()])
+    weights = torch.cat([weight.detach().flatten() for weight in lenet(0, 3, 32, 10).parameters()])
     assert weights.abs().max() <= 0.5
     assert weights.std() == pytest.approx(12**-0.5, rel=0.02)
 

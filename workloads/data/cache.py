@@ -1,5 +1,6 @@
 """Arrays that were expensive to make, kept as one memory-mapped file each."""
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -34,14 +35,14 @@ def cached(name: str, key: str, make: Callable[[], Arrays]) -> Arrays:
 
     Args:
         name: what they are, for people who look into the folder.
-        key: a hash of everything they depend on; another key is another file.
+        key: a hash of everything they depend on, as a part of a file name; another key is another file.
         make: makes them. What it raises goes to the caller, and nothing is kept.
 
     The arrays are mapped copy-on-write: they can be written to, the file never changes. A file whose
     content does not have the checksum it was written with is made again. Processes that make the same
     arrays at once do not disturb each other: each writes aside and renames.
     """
-    file = cache_root() / f"{name}-{key[:24]}.safetensors"
+    file = cache_root() / f"{name}-{key}.safetensors"
     kept = _read(file)
     if kept is not None:
         return kept
@@ -60,6 +61,7 @@ def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def _write(file: Path, arrays: Arrays) -> bool:
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     aside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
@@ -68,11 +70,12 @@ def _write(file: Path, arrays: Arrays) -> bool:
         file.parent.mkdir(parents=True, exist_ok=True)
         save_file(whole, aside, metadata={"sha256": digest(whole)})
         aside.replace(file)
-    except Exception as error:  # noqa: BLE001 - safetensors has its own errors for a full disk; the arrays are good
+    except (OSError, SafetensorError) as error:  # a full or read-only disk; the arrays themselves are good
         log.warning("%s is not kept, it will be made again next time: %s", file, error)
         return False
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
     return True
 
 

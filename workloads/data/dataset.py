@@ -261,7 +261,7 @@ class Published:
 
     def _key(self, place: Path) -> str:
         facts = [self.name, self.version, self.sha256, str(place.resolve()), _marks(place)]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
 
 
 def _same_inside(file: Path, inside: str | None) -> bool:

@@ -12,7 +12,8 @@ from workloads.errors import BenchError
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes that are here and, where it is known, how many there will be."""
-CHUNK = 1 << 20
+CHUNK = 1 << 16
+"""Bytes at a time; what is lost when a connection breaks."""
 PATIENCE = 30.0
 """Seconds a server may stay silent."""
 
@@ -55,8 +56,7 @@ def _fetch(file: File, folder: Path, progress: Progress) -> None:
         try:
             pooch.retrieve(url, known, fname=file.name, path=folder, downloader=transfer)
         except requests.RequestException as error:
-            if file.md5 is None:
-                transfer.part.unlink(missing_ok=True)
+            transfer.tidy()
             reasons.append(f"{url}: {_reason(error)}")
         except ValueError:  # pooch's word for a wrong sum
             reasons.append(f"{url}: gave a file with another MD5 than {file.md5}")
@@ -106,6 +106,11 @@ class _Transfer:
             resumed = response.status_code == requests.codes.partial_content
             self._receive(response, have if resumed else 0)
         shutil.move(self.part, output_file)
+
+    def tidy(self) -> None:
+        """Remove a part that no later transfer can build on."""
+        if self.part.exists() and (self.file.md5 is None or not self.part.stat().st_size):
+            self.part.unlink()
 
     def _receive(self, response: Any, have: int) -> None:
         length = response.headers.get("Content-Length")

@@ -1,8 +1,8 @@
 """Labelled Faces in the Wild, reduced as in DirDP-SGD: 106 people, 14 photographs each, 32 x 32 colour.
 
 Arrays: x (uint8, (1484, 3, 32, 32), red, green, blue), y (int64: people in the order of their names, from 0).
-There is no split; the paper trains on 1,113 and tests on 371. It does not say which 14 photographs of a person
-it takes, nor how it shrinks them; ours are the first 14 by number, shrunk by Pillow's bilinear filter.
+There is no split; the paper trains on 1,113 and tests on 371. It does not say which 14 photographs of each
+person it takes, nor how it shrinks them; ours are the first 14 by number, shrunk by Pillow's bilinear filter.
 """
 
 import io

@@ -20,7 +20,8 @@ class Truth:
     layers: list[int]
 
     def norms(self) -> Tensor:
-        return torch.stack([g.flatten(1).norm(dim=1) for g in self.gradients]).norm(dim=0)
+        norms: Tensor = torch.stack([g.flatten(1).norm(dim=1) for g in self.gradients]).norm(dim=0)
+        return norms
 
     def sums(self, clip: float) -> list[Tensor]:
         factors = (clip / (self.norms() + 1e-6)).clamp(max=1.0)

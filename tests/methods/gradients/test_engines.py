@@ -168,8 +168,8 @@ def test_a_batch_without_any_finite_gradient_has_no_finite_loss() -> None:
 def test_frozen_parameters_are_left_out(name: EngineName, truth: "Ask", apart: "Apart") -> None:
     model = mlp((16, 6, 5, 3), 3)
     model[0].requires_grad_(False)
-    model[2].bias.requires_grad_(False)  # type: ignore[union-attr]
-    model[4].weight.requires_grad_(False)  # type: ignore[union-attr]
+    model[2].bias.requires_grad_(False)
+    model[4].weight.requires_grad_(False)
     x, y = batch(6, 16)
     expected = truth(model, cross_entropy, x, y)
     engine = make_engine(model, cross_entropy, name)
@@ -274,9 +274,10 @@ def test_a_gradient_left_behind_does_not_matter(name: EngineName, model: nn.Modu
     ],
 )
 def test_layers_that_mix_or_hide_examples_are_refused(name: EngineName, layer: nn.Module, word: str) -> None:
-    for engine in (name, "auto"):
+    engines: tuple[EngineName, ...] = (name, "auto")
+    for engine in engines:
         with pytest.raises(SpecError, match=rf"layer '0' \({type(layer).__name__}\).*{word}"):
-            make_engine(nn.Sequential(layer, nn.Linear(16, 3)), cross_entropy, engine)  # type: ignore[arg-type]
+            make_engine(nn.Sequential(layer, nn.Linear(16, 3)), cross_entropy, engine)
 
 
 class Scaled(nn.Module):

@@ -88,8 +88,9 @@ def stack(*layers: nn.Module) -> nn.Module:
     with seeded(4):
         for layer in layers:
             for module in layer.modules():
-                if hasattr(module, "reset_parameters"):
-                    module.reset_parameters()
+                reset: Any = getattr(module, "reset_parameters", None)
+                if reset is not None:
+                    reset()
                 if isinstance(module, nn.GroupNorm | nn.LayerNorm):
                     nn.init.uniform_(module.weight, 0.5, 1.5)
     return nn.Sequential(*layers).double()
