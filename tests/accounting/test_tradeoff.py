@@ -51,7 +51,8 @@ def test_the_area_is_that_under_the_curve() -> None:
 def test_a_gaussian_is_exact() -> None:
     """trials: mu = 0.244 allows an AUC of 0.568 and 1.87 % at 1 %."""
     found = tpr_ceiling(GaussianDpEvent(1 / 0.244), 0.01)
-    assert (found.basis, found.tpr) == ("gaussian", pytest.approx(0.0187, abs=5e-5))
+    assert found.basis == "gaussian"
+    assert found.tpr == pytest.approx(0.0187, abs=5e-5)
     assert auc_from_gaussian(0.244) == pytest.approx(0.568, abs=1e-3)
     many = ComposedDpEvent([SelfComposedDpEvent(GaussianDpEvent(4.0), 3), GaussianDpEvent(4.0)])
     assert inverse_variance(many) == pytest.approx(1 / 4)
@@ -98,7 +99,7 @@ def test_the_whole_curve_is_below_each_of_its_points(event: SelfComposedDpEvent)
         points = [tpr_ceiling(promise, fpr).tpr for fpr in fprs]
         assert all(curve <= point * 1.001 + 1e-6 for curve, point in zip(found, points, strict=True))
     assert found == sorted(found)
-    assert all(tpr >= fpr for tpr, fpr in zip(found, fprs, strict=True))
+    assert all(tpr >= fpr - 1e-9 for tpr, fpr in zip(found, fprs, strict=True))
     assert found[-1] == pytest.approx(1)
 
 

@@ -253,7 +253,7 @@ class Published:
         try:
             differing = self.differing(place)
             self.parse(place)
-        except BenchError as error:
+        except (BenchError, OSError) as error:
             return Verdict("damaged", str(error))
         if self.sha256 is None and not self.checked(place):
             return Verdict("unchecked", "the format is right; no checksum is published")

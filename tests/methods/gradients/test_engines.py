@@ -71,6 +71,15 @@ def test_it_agrees_with_one_example_at_a_time(
     assert apart([engine.norms(x, y)], [norms]) < near
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_checked_first_batch_has_the_same_bits_as_a_later_one(architecture: str) -> None:
+    """A resumed training checks its first batch again, and must go on to the same bits."""
+    make, shape = ARCHITECTURES[architecture]
+    engine = make_engine(make(), cross_entropy, "bookkeeping")
+    first, later = (engine.clipped_sum(*batch(*shape), 1.0) for _ in range(2))
+    assert all(map(torch.equal, [*first.sums, first.norms], [*later.sums, later.norms]))
+
+
 def small_cnn() -> nn.Module:
     with seeded(3):
         return nn.Sequential(

@@ -1,7 +1,10 @@
 """Published data: found where people put it, read once, refused when it is not what was published."""
 
 import gzip
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -192,3 +195,17 @@ def test_every_member_knows_whose_it_is() -> None:
             assert all(len(each) == 32 for each in dataset.known().values())
             fetched = {f"{name}/{file.name}" for file in dataset.files} | {name}
             assert dataset.places[0].path in fetched, "what is fetched must be what is found first"
+
+
+def test_listing_loads_no_web_client_and_no_image_library() -> None:
+    asked = "import sys; from workloads import data; data.family.names(); print(*sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", asked],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    loaded = set(answer.stdout.split())
+    assert "workloads.data.lfw" in loaded
+    assert loaded.isdisjoint({"pooch", "requests", "PIL"})
