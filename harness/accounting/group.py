@@ -20,6 +20,9 @@ from harness.accounting.sphere import Floats
 from methods.events import PureDpEvent
 from workloads.errors import AccountingError
 
+LARGE = 700.0
+"""Beyond this epsilon e^epsilon is no double, and nothing is promised."""
+
 
 def group_delta(epsilon: float, delta: float, size: int) -> float:
     """The delta at epsilon * size: delta (e^{k eps} - 1) / (e^eps - 1), at most 1.
@@ -29,12 +32,16 @@ def group_delta(epsilon: float, delta: float, size: int) -> float:
     _check(size)
     if epsilon < 1e-300:  # the quotient's limit
         return min(1.0, size * delta)
-    return min(1.0, delta * math.expm1(size * epsilon) / math.expm1(epsilon))
+    if size * epsilon > LARGE:
+        return 1.0 if delta else 0.0
+    return min(1.0, delta * (math.expm1(size * epsilon) / math.expm1(epsilon)))
 
 
 def group_delta_textbook(epsilon: float, delta: float, size: int) -> float:
     """The looser k e^{(k-1) eps} delta of textbooks and slides, for comparison."""
     _check(size)
+    if size * epsilon > LARGE:
+        return 1.0 if delta else 0.0
     return min(1.0, size * math.exp((size - 1) * epsilon) * delta)
 
 

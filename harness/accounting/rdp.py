@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import attr
 import numpy as np
 from dp_accounting import (
+    ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
     NeighboringRelation,
     PoissonSampledDpEvent,
     SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
 )
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
@@ -128,12 +131,10 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
         """The event with its noise halved under replace-one, where one record moves a sum by two norms."""
         if self.neighboring_relation is not NeighboringRelation.REPLACE_ONE:
             return event
-        if isinstance(event, GaussianDpEvent | LaplaceDpEvent):
-            return type(event)(event.noise_multiplier / 2)
-        if isinstance(event, SampledWithoutReplacementDpEvent) and isinstance(event.event, GaussianDpEvent):
-            inner = GaussianDpEvent(event.event.noise_multiplier / 2)
-            return SampledWithoutReplacementDpEvent(event.source_dataset_size, event.sample_size, inner)
-        return event
+        # A sample's inside never comes back here on its own; compositions do, part by part.
+        if isinstance(event, SampledWithoutReplacementDpEvent):
+            return attr.evolve(event, event=_halve(event.event))
+        return _halve(event) if isinstance(event, GaussianDpEvent | LaplaceDpEvent) else event
 
     def _parallel(self, event: ParallelDpEvent, count: int, do_compose: bool) -> Any:
         """Disjoint parts: at every order the largest of their divergences."""
@@ -148,6 +149,17 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
         if do_compose:
             self._rdp = before + count * largest
         return None
+
+
+def _halve(event: DpEvent) -> DpEvent:
+    """The event with half the noise everywhere inside."""
+    if isinstance(event, GaussianDpEvent | LaplaceDpEvent):
+        return type(event)(event.noise_multiplier / 2)
+    if isinstance(event, SelfComposedDpEvent):
+        return SelfComposedDpEvent(_halve(event.event), event.count)
+    if isinstance(event, ComposedDpEvent):
+        return ComposedDpEvent([_halve(part) for part in event.events])
+    return event
 
 
 @contextmanager

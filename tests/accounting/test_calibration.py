@@ -52,7 +52,9 @@ def test_the_price_meets_the_target_from_below(
     assert target * (1 - 1e-3) <= epsilon <= target
 
 
-@pytest.mark.parametrize(("target", "noise"), [(1.0, 0.3562), (0.1, 0.4502)])
+@pytest.mark.parametrize(
+    ("target", "noise"), [(1.0, 0.3562), pytest.param(0.1, 0.4502, marks=pytest.mark.slow)]
+)
 def test_a_cliff_in_the_price_does_not_hold_up_the_search(
     target: float, noise: float, tmp_path: Path
 ) -> None:

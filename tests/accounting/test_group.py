@@ -43,6 +43,11 @@ def test_the_textbook_is_never_below_the_sum(size: int, epsilon: float, delta: f
     assert group_delta(epsilon, delta, 1) == pytest.approx(delta)
 
 
+def test_huge_groups_are_promised_nothing() -> None:
+    assert group_delta(100.0, 1e-5, 50) == group_delta_textbook(100.0, 1e-5, 50) == 1
+    assert group_delta(100.0, 0.0, 50) == group_delta_textbook(100.0, 0.0, 50) == 0
+
+
 def test_renyi_for_groups() -> None:
     orders, found = group_renyi([3.0, 4.0, 8.0], np.array([1.0, 2.0, 3.0]), 1)
     assert orders.tolist() == [2.0, 4.0]

@@ -259,6 +259,8 @@ def test_replacing_a_record_moves_a_sum_twice_as_far_as_removing_it() -> None:
     )
     fixed = price(SampledWithoutReplacementDpEvent(100, 100, GaussianDpEvent(4.0)), 1e-5)
     assert fixed.adjacency == "replace-one"
+    nested = SampledWithoutReplacementDpEvent(100, 100, SelfComposedDpEvent(GaussianDpEvent(8.0), 4))
+    assert price(nested, 1e-5).epsilons["rdp"] == pytest.approx(removed["rdp"], rel=1e-9)
     assert fixed.epsilon == pytest.approx(removed["pld"], rel=1e-3)
     assert price(LaplaceDpEvent(4.0), 1e-5, "replace-one").epsilon == pytest.approx(
         price(LaplaceDpEvent(2.0), 1e-5).epsilon, rel=1e-6
