@@ -109,7 +109,9 @@ class BookkeepingEngine(BatchEngine):
         norms = joined([part.norms() for part in parts])
         if not all_finite(norms):
             return False
-        allowed = TOLERANCE * float(norms.sum())
+        # Gradients that are rounding and nothing else differ by as much as they are large.
+        rounding = len(norms) * torch.finfo(norms.dtype).eps ** 0.5
+        allowed = TOLERANCE * float(norms.sum()) + rounding
         gradients = iter(expected)
         problems = []
         for layer, part in zip(self.layers, parts, strict=True):
