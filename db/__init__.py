@@ -10,7 +10,17 @@ from db.engine import (
     open_database,
     view_names,
 )
-from db.models import AttackResult, Base, BenchResult, Cell, ModelRun, StepTime, Task
+from db.models import (
+    AttackResult,
+    Base,
+    BenchResult,
+    Cell,
+    ModelRun,
+    Published,
+    PublishedMatch,
+    StepTime,
+    Task,
+)
 
 __all__ = [
     "AttackResult",
@@ -21,6 +31,8 @@ __all__ = [
     "DatabaseError",
     "DatabaseOutdated",
     "ModelRun",
+    "Published",
+    "PublishedMatch",
     "StepTime",
     "Task",
     "arrow_schema",

@@ -271,3 +271,62 @@ class BenchResult(Base):
     clocks: Mapped[dict[str, Any]]
     phases: Mapped[dict[str, Any]]
     """Timed steps by phase."""
+
+
+class Published(Base):
+    """One number of a paper, as printed; made from harness/papers/ and the same in every database."""
+
+    __tablename__ = "published"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    cell: Mapped[str]
+    """The line of the printed table that the number stands in: `<table_name>/<number>`."""
+    source: Mapped[str]
+    citation: Mapped[str]
+    table_name: Mapped[str]
+    printed: Mapped[str]
+    """Where the table stands in the paper."""
+    about: Mapped[str]
+    protocol: Mapped[list[str]]
+    """What is done in another way by privbench, for the whole table."""
+    workload: Mapped[str | None]
+    """By its name here; null where no workload is the paper's."""
+    method: Mapped[str | None]
+    label: Mapped[str]
+    """The method as the paper calls it."""
+    printed_workload: Mapped[str]
+    """Data and model as the paper calls them."""
+    params: Mapped[dict[str, Any]]
+    """What identifies the cell beside workload and method."""
+    stated: Mapped[dict[str, Any]]
+    """Further settings that the paper or its repository states."""
+    n_train: Mapped[int | None]
+    runs: Mapped[int | None]
+    """Trainings behind the number."""
+    metric: Mapped[str]
+    attack: Mapped[str | None]
+    """The attack here that is the paper's; `strongest` is the best of population, reference and shadow."""
+    unit: Mapped[str | None]
+    """`%`, `ms`, or null for a plain number."""
+    value: Mapped[float]
+    deviation: Mapped[float | None]
+    """Standard deviation in print; null where there is none."""
+    decimals: Mapped[int]
+    """Digits after the point in print."""
+    unmatchable: Mapped[str | None]
+    """Why no cell can be this one."""
+    note: Mapped[str | None]
+
+
+class PublishedMatch(Base):
+    """A trained cell that is a paper's: same workload, method and identifying parameters."""
+
+    __tablename__ = "published_match"
+
+    published: Mapped[str] = mapped_column(primary_key=True)
+    """`cell` of the table `published`."""
+    cell: Mapped[str] = mapped_column(primary_key=True)
+    place: Mapped[int]
+    """1 for the cell that the view `reproduction` shows: the nearest in protocol, never in result."""
+    differences: Mapped[list[str]]
+    """What differs between the paper's settings and the cell's."""

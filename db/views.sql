@@ -246,3 +246,95 @@ select
 from bench_result b
 join task t on t.key = b.task
 where b.status = 'failed';
+
+-- reproduction: every published number and what we have beside it, one row per number, in the paper's unit.
+-- A cell is the paper's if workload, method and the identifying parameters agree; of several, the row shows the one
+-- whose settings are nearest to the paper's (published_match.place), whatever its result.
+--   ours            accuracy and train_accuracy: mean over the cell's models, ours_deviation their standard deviation; leakage:
+--                   of the named attack, with the interval of frontier (with several parameter sets, the highest AUC);
+--                   step_seconds: median
+--   difference      ours - value
+--   status          not run       no trained cell is this one; reason tells where none can be
+--                   not measured  the cell is there and the figure is not; reason tells why
+--                   within        differs by no more than the paper's standard deviation and half its last digit
+--                   outside       differs by more
+--                   compared      no standard deviation in print, or a time, which is of another machine
+create view reproduction as
+with utility as (
+    select
+        cell, count(*) as models,
+        avg(test_accuracy) as accuracy, stddev_samp(test_accuracy) as accuracy_sd,
+        avg(train_accuracy) as train_accuracy, stddev_samp(train_accuracy) as train_accuracy_sd,
+        percentile_cont(0.5) within group (order by step_seconds_median) as step_seconds,
+        max(guarantee_kind) as guarantee_kind, max(epsilon) as epsilon, max(accountant) as accountant
+    from model_run
+    group by cell
+),
+blind as (
+    select cell, min(case when valid then 1 else 0 end) = 1 as valid
+    from attack_result
+    where attack = 'blind'
+    group by cell
+),
+attacked as (
+    select cell, attack, auc, auc_low, auc_high, balanced_accuracy, tpr_at_0p01pct, tpr_at_0p01pct_low,
+        tpr_at_0p01pct_high, tpr_at_0p01pct_reason, attack_task
+    from frontier
+    union all
+    select cell, 'strongest', auc, auc_low, auc_high, null, null, null, null, null, attack_task
+    from frontier
+    where attack in ('population', 'reference', 'shadow')
+),
+leakage as (
+    select
+        a.*, row_number() over (partition by cell, attack order by auc desc nulls last, attack_task) as variant
+    from attacked a
+),
+beside as (
+    select
+        p.*, m.cell as our_cell, m.differences, c.n_train as our_n_train, c.label as our_label,
+        u.models, u.guarantee_kind, u.epsilon, u.accountant, b.valid, l.cell is not null as attacked,
+        l.tpr_at_0p01pct_reason,
+        (select count(*) from published_match every_match where every_match.published = p.cell) as matches,
+        case p.unit when '%' then 100.0 when 'ms' then 1000.0 else 1.0 end as scale,
+        case p.metric
+            when 'accuracy' then u.accuracy
+            when 'train_accuracy' then u.train_accuracy
+            when 'step_seconds' then u.step_seconds
+            when 'auc' then l.auc
+            when 'attack_accuracy' then l.balanced_accuracy
+            when 'tpr_at_0p01pct' then l.tpr_at_0p01pct
+        end as measured,
+        case p.metric when 'accuracy' then u.accuracy_sd when 'train_accuracy' then u.train_accuracy_sd end as sd,
+        case p.metric when 'auc' then l.auc_low when 'tpr_at_0p01pct' then l.tpr_at_0p01pct_low end as low,
+        case p.metric when 'auc' then l.auc_high when 'tpr_at_0p01pct' then l.tpr_at_0p01pct_high end as high
+    from published p
+    left join published_match m on m.published = p.cell and m.place = 1
+    left join cell c on c.key = m.cell
+    left join utility u on u.cell = m.cell
+    left join blind b on b.cell = m.cell
+    left join leakage l on l.cell = m.cell and l.attack = p.attack and l.variant = 1
+)
+select
+    source, table_name, cell as published, workload, printed_workload, method, label, params,
+    metric, attack, unit, value, deviation, decimals, runs, n_train,
+    our_cell as cell, our_label, our_n_train, models, matches,
+    measured * scale as ours, sd * scale as ours_deviation, low * scale as ours_low, high * scale as ours_high,
+    measured * scale - value as difference,
+    case
+        when our_cell is null then 'not run'
+        when measured is null then 'not measured'
+        when deviation is null or metric = 'step_seconds' then 'compared'
+        when abs(measured * scale - value) <= deviation + 0.5 * power(10.0, -decimals) + 1e-9 then 'within'
+        else 'outside'
+    end as status,
+    case
+        when our_cell is null then unmatchable
+        when measured is not null then null
+        when attack is not null and not attacked then 'attack ' || attack || ' was not run on this cell'
+        when tpr_at_0p01pct_reason is not null then tpr_at_0p01pct_reason
+        else 'privbench does not measure this'
+    end as reason,
+    guarantee_kind, epsilon, accountant, valid, differences, stated, protocol, note, printed, about, citation,
+    key as published_key
+from beside;

@@ -3,11 +3,18 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from harness import console
+from harness import cli_sweeps, console
+from harness.cli_options import (
+    JsonOption,
+    SlotsOption,
+    StoreOption,
+    WhereOption,
+    store_path,
+)
 from harness.cli_price import price_app
 from workloads.errors import BenchError, SpecError, StoreError
 
@@ -25,40 +32,6 @@ app.add_typer(data_app, name="data")
 app.add_typer(price_app, name="price")
 
 Kind = Literal["methods", "workloads", "attacks", "sweeps"]
-StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", help="The store's folder; else $PRIVBENCH_STORE, else ./privbench-store."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-SweepArgument = Annotated[str | None, typer.Argument(help="A sweep file, or the name of a ready-made sweep.")]
-WorkloadOption = Annotated[
-    str | None, typer.Option("--workload", help="Without a file: workloads, separated by commas.")
-]
-MethodOption = Annotated[
-    str | None, typer.Option("--method", help="Without a file: methods, separated by commas.")
-]
-EpsilonOption = Annotated[
-    str | None, typer.Option("--epsilon", help="Without a file: target epsilons, as 1,4,8.")
-]
-ModelsOption = Annotated[int | None, typer.Option("--models", help="Models per cell (8).")]
-AttackOption = Annotated[
-    str | None, typer.Option("--attack", help="Without a file: attacks, separated by commas.")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Without a file: NAME=VALUE[,VALUE...] of a method's parameter."),
-]
-BackendOption = Annotated[str, typer.Option("--backend", help="Where jobs run: local.")]
-SlotsOption = Annotated[
-    int | None, typer.Option("--slots", min=1, help="Tasks at a time; else one per GPU or core.")
-]
-ThreadsOption = Annotated[int, typer.Option("--threads", min=1, help="Threads per task.")]
-TimeoutOption = Annotated[
-    float | None, typer.Option("--timeout", min=1, help="Seconds after which a task is ended.")
-]
-WhereOption = Annotated[
-    str | None, typer.Option("--where", help="An SQL condition on the columns of the view.")
-]
 
 
 def main() -> None:
@@ -70,11 +43,6 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:  # `privbench ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def store_path(given: Path | None) -> Path:
-    """--store, else $PRIVBENCH_STORE, else ./privbench-store."""
-    return given or Path(os.environ.get("PRIVBENCH_STORE") or "privbench-store")
 
 
 @app.callback(invoke_without_command=False)
@@ -92,7 +60,7 @@ def about(
 @app.command()
 def quickstart(store: StoreOption = None, slots: SlotsOption = None) -> None:
     """Run the sweep `quickstart` on embedded data and write a report: minutes on two cores."""
-    _run("quickstart", store, None, slots=slots)
+    cli_sweeps.run_sweep("quickstart", store, None, slots=slots)
     from harness.report import write_all
     from harness.store import Store
 
@@ -124,181 +92,16 @@ def show(
     console.page(page(kind, name), json)
 
 
-@app.command()
-def plan(
-    sweep: SweepArgument = None,
-    workload: WorkloadOption = None,
-    method: MethodOption = None,
-    epsilon: EpsilonOption = None,
-    models: ModelsOption = None,
-    attack: AttackOption = None,
-    settings: SetOption = None,
-    store: StoreOption = None,
-    probe: Annotated[bool, typer.Option(help="Time a few steps where nothing was recorded.")] = True,
-    json: JsonOption = False,
-) -> None:
-    """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Sends nothing."""
-    from harness.estimate import estimate
-    from harness.store import Store
-
-    opened = Store(store_path(store))
-    opened.check()
-    made = _plan(sweep, opened, workload, method, epsilon, models, attack, settings)
-    console.plan(made, estimate(made, opened, probing=probe), json)
-
-
-@app.command()
-def enqueue(
-    sweep: SweepArgument = None,
-    backend: BackendOption = "local",
-    slots: SlotsOption = None,
-    threads: ThreadsOption = 1,
-    timeout: TimeoutOption = None,
-    workload: WorkloadOption = None,
-    method: MethodOption = None,
-    epsilon: EpsilonOption = None,
-    models: ModelsOption = None,
-    attack: AttackOption = None,
-    settings: SetOption = None,
-    store: StoreOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
-    asked = (workload, method, epsilon, models, attack, settings)
-    opened, made, count = _send(sweep, store, backend, slots, threads, timeout, asked)
-    if json:
-        console.json_out({"sweep": made.sweep.name, "sent": count, "tasks": len(made.tasks)})
-    else:
-        console.say(
-            f"{count} of {len(made.tasks)} tasks sent to {backend}; {len(made.done)} are done already."
-        )
-        console.say(f"See `privbench status {made.sweep.name} --store {opened.path}`.")
-
-
-@app.command()
-def run(
-    sweep: SweepArgument = None,
-    backend: BackendOption = "local",
-    slots: SlotsOption = None,
-    threads: ThreadsOption = 1,
-    timeout: TimeoutOption = None,
-    workload: WorkloadOption = None,
-    method: MethodOption = None,
-    epsilon: EpsilonOption = None,
-    models: ModelsOption = None,
-    attack: AttackOption = None,
-    settings: SetOption = None,
-    on_interrupt: Annotated[
-        Literal["stop", "detach"],
-        typer.Option(help="Ctrl-C: stop the sweep (resumable), or leave it running."),
-    ] = "stop",
-    store: StoreOption = None,
-) -> None:
-    """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
-    asked = (workload, method, epsilon, models, attack, settings)
-    _run(sweep, store, asked, backend, slots, threads, timeout, on_interrupt)
-
-
-def _run(
-    sweep: str | None,
-    store: Path | None,
-    asked: tuple[Any, ...] | None,
-    backend: str = "local",
-    slots: int | None = None,
-    threads: int = 1,
-    timeout: float | None = None,
-    on_interrupt: str = "stop",
-) -> None:
-    from harness.backends import BACKENDS
-    from harness.collect import collect as gather
-    from harness.watch import ctrl_c, watch
-
-    opened, made, count = _send(sweep, store, backend, slots, threads, timeout, asked)
-    name = made.sweep.name
-    console.say(f"{name}: {len(made.cells)} cells, {len(made.tasks)} tasks, {count} to run.")
-    with ctrl_c() as interrupted:
-        progress = watch(opened, name, console.out, interrupted)
-        if interrupted() and on_interrupt == "stop":
-            BACKENDS[backend]().stop(opened, name, cancel=False)
-            console.say("Stopped: nothing new starts, running tasks save their state. Run again to go on.")
-        elif interrupted():
-            console.say(f"Detached: the sweep goes on. See `privbench status {name}`.")
-    gather(opened.path)
-    console.frontier(opened, made.cells)
-    console.failures(progress.failures)
-    if progress.failures or not progress.over:
-        raise typer.Exit(1)
-
-
-@app.command()
-def status(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's name; all where it is left out.")] = None,
-    watching: Annotated[bool, typer.Option("--watch", help="Stay and show live progress.")] = False,
-    store: StoreOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Show how far sweeps are, what runs, and what failed."""
-    from harness.status import Progress, supervisor_summary
-    from harness.store import Store
-    from harness.watch import ctrl_c, watch
-
-    opened = Store.open(store_path(store))
-    names = [sweep] if sweep else opened.sweep_names()
-    if watching and names:
-        with ctrl_c() as interrupted:
-            for name in names:
-                watch(opened, name, console.out, interrupted)
-    found = [Progress.of(opened, name) for name in names]
-    console.status(supervisor_summary(opened), found, detailed=sweep is not None, json=json)
-
-
-@app.command()
-def logs(
-    task: Annotated[str, typer.Argument(help="A task's key, or its first digits.")],
-    store: StoreOption = None,
-) -> None:
-    """Print what a task printed, and its traceback if it failed."""
-    from harness.store import Store
-
-    opened = Store.open(store_path(store))
-    log = opened.folder(opened.find(task)) / "log.txt"
-    typer.echo(log.read_text(errors="replace") if log.exists() else "it has printed nothing yet", nl=False)
-
-
-@app.command()
-def retry(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's name; all where it is left out.")] = None,
-    backend: BackendOption = "local",
-    slots: SlotsOption = None,
-    threads: ThreadsOption = 1,
-    timeout: TimeoutOption = None,
-    store: StoreOption = None,
-) -> None:
-    """Run the failed tasks again; the old reasons stay in the tasks' folders."""
-    from harness.backends.base import Settings
-    from harness.enqueue import resend
-    from harness.store import Store
-
-    opened = Store.open(store_path(store))
-    for name in [sweep] if sweep else opened.sweep_names():
-        count = resend(opened, name, backend, Settings(slots, threads, timeout))
-        console.say(f"{name}: {count} tasks sent again.")
-
-
-@app.command()
-def cancel(
-    sweep: Annotated[str, typer.Argument(help="A sweep's name.")],
-    backend: BackendOption = "local",
-    store: StoreOption = None,
-) -> None:
-    """Stop a sweep; every unfinished task gets a row that says `cancelled`. Enqueue it again to go on."""
-    from harness.backends import BACKENDS
-    from harness.store import Store
-
-    opened = Store.open(store_path(store))
-    opened.sweep(sweep)
-    BACKENDS[_known_backend(backend)]().stop(opened, sweep, cancel=True)
-    console.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
+for command in (
+    cli_sweeps.plan,
+    cli_sweeps.enqueue,
+    cli_sweeps.run,
+    cli_sweeps.status,
+    cli_sweeps.logs,
+    cli_sweeps.retry,
+    cli_sweeps.cancel,
+):
+    app.command()(command)
 
 
 @app.command()
@@ -335,12 +138,30 @@ def query(
 
 @app.command()
 def report(
-    kind: Annotated[Literal["frontier", "overhead", "all"], typer.Argument(help="Which report.")] = "all",
+    kind: Annotated[
+        Literal["frontier", "overhead", "reproduce", "all"], typer.Argument(help="Which report.")
+    ] = "all",
     where: WhereOption = None,
+    table: Annotated[
+        str | None, typer.Option("--table", help="reproduce: a published table; else an overview of them.")
+    ] = None,
+    form: Annotated[
+        Literal["table", "md", "latex"] | None,
+        typer.Option("--format", help="reproduce: what to print (table); files are Markdown and LaTeX."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="A folder; else reports/ in the store.")] = None,
     store: StoreOption = None,
 ) -> None:
-    """Draw the frontier and the overhead as PNG, SVG and one self-contained page."""
+    """Draw the frontier and the overhead as PNG, SVG and one self-contained page; `all` does these.
+
+    `reproduce` puts published numbers beside ours, as text.
+    """
+    if kind == "reproduce":
+        from harness.cli_reproduce import reproduce
+
+        return reproduce(store_path(store), table, where, out, form or "table")
+    if table or form:
+        raise SpecError(f"--table and --format belong to `report reproduce`, not to `report {kind}`")
     from harness import report as reports
     from harness.store import Store
 
@@ -352,6 +173,7 @@ def report(
     }
     for file in write[kind](opened.path, out or opened.reports, where):
         console.say(str(file))
+    return None
 
 
 @app.command()
@@ -476,50 +298,6 @@ def doctor(store: StoreOption = None, json: JsonOption = False) -> None:
     from harness.doctor import examine
 
     console.listing(examine(store_path(store)), json)
-
-
-def _plan(sweep: str | None, store: Any, *asked: Any) -> Any:
-    from harness.plan import make_plan
-    from harness.sweep import find_sweep, from_options, read_sweep
-
-    if sweep is None:
-        data, name = from_options(*asked), "ad-hoc"
-    else:
-        if any(asked):
-            raise SpecError("give a sweep, or --workload, --method and so on; not both")
-        data, name = find_sweep(sweep)
-    return make_plan(*read_sweep(data, name), store)
-
-
-def _known_backend(backend: str) -> str:
-    from harness.backends import BACKENDS
-    from workloads.errors import UnknownName
-
-    if backend not in BACKENDS:
-        raise UnknownName("backend", backend, BACKENDS)
-    return backend
-
-
-def _send(
-    sweep: str | None,
-    store: Path | None,
-    backend: str,
-    slots: int | None,
-    threads: int,
-    timeout: float | None,
-    asked: tuple[Any, ...] | None,
-) -> tuple[Any, Any, int]:
-    """Plan, and only if the plan is good open the store and send."""
-    from harness.backends.base import Settings
-    from harness.enqueue import enqueue as send
-    from harness.store import Store
-
-    _known_backend(backend)
-    opened = Store(store_path(store))
-    opened.check()
-    made = _plan(sweep, opened, *(asked or ()))
-    opened = Store.open(opened.path, create=True)
-    return opened, made, send(made, opened, backend, Settings(slots, threads, timeout))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """From the store to the database: the only writer of the database.
 
-The database is made from the store and from nothing else, so building it anew gives the same rows
-as keeping it up to date. A collection is one transaction: whatever is killed, a reader sees the old
-rows or the new.
+The database is made from the store and from the published numbers that come with this program, and
+from nothing else, so building it anew gives the same rows as keeping it up to date. A collection is
+one transaction: whatever is killed, a reader sees the old rows or the new.
 """
 
 import logging
@@ -17,6 +17,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 import db
+from harness.reproduction import write_matches, write_published
 from harness.rows import TABLES, Rows, cell_row, task_rows, to_arrow
 from harness.spec import Json
 from harness.store import Store, read_result
@@ -142,6 +143,8 @@ def _update(engine: sa.Engine, store: Store, begin: float, rebuilt: bool = False
             if new or changed or gone:
                 _flush(connection, stale + gone, pending)
                 _replace_cells(connection, cells)
+            if write_published(connection) or new or changed or gone:
+                write_matches(connection)
     finally:
         engine.dispose()
     seconds = time.perf_counter() - begin

@@ -25,6 +25,8 @@ from harness.catalogue import listing, page
 assert "quickstart" in ready_made()
 assert page("workload", "digits-mlp")["recipe"], "the recipes are missing from the wheel"
 assert db.view_names(), "views.sql is missing from the wheel"
+from harness.published import published
+assert published(), "the published numbers are missing from the wheel"
 assert {row["name"] for row in listing("methods")} >= {"sgd", "dp-sgd"}
 """
 

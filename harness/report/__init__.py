@@ -4,6 +4,8 @@ write_frontier   frontier.png, frontier.svg    accuracy against measured leakage
 write_overhead   overhead.png, overhead.svg    time and memory relative to sgd
 write_page       index.html                    all of it, interactive, in one file
 write_all        all of these
+
+Published numbers beside ours are text and not in `write_all`: harness.report.reproduce.
 """
 
 from pathlib import Path

@@ -230,6 +230,9 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
         "failures": 1,
         "bench_result": 0,
         "bench": 0,
+        "published": 772,
+        "published_match": 0,
+        "reproduction": 772,
     }
     assert everything(store.database) == before
 

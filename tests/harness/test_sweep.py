@@ -150,7 +150,7 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
 def test_ready_made_sweeps_are_well_formed(name: str) -> None:
     sweep, problems = read_sweep(*find_sweep(name))
     assert problems == []
-    assert sweep.name == name
+    assert sweep.name == Path(name).name
 
 
 def test_options_say_the_same_as_a_file() -> None:

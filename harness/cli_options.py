@@ -1,0 +1,47 @@
+"""Options that several commands share, and the store they name."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+StoreOption = Annotated[
+    Path | None,
+    typer.Option("--store", help="The store's folder; else $PRIVBENCH_STORE, else ./privbench-store."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+SweepArgument = Annotated[str | None, typer.Argument(help="A sweep file, or the name of a ready-made sweep.")]
+WorkloadOption = Annotated[
+    str | None, typer.Option("--workload", help="Without a file: workloads, separated by commas.")
+]
+MethodOption = Annotated[
+    str | None, typer.Option("--method", help="Without a file: methods, separated by commas.")
+]
+EpsilonOption = Annotated[
+    str | None, typer.Option("--epsilon", help="Without a file: target epsilons, as 1,4,8.")
+]
+ModelsOption = Annotated[int | None, typer.Option("--models", help="Models per cell (8).")]
+AttackOption = Annotated[
+    str | None, typer.Option("--attack", help="Without a file: attacks, separated by commas.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Without a file: NAME=VALUE[,VALUE...] of a method's parameter."),
+]
+BackendOption = Annotated[str, typer.Option("--backend", help="Where jobs run: local.")]
+SlotsOption = Annotated[
+    int | None, typer.Option("--slots", min=1, help="Tasks at a time; else one per GPU or core.")
+]
+ThreadsOption = Annotated[int, typer.Option("--threads", min=1, help="Threads per task.")]
+TimeoutOption = Annotated[
+    float | None, typer.Option("--timeout", min=1, help="Seconds after which a task is ended.")
+]
+WhereOption = Annotated[
+    str | None, typer.Option("--where", help="An SQL condition on the columns of the view.")
+]
+
+
+def store_path(given: Path | None) -> Path:
+    """--store, else $PRIVBENCH_STORE, else ./privbench-store."""
+    return given or Path(os.environ.get("PRIVBENCH_STORE") or "privbench-store")

@@ -1,0 +1,32 @@
+"""`privbench report reproduce`: what the papers print beside what we have."""
+
+from pathlib import Path
+
+import typer
+
+from harness import console
+
+
+def reproduce(store: Path, table: str | None, where: str | None, out: Path | None, form: str) -> None:
+    """Print the comparison in the form asked for and write it as Markdown and LaTeX."""
+    from harness.collect import collect
+    from harness.report.reproduce import RENDER, compare, write_comparison
+    from harness.store import Store
+
+    opened = Store.open(store)
+    if not opened.database.exists():  # nothing was run: every published number is still to be shown
+        collect(opened.path)
+    found = compare(opened.path, table, where)
+    files = write_comparison(found, out or opened.reports)
+    if form in RENDER:
+        typer.echo(RENDER[form](found), nl=False)
+        return
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    console.out.print(console.table(rows, title=found.title))
+    console.say(found.counts)
+    for number, text in enumerate(found.remarks, 1):
+        console.say(f"[{number}] {text}")
+    for text in found.protocol:
+        console.say(f"- {text}")
+    for file in files:
+        console.say(str(file))

@@ -1,0 +1,240 @@
+"""The commands of sweeps: plan, enqueue, run, status, logs, retry, cancel."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from harness import console
+from harness.cli_options import (
+    AttackOption,
+    BackendOption,
+    EpsilonOption,
+    JsonOption,
+    MethodOption,
+    ModelsOption,
+    SetOption,
+    SlotsOption,
+    StoreOption,
+    SweepArgument,
+    ThreadsOption,
+    TimeoutOption,
+    WorkloadOption,
+    store_path,
+)
+from workloads.errors import SpecError
+
+
+def plan(
+    sweep: SweepArgument = None,
+    workload: WorkloadOption = None,
+    method: MethodOption = None,
+    epsilon: EpsilonOption = None,
+    models: ModelsOption = None,
+    attack: AttackOption = None,
+    settings: SetOption = None,
+    store: StoreOption = None,
+    probe: Annotated[bool, typer.Option(help="Time a few steps where nothing was recorded.")] = True,
+    json: JsonOption = False,
+) -> None:
+    """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Sends nothing."""
+    from harness.estimate import estimate
+    from harness.store import Store
+
+    opened = Store(store_path(store))
+    opened.check()
+    made = _plan(sweep, opened, workload, method, epsilon, models, attack, settings)
+    console.plan(made, estimate(made, opened, probing=probe), json)
+
+
+def enqueue(
+    sweep: SweepArgument = None,
+    backend: BackendOption = "local",
+    slots: SlotsOption = None,
+    threads: ThreadsOption = 1,
+    timeout: TimeoutOption = None,
+    workload: WorkloadOption = None,
+    method: MethodOption = None,
+    epsilon: EpsilonOption = None,
+    models: ModelsOption = None,
+    attack: AttackOption = None,
+    settings: SetOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
+    asked = (workload, method, epsilon, models, attack, settings)
+    opened, made, count = _send(sweep, store, backend, slots, threads, timeout, asked)
+    if json:
+        console.json_out({"sweep": made.sweep.name, "sent": count, "tasks": len(made.tasks)})
+    else:
+        console.say(
+            f"{count} of {len(made.tasks)} tasks sent to {backend}; {len(made.done)} are done already."
+        )
+        console.say(f"See `privbench status {made.sweep.name} --store {opened.path}`.")
+
+
+def run(
+    sweep: SweepArgument = None,
+    backend: BackendOption = "local",
+    slots: SlotsOption = None,
+    threads: ThreadsOption = 1,
+    timeout: TimeoutOption = None,
+    workload: WorkloadOption = None,
+    method: MethodOption = None,
+    epsilon: EpsilonOption = None,
+    models: ModelsOption = None,
+    attack: AttackOption = None,
+    settings: SetOption = None,
+    on_interrupt: Annotated[
+        Literal["stop", "detach"],
+        typer.Option(help="Ctrl-C: stop the sweep (resumable), or leave it running."),
+    ] = "stop",
+    store: StoreOption = None,
+) -> None:
+    """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
+    asked = (workload, method, epsilon, models, attack, settings)
+    run_sweep(sweep, store, asked, backend, slots, threads, timeout, on_interrupt)
+
+
+def run_sweep(
+    sweep: str | None,
+    store: Path | None,
+    asked: tuple[Any, ...] | None,
+    backend: str = "local",
+    slots: int | None = None,
+    threads: int = 1,
+    timeout: float | None = None,
+    on_interrupt: str = "stop",
+) -> None:
+    """Enqueue, watch, collect and print; exit code 1 where a task failed or is still open."""
+    from harness.backends import BACKENDS
+    from harness.collect import collect as gather
+    from harness.watch import ctrl_c, watch
+
+    opened, made, count = _send(sweep, store, backend, slots, threads, timeout, asked)
+    name = made.sweep.name
+    console.say(f"{name}: {len(made.cells)} cells, {len(made.tasks)} tasks, {count} to run.")
+    with ctrl_c() as interrupted:
+        progress = watch(opened, name, console.out, interrupted)
+        if interrupted() and on_interrupt == "stop":
+            BACKENDS[backend]().stop(opened, name, cancel=False)
+            console.say("Stopped: nothing new starts, running tasks save their state. Run again to go on.")
+        elif interrupted():
+            console.say(f"Detached: the sweep goes on. See `privbench status {name}`.")
+    gather(opened.path)
+    console.frontier(opened, made.cells)
+    console.failures(progress.failures)
+    if progress.failures or not progress.over:
+        raise typer.Exit(1)
+
+
+def status(
+    sweep: Annotated[str | None, typer.Argument(help="A sweep's name; all where it is left out.")] = None,
+    watching: Annotated[bool, typer.Option("--watch", help="Stay and show live progress.")] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show how far sweeps are, what runs, and what failed."""
+    from harness.status import Progress, supervisor_summary
+    from harness.store import Store
+    from harness.watch import ctrl_c, watch
+
+    opened = Store.open(store_path(store))
+    names = [sweep] if sweep else opened.sweep_names()
+    if watching and names:
+        with ctrl_c() as interrupted:
+            for name in names:
+                watch(opened, name, console.out, interrupted)
+    found = [Progress.of(opened, name) for name in names]
+    console.status(supervisor_summary(opened), found, detailed=sweep is not None, json=json)
+
+
+def logs(
+    task: Annotated[str, typer.Argument(help="A task's key, or its first digits.")],
+    store: StoreOption = None,
+) -> None:
+    """Print what a task printed, and its traceback if it failed."""
+    from harness.store import Store
+
+    opened = Store.open(store_path(store))
+    log = opened.folder(opened.find(task)) / "log.txt"
+    typer.echo(log.read_text(errors="replace") if log.exists() else "it has printed nothing yet", nl=False)
+
+
+def retry(
+    sweep: Annotated[str | None, typer.Argument(help="A sweep's name; all where it is left out.")] = None,
+    backend: BackendOption = "local",
+    slots: SlotsOption = None,
+    threads: ThreadsOption = 1,
+    timeout: TimeoutOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Run the failed tasks again; the old reasons stay in the tasks' folders."""
+    from harness.backends.base import Settings
+    from harness.enqueue import resend
+    from harness.store import Store
+
+    opened = Store.open(store_path(store))
+    for name in [sweep] if sweep else opened.sweep_names():
+        count = resend(opened, name, backend, Settings(slots, threads, timeout))
+        console.say(f"{name}: {count} tasks sent again.")
+
+
+def cancel(
+    sweep: Annotated[str, typer.Argument(help="A sweep's name.")],
+    backend: BackendOption = "local",
+    store: StoreOption = None,
+) -> None:
+    """Stop a sweep; every unfinished task gets a row that says `cancelled`. Enqueue it again to go on."""
+    from harness.backends import BACKENDS
+    from harness.store import Store
+
+    opened = Store.open(store_path(store))
+    opened.sweep(sweep)
+    BACKENDS[_known_backend(backend)]().stop(opened, sweep, cancel=True)
+    console.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
+
+
+def _plan(sweep: str | None, store: Any, *asked: Any) -> Any:
+    from harness.plan import make_plan
+    from harness.sweep import find_sweep, from_options, read_sweep
+
+    if sweep is None:
+        data, name = from_options(*asked), "ad-hoc"
+    else:
+        if any(asked):
+            raise SpecError("give a sweep, or --workload, --method and so on; not both")
+        data, name = find_sweep(sweep)
+    return make_plan(*read_sweep(data, name), store)
+
+
+def _known_backend(backend: str) -> str:
+    from harness.backends import BACKENDS
+    from workloads.errors import UnknownName
+
+    if backend not in BACKENDS:
+        raise UnknownName("backend", backend, BACKENDS)
+    return backend
+
+
+def _send(
+    sweep: str | None,
+    store: Path | None,
+    backend: str,
+    slots: int | None,
+    threads: int,
+    timeout: float | None,
+    asked: tuple[Any, ...] | None,
+) -> tuple[Any, Any, int]:
+    """Plan, and only if the plan is good open the store and send."""
+    from harness.backends.base import Settings
+    from harness.enqueue import enqueue as send
+    from harness.store import Store
+
+    _known_backend(backend)
+    opened = Store(store_path(store))
+    opened.check()
+    made = _plan(sweep, opened, *(asked or ()))
+    opened = Store.open(opened.path, create=True)
+    return opened, made, send(made, opened, backend, Settings(slots, threads, timeout))

@@ -1,0 +1,226 @@
+"""Published numbers: the tables of the papers as data, read from harness/papers/ and checked.
+
+A cell is one line of a printed table; it has one value for every metric of its block. What a paper does
+not print is absent. Percentages and milliseconds stay as printed (`unit`); nothing is converted here.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from workloads.errors import BenchError
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+Text = Annotated[str, Field(min_length=1)]
+Value = StrictBool | StrictInt | FiniteFloat | StrictStr
+
+MetricName = Literal[
+    "accuracy",
+    "train_accuracy",
+    "top10_accuracy",
+    "auc",
+    "tpr_at_0p01pct",
+    "attack_accuracy",
+    "attack_precision",
+    "ssim_mean",
+    "mse_median",
+    "rejection_rate",
+    "updates_per_record_mean",
+    "updates_per_record_min",
+    "updates_per_record_max",
+    "step_seconds",
+]
+"""The view `reproduction` knows which of them privbench measures."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Metric(_Part):
+    """What a column of a printed table measures."""
+
+    name: MetricName
+    attack: Name | None = None
+    """The attack of ours that is the paper's; `strongest` where it prints the best of several."""
+    unit: Literal["%", "ms"] | None = None
+    decimals: int = Field(ge=0, le=6)
+    """Digits after the point in print: rounding is part of the comparison."""
+
+    @property
+    def key(self) -> str:
+        """Its name within a cell."""
+        return f"{self.attack}/{self.name}" if self.attack else self.name
+
+
+class PrintedCell(_Part):
+    """One line of a table, in our names where we have them and in the paper's."""
+
+    workload: Name | None = None
+    method: Name | None = None
+    label: Text
+    """The method as the paper calls it."""
+    on: Text
+    """Data and model as the paper calls them."""
+    params: Mapping[str, Value] = {}
+    """What identifies the cell: a cell of ours is this one only if these agree."""
+    stated: Mapping[str, Value] = {}
+    """Further settings the paper states: where ours differ, the report says so."""
+    lost: tuple[str, ...] = ()
+    """Parameters that identify the cell and cannot be known."""
+    values: tuple[FiniteFloat, ...]
+    deviations: tuple[Annotated[FiniteFloat, Field(ge=0)], ...] = ()
+    """Standard deviations of the first values; the others have none in print."""
+    note: Text | None = None
+
+    @property
+    def unmatchable(self) -> str | None:
+        """Why no cell of ours can be this one; None where one can."""
+        if self.workload is None or self.method is None:
+            return "the paper's data, model or method is none of privbench"
+        if self.lost:
+            return f"what the paper used for {' and '.join(self.lost)} is not known"
+        return None
+
+
+class Block(_Part):
+    """The lines of a table that share their columns."""
+
+    runs: int | None = Field(default=None, ge=1)
+    """Trainings behind a value."""
+    metrics: tuple[Metric, ...] = Field(min_length=1)
+    cells: tuple[PrintedCell, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _every_line_fits(self) -> "Block":
+        if len({metric.key for metric in self.metrics}) < len(self.metrics):
+            raise ValueError("a metric stands twice")
+        for number, cell in enumerate(self.cells):
+            if len(cell.values) != len(self.metrics) or len(cell.deviations) > len(cell.values):
+                raise ValueError(
+                    f"cell {number} ({cell.label} on {cell.on}) has {len(cell.values)} values and "
+                    f"{len(cell.deviations)} deviations for {len(self.metrics)} metrics"
+                )
+        return self
+
+
+class PrintedTable(_Part):
+    """One table (or figure, or sentence) of a paper."""
+
+    name: Name
+    printed: Text
+    """Where it stands in the paper."""
+    about: Text
+    n_train: Mapping[Name, Annotated[int, Field(ge=1)]] = {}
+    """Training records by workload, where the paper states them."""
+    unstated: tuple[str, ...] = ()
+    """Parameters the paper does not state for these cells: ours are our choice, and are told."""
+    protocol: tuple[Text, ...] = ()
+    """What is done in another way by us, for the whole table."""
+    block: tuple[Block, ...] = Field(min_length=1)
+
+
+class Paper(_Part):
+    """One file of harness/papers/."""
+
+    source: Name
+    citation: Text
+    table: tuple[PrintedTable, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A cell with what it inherits from its table and paper."""
+
+    key: str
+    """`<table>/<number>`."""
+    paper: Paper
+    table: PrintedTable
+    block: Block
+    cell: PrintedCell
+
+    @property
+    def n_train(self) -> int | None:
+        """Training records, where the paper states them."""
+        return self.table.n_train.get(self.cell.workload or "")
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Its rows of the table `published`: one per value."""
+        cell = self.cell
+        shared = {
+            "cell": self.key,
+            "source": self.paper.source,
+            "citation": self.paper.citation,
+            "table_name": self.table.name,
+            "printed": self.table.printed,
+            "about": self.table.about,
+            "protocol": _text(list(self.table.protocol)),
+            **{name: getattr(cell, name) for name in ("workload", "method", "label", "note", "unmatchable")},
+            "printed_workload": cell.on,
+            "params": _text(dict(cell.params)),
+            "stated": _text(dict(cell.stated)),
+            "n_train": self.n_train,
+            "runs": self.block.runs,
+        }
+        for place, (metric, value) in enumerate(zip(self.block.metrics, cell.values, strict=True)):
+            yield {
+                **shared,
+                "key": f"{self.key}/{place}",
+                "metric": metric.name,
+                "attack": metric.attack,
+                "unit": metric.unit,
+                "value": value,
+                "deviation": cell.deviations[place] if place < len(cell.deviations) else None,
+                "decimals": metric.decimals,
+            }
+
+
+def read_paper(text: str, where: str) -> Paper:
+    """One file of papers; BenchError with all that is wrong with it."""
+    try:
+        return Paper.model_validate(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise BenchError(f"{where} is no file of published numbers: {error}") from error
+
+
+@cache
+def papers() -> tuple[Paper, ...]:
+    """Every paper, by file name."""
+    folder = resources.files("harness") / "papers"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda f: f.name)
+    found = tuple(read_paper(file.read_text(encoding="utf-8"), file.name) for file in files)
+    names = [table.name for paper in found for table in paper.table]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise BenchError(f"published tables of one name: {', '.join(twice)}")
+    return found
+
+
+@cache
+def published() -> tuple[Published, ...]:
+    """Every published cell, in the order of print."""
+    return tuple(
+        Published(f"{table.name}/{number:03d}", paper, table, block, cell)
+        for paper in papers()
+        for table in paper.table
+        for number, (block, cell) in enumerate((block, cell) for block in table.block for cell in block.cells)
+    )
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)

@@ -1,0 +1,250 @@
+"""A paper's table and ours beside it: for the terminal, as Markdown and as LaTeX.
+
+Rows come from the view `reproduction`. What differs between a cell and the paper's settings is a numbered
+remark below the table; what differs for the whole table follows it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.report.data import Row, rows_of, select
+from workloads.errors import SpecError, UnknownName
+
+STATUSES = ("within", "outside", "compared", "not measured", "not run")
+WORDS = {
+    "within": "within the paper's deviation",
+    "outside": "outside it",
+    "compared": "compared without a deviation",
+    "not measured": "not measured",
+    "not run": "not run",
+}
+FIGURES = {
+    "accuracy": "accuracy",
+    "train_accuracy": "train accuracy",
+    "top10_accuracy": "top-10 accuracy",
+    "auc": "AUC",
+    "tpr_at_0p01pct": "TPR at 0.01 % FPR",
+    "attack_accuracy": "attack accuracy",
+    "attack_precision": "attack precision",
+    "ssim_mean": "SSIM, mean",
+    "mse_median": "MSE, median",
+    "rejection_rate": "rejected steps",
+    "updates_per_record_mean": "uses of a record, mean",
+    "updates_per_record_min": "uses of a record, least",
+    "updates_per_record_max": "uses of a record, most",
+    "step_seconds": "time of a step",
+}
+SUMMARY = "reproduce"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a report says, as plain text in cells; every form is made from it."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    remarks: tuple[str, ...] = ()
+    """Numbered from 1; the last column of a row names its own."""
+    protocol: tuple[str, ...] = ()
+    counts: str = ""
+
+
+def compare(store: Path, table: str | None = None, where: str | None = None) -> Comparison:
+    """One published table with ours beside it; without a table, how far each of them is.
+
+    `where` is an SQL condition on the view `reproduction`. UnknownName for a table that is none.
+    """
+    known = [row["table_name"] for row in rows_of(store, "select distinct table_name from published")]
+    if table is not None and table not in known:
+        raise UnknownName("published table", table, known)
+    rows = rows_of(store, f"{select('reproduction', where)} order by published_key")
+    if table is None:
+        return summarise(rows)
+    found = [row for row in rows if row["table_name"] == table]
+    if not found:
+        raise SpecError(f"the condition leaves no number of {table}: give another --where")
+    return tabulate(found)
+
+
+def write_comparison(comparison: Comparison, out: Path) -> list[Path]:
+    """Write the comparison as Markdown and LaTeX into `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    files = []
+    for suffix, render in ((".md", as_markdown), (".tex", as_latex)):
+        file = out / f"{comparison.name}{suffix}"
+        file.write_text(render(comparison), encoding="utf-8")
+        files.append(file)
+    return files
+
+
+def summarise(rows: Sequence[Row]) -> Comparison:
+    """A line per published table: how many of its numbers have one of ours beside them."""
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        tables.setdefault(row["table_name"], []).append(row)
+    lines = []
+    for name, own in sorted(tables.items(), key=lambda item: _natural(item[0])):
+        count = Counter(row["status"] for row in own)
+        cells = len({row["published"] for row in own})
+        numbers = [cells, len(own), *(count[status] for status in STATUSES)]
+        lines.append((name, own[0]["printed"], own[0]["about"], *map(str, numbers)))
+    columns = ("table", "printed", "about", "cells", "numbers", *STATUSES)
+    return Comparison(SUMMARY, "Published numbers", columns, tuple(lines), counts=count_statuses(rows))
+
+
+def tabulate(rows: Sequence[Row]) -> Comparison:
+    """One table: a line per published number, in the order of print."""
+    first = rows[0]
+    remarks: dict[str, int] = {}
+    lines = []
+    for row in rows:
+        marks = [remarks.setdefault(text, len(remarks) + 1) for text in remarks_of(row)]
+        lines.append((*_line(row), " ".join(f"[{mark}]" for mark in marks)))
+    columns = ("workload", "method", "figure", "paper", "ours", "difference", "verdict", "remarks")
+    return Comparison(
+        name=f"{SUMMARY}-{first['table_name']}",
+        title=f"{first['citation']}, {first['printed']}: {first['about']}",
+        columns=columns,
+        rows=tuple(lines),
+        remarks=tuple(remarks),
+        protocol=tuple(first["protocol"]),
+        counts=count_statuses(rows),
+    )
+
+
+def remarks_of(row: Row) -> list[str]:
+    """What a reader of this line has to know, shortest reasons first."""
+    texts = [row["reason"]] if row["reason"] else []
+    if row["valid"] is False:
+        texts.append("INVALID: the blind check tells members from non-members")
+    if row["differences"]:
+        texts.append("; ".join(row["differences"]))
+    if row["epsilon"] is not None:
+        texts.append(f"priced {row['guarantee_kind']} epsilon {row['epsilon']:.3g} by {row['accountant']}")
+    if row["matches"] > 1:
+        texts.append(f"{row['matches']} cells of ours are this one; shown is the nearest in settings")
+    return [*texts, row["note"]] if row["note"] else texts
+
+
+def count_statuses(rows: Sequence[Row]) -> str:
+    """How the numbers stand, in one sentence."""
+    count = Counter(row["status"] for row in rows)
+    cells = len({row["published"] for row in rows})
+    parts = [f"{count[status]} {WORDS[status]}" for status in STATUSES]
+    return f"{len(rows)} numbers of {cells} published cells: {', '.join(parts)}."
+
+
+def _line(row: Row) -> tuple[str, ...]:
+    workload = row["workload"] or row["printed_workload"]
+    params = ", ".join(f"{name}={_plain(value)}" for name, value in row["params"].items())
+    method = f"{row['label']} ({params})" if params else row["label"]
+    figure = FIGURES[row["metric"]] + (f", {row['attack']}" if row["attack"] else "")
+    unit = f" {row['unit']}" if row["unit"] else ""
+    digits = row["decimals"]
+    paper = f"{row['value']:.{digits}f}" + _plus_minus(row["deviation"], digits) + unit
+    if row["ours"] is None:
+        return workload, method, figure, paper, "-", "-", row["status"]
+    # One digit more than in print, so that rounding does not hide a difference.
+    ours = f"{row['ours']:.{digits + 1}f}" + _spread(row, digits + 1) + unit + f" (n={row['models']})"
+    return workload, method, figure, paper, ours, f"{row['difference']:+.{digits + 1}f}", row["status"]
+
+
+def _spread(row: Row, digits: int) -> str:
+    if row["ours_low"] is not None:
+        return f" [{row['ours_low']:.{digits}f}, {row['ours_high']:.{digits}f}]"
+    return _plus_minus(row["ours_deviation"], digits)
+
+
+def _plus_minus(deviation: float | None, digits: int) -> str:
+    return "" if deviation is None else f" ± {deviation:.{digits}f}"
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _natural(name: str) -> tuple[Any, ...]:
+    """Table 10 after Table 9."""
+    return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in name.split("-"))
+
+
+# -- forms -----------------------------------------------------------------------------------------
+
+MARKDOWN = {ord(sign): f"\\{sign}" for sign in "\\`*_[]|~#"} | {
+    ord("<"): "&lt;",
+    ord(">"): "&gt;",
+    ord("&"): "&amp;",
+}
+LATEX: Mapping[int, str] = {
+    **{ord(sign): f"\\{sign}" for sign in "&%$#_{}"},
+    ord("\\"): r"\textbackslash{}",
+    ord("~"): r"\textasciitilde{}",
+    ord("^"): r"\textasciicircum{}",
+    ord("<"): r"\textless{}",
+    ord(">"): r"\textgreater{}",
+    ord("|"): r"\textbar{}",
+    ord("["): "{[}",  # a bracket at the start of a line would be an argument of the row before
+    ord("]"): "{]}",
+    ord("±"): r"$\pm$",
+    ord("ε"): r"$\varepsilon$",
+}
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """A table of GitHub's Markdown with its remarks; no name can become markup."""
+    lines = [f"## {_clean(comparison.title, MARKDOWN)}", ""]
+    lines.append(_pipes(comparison.columns))
+    lines.append(_pipes(["---"] * len(comparison.columns), escaped=True))
+    lines += [_pipes(row) for row in comparison.rows]
+    lines += ["", _clean(comparison.counts, MARKDOWN)]
+    if comparison.remarks:
+        lines += ["", "Remarks:", ""]
+        lines += [f"{n}. {_clean(text, MARKDOWN)}" for n, text in enumerate(comparison.remarks, 1)]
+    if comparison.protocol:
+        lines += ["", "What differs for the whole table:", ""]
+        lines += [f"- {_clean(text, MARKDOWN)}" for text in comparison.protocol]
+    return "\n".join(lines) + "\n"
+
+
+def as_latex(comparison: Comparison) -> str:
+    """A longtable (packages longtable and booktabs) with its remarks below; no name can become a command."""
+    columns = len(comparison.columns)
+    lines = [
+        "% \\usepackage{longtable,booktabs}",
+        f"\\begin{{longtable}}{{{'l' * columns}}}",
+        f"\\caption{{{_clean(comparison.title, LATEX)}}} \\\\",
+        "\\toprule",
+        _ampersands(comparison.columns),
+        "\\midrule",
+        "\\endhead",
+        *(_ampersands(row) for row in comparison.rows),
+        "\\bottomrule",
+        "\\end{longtable}",
+        _clean(comparison.counts, LATEX),
+    ]
+    for kind, texts in (("enumerate", comparison.remarks), ("itemize", comparison.protocol)):
+        if texts:
+            items = [f"\\item {_clean(text, LATEX)}" for text in texts]
+            lines += [f"\\begin{{{kind}}}", *items, f"\\end{{{kind}}}"]
+    return "\n".join(lines) + "\n"
+
+
+RENDER: Mapping[str, Callable[[Comparison], str]] = {"md": as_markdown, "latex": as_latex}
+
+
+def _pipes(cells: Sequence[str], escaped: bool = False) -> str:
+    return "| " + " | ".join(cell if escaped else _clean(cell, MARKDOWN) for cell in cells) + " |"
+
+
+def _ampersands(cells: Sequence[str]) -> str:
+    return " & ".join(_clean(cell, LATEX) for cell in cells) + r" \\"
+
+
+def _clean(text: str, signs: Mapping[int, str]) -> str:
+    """One line, with the signs that the form would read as its own made harmless."""
+    return " ".join(text.split()).translate(dict(signs))

@@ -1,0 +1,67 @@
+"""The forms of a comparison: nothing in it can become markup or a command."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.report.reproduce import Comparison, as_latex, as_markdown, count_statuses, write_comparison
+
+NASTY = "a|b *c* _d_ `e` <f> [g](h) 50 % & $x$ #1 {y} ~z^ \\input{/etc} ± ε\nnext"
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    return Comparison(
+        name="reproduce-x",
+        title=NASTY,
+        columns=("method", "paper"),
+        rows=(("[1] plain", "96.09 ± 0.02 %"), (NASTY, "-")),
+        remarks=("first", NASTY),
+        protocol=("all_of it",),
+        counts="2 numbers",
+    )
+
+
+def test_markdown_keeps_its_columns(comparison: Comparison) -> None:
+    lines = as_markdown(comparison).splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert table[:2] == ["| method | paper |", "| --- | --- |"]
+    assert table[2] == "| \\[1\\] plain | 96.09 ± 0.02 % |"
+    assert len(table) == 4
+    for line in table:
+        assert line.replace("\\|", "").count("|") == 3
+    assert "a\\|b \\*c\\* \\_d\\_ \\`e\\` &lt;f&gt; \\[g\\](h) 50 % &amp; $x$ \\#1" in table[3]
+    assert "next" in table[3], "a line break stays inside the cell"
+    assert "1. first" in lines
+    assert "- all\\_of it" in lines
+
+
+def test_latex_runs_no_command_of_a_name(comparison: Comparison) -> None:
+    text = as_latex(comparison)
+    rows = [line for line in text.splitlines() if line.endswith(r"\\") and not line.startswith("\\caption")]
+    assert rows[0] == r"method & paper \\"
+    assert rows[1] == r"{[}1{]} plain & 96.09 $\pm$ 0.02 \% \\"
+    assert r"\_d\_" in rows[2]
+    assert r"50 \% \& \$x\$ \#1 \{y\} \textasciitilde{}z\textasciicircum{}" in rows[2]
+    assert r"\textbackslash{}input\{/etc\}" in rows[2]
+    assert r"\input" not in text
+    assert rows[2].replace(r"\&", "").count("&") == 1
+    for kind in ("longtable", "enumerate", "itemize"):
+        assert text.count(f"\\begin{{{kind}}}") == text.count(f"\\end{{{kind}}}") == 1
+
+
+def test_latex_without_remarks_has_no_empty_list() -> None:
+    bare = Comparison("x", "t", ("a",), (("b",),))
+    assert "enumerate" not in as_latex(bare)
+    assert "Remarks" not in as_markdown(bare)
+
+
+def test_both_files_are_written(comparison: Comparison, tmp_path: Path) -> None:
+    files = write_comparison(comparison, tmp_path / "new" / "folder")
+    assert [file.name for file in files] == ["reproduce-x.md", "reproduce-x.tex"]
+    assert files[0].read_text(encoding="utf-8") == as_markdown(comparison)
+    assert files[1].read_text(encoding="utf-8") == as_latex(comparison)
+
+
+def test_the_count_of_nothing() -> None:
+    assert count_statuses([]).startswith("0 numbers of 0 published cells")

@@ -1,0 +1,29 @@
+"""Bytes of images as numbers for a network; the scales are public constants, never statistics of the data."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is taken off each colour plane of pixels in [0, 1], and what the rest is divided by."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    def __call__(self, images: NDArray[Any]) -> Tensor:
+        """uint8 (n, planes, height, width) to float32 of the same shape."""
+        pixels = torch.from_numpy(np.asarray(images, np.float32)).div_(255)
+        mean, deviation = (torch.tensor(each).view(-1, 1, 1) for each in (self.mean, self.deviation))
+        return pixels.sub_(mean).div_(deviation)
+
+
+GREY = Scale((0.0,), (1.0,))
+COLOUR = Scale((0.0,) * 3, (1.0,) * 3)
+IMAGENET = Scale((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""Of ImageNet's training images, the usual public constants."""
