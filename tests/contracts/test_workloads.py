@@ -20,7 +20,7 @@ def with_records(name: str) -> Workload:
     if reason is None and (unprepared := getattr(workload, "unprepared", None)):
         reason = unprepared()
     if reason:
-        pytest.skip(reason)
+        pytest.skip(reason.partition(";")[0])
     return workload
 
 

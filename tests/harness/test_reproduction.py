@@ -41,7 +41,7 @@ PRIVATE = cell("cifar10-vit-head", "dp-sgd", 500, epsilon=4.0, delta=1e-5, clip=
 OTHER_CLIP = cell("cifar10-vit-head", "dp-sgd", 500, epsilon=4.0, delta=1e-5, clip=0.5)
 OTHER_SIZE = cell("purchase100-linear", "dp-sgd", 9000, epsilon=8.0, delta=1e-5, clip=1.0)
 UNASKED = cell("cifar10-vit-head", "dp-sgd", 500, epsilon=2.0, delta=1e-5, clip=1.0)
-MNIST = cell("mnist-cnn", "dp-sgd", 60000, epsilon=3.0, delta=1e-5, clip=1.0)
+MNIST = cell("mnist-cnn-relu", "dp-sgd", 60000, epsilon=3.0, delta=1e-5, clip=1.0)
 FAILED = cell("cifar100-vit-head", "sgd", 1000)
 
 
@@ -162,7 +162,7 @@ def test_what_the_cell_does_not_have_says_why(ask: Ask) -> None:
 
 
 def test_without_a_deviation_or_on_another_machine_there_is_no_verdict(ask: Ask) -> None:
-    plain = line(ask, "dpsur-table-2", "mnist-cnn", "dp-sgd", "accuracy", "(params->>'epsilon') = '3'")
+    plain = line(ask, "dpsur-table-2", "mnist-cnn-relu", "dp-sgd", "accuracy", "(params->>'epsilon') = '3'")
     assert (plain["deviation"], plain["status"]) == (None, "compared")
     assert plain["difference"] == pytest.approx(-0.02)
     time = line(ask, "pd-sgd-table-6", "cifar10-vit-head", "sgd", "step_seconds")
