@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 out = Console()
 if not out.is_terminal:
-    out.width = 160  # a file or a pipe has no width; tables should not be folded there
+    out.width = 180  # a file or a pipe has no width; tables should not be folded there
 err = Console(stderr=True)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from workloads.base import Records
 from workloads.data.places import data_root
 from workloads.features.pixels import GREY, IMAGENET, Scale
-from workloads.features.scattered import kept, scattered
+from workloads.features.scattered import Norm, kept, scattered
 from workloads.models.scatter import Side, scatter_cnn, scatter_linear
 from workloads.published import OnPublishedData, Splits, published
 
@@ -21,10 +21,11 @@ class Scattered(OnPublishedData):
     """A head on features in float16, made from pool and test images at first use and kept on disk."""
 
     scale: Scale = GREY
+    norm: Norm = "gn27"
 
     def unprepared(self) -> str | None:
         """Why the records are not at hand at once; None where the features are kept already."""
-        if kept(published(self.dataset), self.scale):
+        if kept(published(self.dataset), self.scale, self.norm):
             return None
         return (
             f"the scattering features of {self.dataset} are not made yet: they are at first use, in minutes"
@@ -32,13 +33,13 @@ class Scattered(OnPublishedData):
 
     def splits(self) -> Splits:
         """Pool and test, mapped once per process."""
-        return records(self.dataset, self.scale, data_root())
+        return records(self.dataset, self.scale, self.norm, data_root())
 
 
 @lru_cache(maxsize=2)
-def records(dataset: str, scale: Scale, root: Path) -> Splits:
+def records(dataset: str, scale: Scale, norm: Norm, root: Path) -> Splits:
     """Pool and test features of a data set below a data root."""
-    arrays = scattered(published(dataset), scale)
+    arrays = scattered(published(dataset), scale, norm)
     pool, test = (
         Records(torch.from_numpy(arrays[f"{split}_x"]), torch.from_numpy(arrays[f"{split}_y"]))
         for split in ("train", "test")
@@ -46,20 +47,20 @@ def records(dataset: str, scale: Scale, root: Path) -> Splits:
     return pool, test
 
 
-def pair(prefix: str, dataset: str, n_train: int, side: Side, scale: Scale) -> list[Scattered]:
+def pair(prefix: str, dataset: str, n_train: int, side: Side, scale: Scale, norm: Norm) -> list[Scattered]:
     """Both heads on one data set."""
     heads: dict[str, tuple[str, Callable[[int], nn.Module]]] = {
         "linear": ("one linear layer on scattering features", partial(scatter_linear, side=side)),
         "cnn": ("CNN with tanh on scattering features", partial(scatter_cnn, side=side)),
     }
     return [
-        Scattered(f"{prefix}-scatter-{kind}", network, dataset, 10, n_train, build, scale=scale)
+        Scattered(f"{prefix}-scatter-{kind}", network, dataset, 10, n_train, build, scale=scale, norm=norm)
         for kind, (network, build) in heads.items()
     ]
 
 
 workloads = [
-    *pair("mnist", "mnist", 50_000, 28, GREY),
-    *pair("fmnist", "fashion-mnist", 50_000, 28, GREY),
-    *pair("cifar10", "cifar-10", 45_000, 32, IMAGENET),
+    *pair("mnist", "mnist", 50_000, 28, GREY, "gn27"),
+    *pair("fmnist", "fashion-mnist", 50_000, 28, GREY, "gn27"),
+    *pair("cifar10", "cifar-10", 45_000, 32, IMAGENET, "photographs"),
 ]
