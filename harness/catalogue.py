@@ -9,7 +9,8 @@ import workloads
 from harness import attacks
 from harness.sweep import find_sweep, read_sweep, ready_made
 from methods.base import Params
-from workloads.errors import UnknownName
+from workloads.base import Workload
+from workloads.errors import BenchError, UnknownName
 from workloads.recipe import recipe
 
 Row = dict[str, Any]
@@ -67,10 +68,17 @@ def page(kind: str, name: str) -> Row:
         **_head(name, workload),
         "classes": workload.classes,
         "members per model": workload.n_train,
-        "pool": len(workload.pool()),
-        "test": len(workload.test()),
+        **_sizes(workload),
         "recipe": _recipe_rows(name),
     }
+
+
+def _sizes(workload: Workload) -> Row:
+    """How many records there are, or what is missing to count them."""
+    try:
+        return {"pool": len(workload.pool()), "test": len(workload.test())}
+    except BenchError as error:
+        return {"pool": None, "test": None, "data": str(error)}
 
 
 def _head(name: str, member: Any) -> Row:

@@ -124,7 +124,7 @@ def plan(made: "Plan", cost: "Estimate | None", json: bool) -> None:
 
 def _plan_row(made: "Plan", each: "Cell", cost: "Estimate | None") -> dict[str, Any]:
     own = [task for task in made.tasks if task.cell.key == each.key]
-    training = cost.costs.get((each.workload.name, each.method.name)) if cost else None
+    training = cost.costs.get(each.key) if cost else None
     return {
         "cell": each.key[:12],
         "workload": each.workload.name,

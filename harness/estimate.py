@@ -10,6 +10,7 @@ from typing import NamedTuple
 from harness.plan import Plan
 from harness.spec import Cell, Task
 from harness.store import Store
+from workloads.errors import BenchError
 
 ATTACK_SECONDS = 1.0
 """Taken for an attack: array work on stored signals."""
@@ -43,27 +44,41 @@ class Estimate:
     """Work to do, on one slot."""
     memory_bytes: int
     """The highest peak of one task."""
-    costs: dict[tuple[str, str], Cost]
-    """By (workload, method)."""
+    costs: dict[str, Cost]
+    """One training, by the key of its cell."""
 
 
 def estimate(plan: Plan, store: Store | None, probing: bool = True) -> Estimate | None:
-    """The cost of what is to do; None where nothing was recorded and probing is off."""
+    """The cost of what is to do; None where nothing was recorded and there is no probe."""
     recorded = _recorded(store)
-    costs: dict[tuple[str, str], Cost] = {}
+    probed: dict[tuple[str, str], tuple[Cost, Cell]] = {}
+    costs: dict[str, Cost] = {}
     seconds, memory = 0.0, 0
     for task in plan.todo:
         if task.kind == "attack":
             seconds += ATTACK_SECONDS
             continue
-        kind = (task.cell.workload.name, task.cell.method.name)
-        if kind not in costs:
-            if kind not in recorded and not probing:
+        cell = task.cell
+        kind = (cell.workload.name, cell.method.name)
+        if kind in recorded:
+            costs[cell.key] = costs.get(cell.key) or _recall(recorded[kind], cell)
+        elif not probing:
+            return None
+        else:
+            try:
+                probed[kind] = probed.get(kind) or (probe(task), cell)
+            except BenchError:  # its data is not here; planning needs only its size
                 return None
-            costs[kind] = _recall(recorded[kind], task.cell) if kind in recorded else probe(task)
-        seconds += costs[kind].seconds
-        memory = max(memory, costs[kind].memory_bytes)
+            costs[cell.key] = _scaled(*probed[kind], cell)
+        seconds += costs[cell.key].seconds
+        memory = max(memory, costs[cell.key].memory_bytes)
     return Estimate(seconds, memory, costs)
+
+
+def _scaled(cost: Cost, measured: Cell, cell: Cell) -> Cost:
+    """The cost of a cell from that of another of its kind, by their steps."""
+    share = (cell.params.get("steps") or 1) / (measured.params.get("steps") or 1)
+    return Cost(cost.seconds * share, cost.memory_bytes, cost.source)
 
 
 def _recorded(store: Store | None) -> dict[tuple[str, str], list[Training]]:

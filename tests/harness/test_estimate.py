@@ -41,7 +41,7 @@ def test_recorded_trainings_tell_the_cost_of_more_of_their_kind(store: Store) ->
     assert found is not None
     assert found.seconds == pytest.approx(2 * (30 * 0.02 + 1.0) + ATTACK_SECONDS)
     assert found.memory_bytes == 7
-    assert found.costs[("digits-linear", "sgd")].source == "recorded, 3 trainings"
+    assert {cost.source for cost in found.costs.values()} == {"recorded, 3 trainings"}
 
 
 def test_what_is_done_costs_nothing(store: Store) -> None:
