@@ -43,6 +43,7 @@ left join yardstick y
 -- Where a cell was attacked several times, the row is of the attack's newest version and of the task
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task
 -- attacked, so that the numbers of a row belong together.
+-- Means are taken in the order of the models: a sum in another order may end in another last bit.
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; not cut at 0 or 1
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models
 --   blind_auc, valid      the check that members and non-members cannot be told apart without a model;
@@ -90,9 +91,9 @@ over_models as (
     select
         a.task,
         count(r.test_accuracy) as n,
-        avg(r.test_accuracy) as accuracy,
-        stddev_samp(r.test_accuracy) as accuracy_sd,
-        avg(r.train_accuracy) as train_accuracy,
+        avg(r.test_accuracy order by r.index) as accuracy,
+        stddev_samp(r.test_accuracy order by r.index) as accuracy_sd,
+        avg(r.train_accuracy order by r.index) as train_accuracy,
         max(r.guarantee_kind) as guarantee_kind,
         max(r.adjacency) as adjacency,
         max(r.accountant) as accountant,
@@ -263,8 +264,8 @@ create view reproduction as
 with utility as (
     select
         cell, count(*) as models,
-        avg(test_accuracy) as accuracy, stddev_samp(test_accuracy) as accuracy_sd,
-        avg(train_accuracy) as train_accuracy, stddev_samp(train_accuracy) as train_accuracy_sd,
+        avg(test_accuracy order by index) as accuracy, stddev_samp(test_accuracy order by index) as accuracy_sd,
+        avg(train_accuracy order by index) as train_accuracy, stddev_samp(train_accuracy order by index) as train_accuracy_sd,
         percentile_cont(0.5) within group (order by step_seconds_median) as step_seconds,
         max(guarantee_kind) as guarantee_kind, max(epsilon) as epsilon, max(accountant) as accountant
     from model_run
