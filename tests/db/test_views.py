@@ -244,3 +244,19 @@ def test_two_kinds_of_machine_are_not_averaged(rows: Rows) -> None:
         ("cpu", 1, 0.2),
         ("gpu", 1, 9.0),
     ]
+
+
+def test_a_mean_does_not_depend_on_the_order_in_which_models_were_collected(rows: Rows) -> None:
+    """A resumed sweep collects its models in another order; a sum of floats depends on its order."""
+    accuracies = [1e16, 1.0, -1e16, 0.5, 0.25, 0.125]  # what is left of 1.0 depends on when it is added
+    one = add_cell(rows, accuracies)
+    other = add_cell(rows, accuracies)
+    for cell in (one, other):
+        add_attack(rows, cell, models=len(accuracies))
+    mine = [row for row in rows.pending["model_run"] if row["cell"] == other]
+    rest = [row for row in rows.pending["model_run"] if row["cell"] != other]
+    rows.pending["model_run"] = [*rest, *reversed(mine)]
+    columns = "accuracy, accuracy_low, accuracy_high"
+    found = {cell: rows.ask(f"select {columns} from frontier where cell = '{cell}'") for cell in (one, other)}
+    assert found[one]
+    assert found[one] == found[other]
