@@ -131,7 +131,7 @@ def _usual_batch(workload: str) -> int:
         return 1
     has = _fields(YARDSTICK)
     setting = recipe(workloads.family.get(workload)).settings(YARDSTICK, has).get("batch_size")
-    return int(setting.value) if setting else int(has["batch_size"].default)
+    return int(setting.at(None)) if setting else int(has["batch_size"].default)
 
 
 def _fits(workload: str, size: Any, problems: list[str]) -> bool:

@@ -107,14 +107,19 @@ def parameters(kind: type[Params]) -> list[Row]:
 
 def _recipe_rows(name: str) -> list[Row]:
     book = recipe(workloads.family.get(name))
+    numbered = [
+        (f"{method}, setting {number}", settings)
+        for method, each in book.setting.items()
+        for number, settings in each.items()
+    ]
     rows = []
-    for method, settings in [("every method", book.default), *book.method.items()]:
+    for method, settings in [("every method", book.default), *book.method.items(), *numbered]:
         for parameter, setting in settings.items():
             rows.append(
                 {
                     "method": method,
                     "parameter": parameter,
-                    "value": setting.value,
+                    "value": setting.shown,
                     "source": setting.source,
                     "tried": setting.tried,
                     "note": setting.note,

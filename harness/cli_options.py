@@ -29,6 +29,9 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Without a file: NAME=VALUE[,VALUE...] of a method's parameter."),
 ]
+MembersOption = Annotated[
+    int | None, typer.Option("--n-train", min=1, help="Members per model; else as many as the workload says.")
+]
 BackendOption = Annotated[str, typer.Option("--backend", help="Where jobs run: local.")]
 SlotsOption = Annotated[
     int | None, typer.Option("--slots", min=1, help="Tasks at a time; else one per GPU or core.")

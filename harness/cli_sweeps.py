@@ -11,6 +11,7 @@ from harness.cli_options import (
     BackendOption,
     EpsilonOption,
     JsonOption,
+    MembersOption,
     MethodOption,
     ModelsOption,
     SetOption,
@@ -33,6 +34,7 @@ def plan(
     models: ModelsOption = None,
     attack: AttackOption = None,
     settings: SetOption = None,
+    n_train: MembersOption = None,
     store: StoreOption = None,
     probe: Annotated[bool, typer.Option(help="Time a few steps where nothing was recorded.")] = True,
     json: JsonOption = False,
@@ -43,7 +45,7 @@ def plan(
 
     opened = Store(store_path(store))
     opened.check()
-    made = _plan(sweep, opened, workload, method, epsilon, models, attack, settings)
+    made = _plan(sweep, opened, workload, method, epsilon, models, attack, settings, n_train)
     console.plan(made, estimate(made, opened, probing=probe), json)
 
 
@@ -59,11 +61,12 @@ def enqueue(
     models: ModelsOption = None,
     attack: AttackOption = None,
     settings: SetOption = None,
+    n_train: MembersOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
-    asked = (workload, method, epsilon, models, attack, settings)
+    asked = (workload, method, epsilon, models, attack, settings, n_train)
     opened, made, count = _send(sweep, store, backend, slots, threads, timeout, asked)
     if json:
         console.json_out({"sweep": made.sweep.name, "sent": count, "tasks": len(made.tasks)})
@@ -86,6 +89,7 @@ def run(
     models: ModelsOption = None,
     attack: AttackOption = None,
     settings: SetOption = None,
+    n_train: MembersOption = None,
     on_interrupt: Annotated[
         Literal["stop", "detach"],
         typer.Option(help="Ctrl-C: stop the sweep (resumable), or leave it running."),
@@ -93,7 +97,7 @@ def run(
     store: StoreOption = None,
 ) -> None:
     """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
-    asked = (workload, method, epsilon, models, attack, settings)
+    asked = (workload, method, epsilon, models, attack, settings, n_train)
     run_sweep(sweep, store, asked, backend, slots, threads, timeout, on_interrupt)
 
 
@@ -124,6 +128,7 @@ def run_sweep(
             console.say(f"Detached: the sweep goes on. See `privbench status {name}`.")
     gather(opened.path)
     console.frontier(opened, made.cells)
+    console.warnings(progress.warnings)
     console.failures(progress.failures)
     if progress.failures or not progress.over:
         raise typer.Exit(1)
@@ -197,11 +202,11 @@ def cancel(
 
 
 def _plan(sweep: str | None, store: Any, *asked: Any) -> Any:
-    from harness.plan import make_plan
+    from harness.plan import by_method, make_plan
     from harness.sweep import find_sweep, from_options, read_sweep
 
     if sweep is None:
-        data, name = from_options(*asked), "ad-hoc"
+        data, name = by_method(from_options(*asked)), "ad-hoc"
     else:
         if any(asked):
             raise SpecError("give a sweep, or --workload, --method and so on; not both")

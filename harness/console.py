@@ -146,6 +146,7 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
                 **each.summary(),
                 "running_tasks": [vars(task) for task in each.running],
                 "failures": [failure_row(result) for result in each.failures],
+                "warnings": each.warnings,
             }
             for each in sweeps
         ]
@@ -166,12 +167,20 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
     for each in sweeps if detailed else ():
         for task in each.running:
             say(f"{task.key[:12]} {task.label} {task.phase} {task.done}/{task.total}")
+        warnings(each.warnings)
         failures(each.failures)
 
 
 def failure_row(result: "Json") -> dict[str, Any]:
     """A failed task for people and programs."""
     return {name: result[name] for name in ("key", "kind", "reason", "message")}
+
+
+def warnings(texts: "dict[str, list[str]]") -> None:
+    """What tasks warned of, each text once."""
+    for text, keys in texts.items():
+        others = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        say(f"warning of {keys[0][:12]}{others}: {text}")
 
 
 def failures(results: "list[Json]") -> None:

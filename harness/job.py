@@ -10,6 +10,7 @@ published). Everything a task prints goes to its `log.txt`.
 import contextlib
 import errno
 import json
+import logging
 import os
 import signal
 import sys
@@ -37,6 +38,8 @@ Status = Literal["done", "failed", "interrupted"]
 BEAT_SECONDS = 1.0
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk, the user's share of it, or the largest file allowed here is used up."""
+OURS = ("harness", "methods", "workloads")
+"""Loggers whose warnings belong into a result."""
 
 
 class Stop:
@@ -74,7 +77,7 @@ def run_task(store: Store, key: str, stop: Stop) -> Status:
     folder = store.folder(key)
     started, clock = datetime.now(UTC), time.monotonic()
     result: Json
-    with heartbeat(folder, stop), logging_to(folder / "log.txt"):
+    with heartbeat(folder, stop), logging_to(folder / "log.txt"), heeding() as warnings:
         try:
             outcome = perform(store, key, stop)
             dump(outcome.payload)  # a number that JSON does not have fails the task, not the worker
@@ -90,7 +93,7 @@ def run_task(store: Store, key: str, stop: Stop) -> Status:
             with contextlib.suppress(OSError):  # a full disk has no room for the log either
                 traceback.print_exc()
             result = failure(error)
-    result |= {"key": key, "kind": kind, "provenance": provenance()}
+    result |= {"key": key, "kind": kind, "provenance": provenance(), "warnings": warnings}
     result |= {"started": started.isoformat(), "finished": datetime.now(UTC).isoformat()}
     try:
         store.publish({**result, "wall_seconds": time.monotonic() - clock})
@@ -192,6 +195,35 @@ def logging_to(file: Path) -> Iterator[None]:
         for number, saved in zip((1, 2), kept, strict=True):
             os.dup2(saved, number)
             os.close(saved)
+
+
+class Heed(logging.Handler):
+    """Keeps each different warning once, and prints it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        text = record.getMessage()
+        if text not in self.texts:
+            self.texts.append(text)
+            with contextlib.suppress(OSError):  # a full disk must not stop a training
+                sys.stderr.write(f"warning: {text}\n")
+
+
+@contextlib.contextmanager
+def heeding() -> Iterator[list[str]]:
+    """What the task's own code warns of, for its result: a sweep's user does not read every log."""
+    heed, loggers = Heed(), [logging.getLogger(name) for name in OURS]
+    for logger in loggers:
+        logger.addHandler(heed)
+    try:
+        yield heed.texts
+    finally:
+        for logger in loggers:
+            logger.removeHandler(heed)
 
 
 def flush() -> None:

@@ -1,7 +1,7 @@
 """From a sweep to tasks: look names up, resolve every parameter, solve for noise, leave out what is done."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,13 @@ from harness.store import AGAIN, Store
 from harness.sweep import Choice, Sweep
 from methods.base import Calibrated, Method, Params
 from workloads.errors import BenchError, SpecError, unknown
-from workloads.recipe import recipe
+from workloads.recipe import Recipe, recipe
 
 ALWAYS = Choice("blind", {})
 """Run on every cell: a split that can be told apart without a model makes the cell invalid."""
+
+OF_THE_CELL = ("n_train", "setting")
+"""Keys of a grid that no method has: members per model, and the number of a setting in the recipe."""
 
 
 @dataclass(frozen=True)
@@ -96,31 +99,72 @@ def _cell(
         return None
     workload, method = workloads.family.get(names["workload"]), methods.family.get(names["method"])
     where = f"{where} ({names['workload']}, {names['method']})"
-    given = {key: value for key, value in point.items() if key not in names}
+    given = {key: value for key, value in point.items() if key not in (*names, *OF_THE_CELL)}
     if not _has(where, given, method.Params, problems):
         return None
     if isinstance(method, Calibrated) and {"epsilon", method.free} <= given.keys():
         problems.append(f"{where}: epsilon is solved for {method.free}: give one of the two")
         return None
+    n_train = _n_train(where, point.get("n_train", workload.n_train), problems)
     book = recipe(workload)
-    settings = book.settings(names["method"], has=method.Params.model_fields)
-    values = {name: setting.value for name, setting in settings.items()} | given
-    params = _validated(where, method.Params, values, problems)
-    if params is None:
-        return None
     try:
-        params = solve(method, params, workload.n_train)
+        values = _from_recipe(book, names["method"], method, point) | given
+        params = _validated(where, method.Params, values, problems)
+        if params is None or n_train is None:
+            return None
+        params = solve(method, params, n_train)
     except BenchError as error:
         problems.append(f"{where}: {error}")
         return None
     cell = Cell(
         workload=Plugin(workload.name, workload.version),
-        n_train=workload.n_train,
+        n_train=n_train,
         method=Plugin(names["method"], method.version),
         params=params.model_dump(),
         seed=seed,
     )
     return cell, book.tuned(names["method"])
+
+
+def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        problems.append(f"{where}: n_train = {given!r}: give a whole number of members, 1 or more")
+        return None
+    return given
+
+
+def _from_recipe(book: Recipe, name: str, method: Method, point: Mapping[str, Any]) -> dict[str, Any]:
+    """What the recipe says for a method, at the point's epsilon and with the numbered setting it asks for."""
+    number = point.get("setting")
+    settings = book.settings(name, method.Params.model_fields, None if number is None else str(number))
+    epsilon = point.get("epsilon", settings["epsilon"].at(None) if "epsilon" in settings else None)
+    known = float(epsilon) if isinstance(epsilon, int | float) else None
+    return {parameter: setting.at(known) for parameter, setting in settings.items()}
+
+
+def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep made of options, with a grid per method that holds only what the method has.
+
+    So `--method sgd,dp-sgd --epsilon 1` compares the two. What none of the methods has stays, and is
+    refused with the other mistakes.
+    """
+    grids = []
+    for grid in content["grid"]:
+        has = {name: _accepts(name, grid["workload"]) for name in grid["method"]}
+        anywhere = set().union(*has.values())
+        for name in grid["method"]:
+            lacks = anywhere - has[name]
+            grids.append({key: value for key, value in grid.items() if key not in lacks} | {"method": [name]})
+    return {**content, "grid": grids}
+
+
+def _accepts(method: str, names: Sequence[str]) -> set[str]:
+    """The options that say something to a method on one of these workloads."""
+    if method not in methods.family.names():
+        return set()
+    books = [recipe(workloads.family.get(name)) for name in names if name in workloads.family.names()]
+    numbered = {"setting"} if any(book.numbers(method) for book in books) else set()
+    return {*methods.family.get(method).Params.model_fields, *numbered}
 
 
 def solve(method: Method, params: Params, n_train: int) -> Params:

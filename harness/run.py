@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from dp_accounting import DpEvent
 from torch import Tensor
 
+from harness.accounting import Filter
 from harness.checkpoint import check_state, put_back, read_checkpoint, state_of, write_checkpoint
 from harness.clock import PeakMemory, Stopwatch, stopwatch
 from methods.base import State
@@ -125,6 +127,10 @@ class Run:
         """Record values of the current step."""
         for name, value in values.items():
             self._values[name] = value.detach() if isinstance(value, Tensor) else value
+
+    def budget(self, epsilon: float, delta: float, likely: DpEvent) -> Filter:
+        """A privacy filter: it admits no event that would pass (epsilon, delta)."""
+        return Filter(epsilon, delta, likely)
 
     def steps(self, phase: str, total: int, state: State) -> Iterator[int]:
         """Yield the steps still to do; see methods.base.Run."""

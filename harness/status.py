@@ -70,6 +70,15 @@ class Progress:
         return [result for result in self.ended.values() if result["status"] == "failed"]
 
     @property
+    def warnings(self) -> dict[str, list[str]]:
+        """What tasks warned of: every different text, with the keys of its tasks."""
+        found: dict[str, list[str]] = {}
+        for key, result in self.ended.items():
+            for text in result.get("warnings", ()):
+                found.setdefault(text, []).append(key)
+        return found
+
+    @property
     def over(self) -> bool:
         """Whether every task has ended."""
         return len(self.ended) == len(self.tasks)

@@ -86,6 +86,7 @@ def from_options(
     models: int | None,
     attack: str | None,
     settings: list[str] | None,
+    n_train: int | None = None,
 ) -> dict[str, Any]:
     """The content of a sweep file that says the same as these options of the command line."""
     if workload is None or method is None:
@@ -93,6 +94,8 @@ def from_options(
     grid: dict[str, Any] = {"workload": workload.split(","), "method": method.split(",")}
     if epsilon is not None:
         grid["epsilon"] = [_value(each) for each in epsilon.split(",")]
+    if n_train is not None:
+        grid["n_train"] = n_train
     for setting in settings or []:
         name, equals, values = setting.partition("=")
         if not equals or not name:
@@ -101,7 +104,7 @@ def from_options(
     data: dict[str, Any] = {"grid": [grid], "attacks": attack.split(",") if attack else []}
     if models is not None:
         data["models"] = models
-    words = key_of([workload, method, epsilon, models, attack, settings])
+    words = key_of([workload, method, epsilon, models, attack, settings, n_train])
     return data | {"name": f"ad-hoc-{words[:8]}"}
 
 

@@ -22,7 +22,7 @@ import workloads
 from harness.accounting import Guarantee, check, price
 from harness.run import Run, Series
 from harness.spec import Json, Plugin, Task
-from methods.base import Method, Problem, Released
+from methods.base import Budgeted, Method, Params, Problem, Released
 from workloads.base import Records, Workload
 from workloads.errors import Diverged, SpecError
 
@@ -53,7 +53,7 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     released = method.train(members, problem, params, run)
     run.finish()
     guarantee = price(released.ledger, getattr(params, "delta", DELTA))
-    check(guarantee, getattr(params, "epsilon", None))
+    check(guarantee, bound(method, params))
     signals = ask(released, pool, test, device)
     return Outcome(
         payload={
@@ -68,6 +68,14 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
             "steps.parquet": step_table(run.phases),
         },
     )
+
+
+def bound(method: Method, params: Params) -> float | None:
+    """The epsilon that the price may not pass; None where there is none."""
+    if isinstance(method, Budgeted):
+        return method.bound(params)
+    epsilon: float | None = getattr(params, "epsilon", None)
+    return epsilon
 
 
 def promised(guarantee: Guarantee, method: Method) -> str:

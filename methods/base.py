@@ -33,6 +33,26 @@ class Problem:
     """Logits and labels to one loss per example, shape (B,)."""
 
 
+class Budget(Protocol):
+    """What is left of a run's epsilon, asked before every release. Belongs into the state of `run.steps`."""
+
+    def admits(self, event: DpEvent) -> bool:
+        """Whether the event can be run without passing the budget."""
+        ...
+
+    def spend(self, event: DpEvent) -> None:
+        """Book an event that is about to run; an AccountingError where it does not fit."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was spent so far."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back what `state_dict` gave."""
+        ...
+
+
 class Run(Protocol):
     """The object a method trains through."""
 
@@ -65,6 +85,10 @@ class Run(Protocol):
 
     def observe(self, **values: Tensor | float) -> None:
         """Record values of the current step (a loss); a non-finite one ends the task as diverged."""
+        ...
+
+    def budget(self, epsilon: float, delta: float, likely: DpEvent) -> Budget:
+        """A budget of (epsilon, delta) for a run that decides as it goes; `likely` is its usual event."""
         ...
 
 
@@ -114,4 +138,14 @@ class Calibrated(Protocol):
 
     def planned(self, params: Any, n_train: int) -> DpEvent:
         """What `train` would do to `n_train` members: the same event its ledger will hold."""
+        ...
+
+
+@runtime_checkable
+class Budgeted(Protocol):
+    """A method that spends as it goes: its Params hold `epsilon`, and `train` asks `run.budget`."""
+
+    def bound(self, params: Any) -> float | None:
+        """The epsilon that the ledger's price may not pass; None where the budget was kept under a charge
+        that is not the price."""
         ...

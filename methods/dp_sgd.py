@@ -12,7 +12,8 @@ from torch import Tensor
 
 from methods.base import Problem, Released, Run
 from methods.bounds import Amount, Count, Positive, Probability
-from methods.gradients import Clipped, Clipping, EngineName, make_engine
+from methods.gradients import Clipped, make_engine
+from methods.gradients.params import ClippingParams
 from methods.noise import Noise, SecureNoise, SeededNoise
 from methods.optimizer import OptimizerParams, make_optimizer
 from methods.sampling import PoissonSampler, poisson_event, poisson_rate
@@ -22,7 +23,7 @@ from workloads.errors import SpecError
 log = logging.getLogger(__name__)
 
 
-class DpSgdParams(OptimizerParams):
+class DpSgdParams(ClippingParams, OptimizerParams):
     """Parameters of dp-sgd. Give epsilon or noise_multiplier; a planned task holds both."""
 
     epsilon: Positive | None = Field(default=None, description="Target epsilon; inf trains without noise.")
@@ -33,22 +34,6 @@ class DpSgdParams(OptimizerParams):
     clip: Positive = Field(default=1.0, description="Largest L2 norm of one example's gradient.")
     batch_size: Count = Field(
         default=64, description="Expected examples per step; each member joins with batch_size / n."
-    )
-    clipping: Clipping = Field(
-        default="flat",
-        description="Clip the whole gradient, or each of L layers to clip / sqrt(L) ('per_layer').",
-    )
-    engine: EngineName = Field(
-        default="auto",
-        description="What computes the gradients; 'auto': bookkeeping if it knows every layer, else opacus.",
-    )
-    physical_batch_size: Count | None = Field(
-        default=None,
-        description="Examples at a time, to save memory; none leaves it to the engine.",
-    )
-    secure: bool = Field(
-        default=False,
-        description="Noise from the system's cryptographic generator: not reproducible. Batches stay seeded.",
     )
 
     @model_validator(mode="after")

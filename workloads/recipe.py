@@ -4,11 +4,21 @@
 batch_size = { value = 64, source = "ours", note = "about a tenth of the members" }
 [method.dp-sgd]
 learning_rate = { value = 2.0, source = "tuned", tried = 12 }
+clip = { from_epsilon = { "1" = 0.1, "4" = 0.5 }, source = "ours" }
+[setting.dp-sgd.1]
+batch_size = { value = 256, source = "paper" }
+[refused.dp-sgd]
+2 = "the paper does not print its batch size"
+
+A value `from_epsilon` holds from that target epsilon up. A numbered setting is laid over the method's own
+settings where a sweep asks for it by `setting = 1`; a refused one tells why it cannot be had.
 """
 
 import inspect
+import math
 import tomllib
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +31,7 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -35,11 +46,47 @@ class Setting(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    value: Value
+    value: Value | None = None
+    from_epsilon: dict[str, Value] | None = None
+    """Target epsilon, as text, to the value from there up."""
     source: Literal["paper", "ours", "tuned"]
     note: str | None = None
     tried: int | None = Field(default=None, ge=1)
     """Configurations tried in the search that found this value."""
+
+    def at(self, epsilon: float | None) -> Value:
+        """The value at a target epsilon: that of the largest step below it, else of the smallest step.
+
+        Without an epsilon the smallest step, the one with the most noise, is taken.
+        """
+        if self.from_epsilon is None:
+            if self.value is None:
+                raise ValueError("a setting without a value passed validation")
+            return self.value
+        steps = sorted(self.from_epsilon, key=float)
+        reached = [step for step in steps if epsilon is not None and float(step) <= epsilon]
+        return self.from_epsilon[reached[-1] if reached else steps[0]]
+
+    @property
+    def shown(self) -> Value:
+        """The value for people: all of its steps where it depends on epsilon."""
+        if self.from_epsilon is None:
+            return self.at(None)
+        return ", ".join(f"{value} from epsilon {step}" for step, value in self.from_epsilon.items())
+
+    @field_validator("from_epsilon")
+    @classmethod
+    def _steps_are_numbers(cls, steps: dict[str, Value] | None) -> dict[str, Value] | None:
+        strange = [step for step in steps or {} if not _is_positive(step)]
+        if strange or steps == {}:
+            raise ValueError('give at least one step by its epsilon, as { "1" = 0.1, "4" = 0.5 }')
+        return steps
+
+    @model_validator(mode="after")
+    def _one_value(self) -> "Setting":
+        if (self.value is None) == (self.from_epsilon is None):
+            raise ValueError("give `value` or `from_epsilon`, one of the two")
+        return self
 
     @model_validator(mode="after")
     def _count_tuning(self) -> "Setting":
@@ -55,13 +102,18 @@ class Recipe(BaseModel):
 
     default: dict[str, Setting] = {}
     method: dict[str, dict[str, Setting]] = {}
+    setting: dict[str, dict[str, dict[str, Setting]]] = {}
+    """Method to the number of a setting to its values."""
+    refused: dict[str, dict[str, str]] = {}
+    """Method to the number of a setting to why it cannot be had."""
 
-    def settings(self, method: str, has: Collection[str]) -> dict[str, Setting]:
-        """The settings for a method with the parameters `has`: defaults it has, then its own.
+    def settings(self, method: str, has: Collection[str], number: str | None = None) -> dict[str, Setting]:
+        """The settings for a method with the parameters `has`: defaults it has, its own, those of a number.
 
-        A default the method lacks is passed over; a setting of its own that it lacks is a SpecError.
+        A default the method lacks is passed over; a setting of its own that it lacks is a SpecError, as is a
+        number that there is not.
         """
-        own = self.method.get(method, {})
+        own = self.method.get(method, {}) | ({} if number is None else self._numbered(method, number))
         strangers = [name for name in own if name not in has]
         if strangers:
             raise SpecError(
@@ -69,6 +121,20 @@ class Recipe(BaseModel):
             )
         shared = {name: setting for name, setting in self.default.items() if name in has}
         return shared | own
+
+    def numbers(self, method: str) -> list[str]:
+        """The numbered settings a method has here, those that are refused among them."""
+        return sorted({*self.setting.get(method, {}), *self.refused.get(method, {})})
+
+    def _numbered(self, method: str, number: str) -> dict[str, Setting]:
+        reason = self.refused.get(method, {}).get(number)
+        if reason is not None:
+            raise SpecError(f"setting {number} of {method} cannot be had here: {reason}")
+        found = self.setting.get(method, {})
+        if number not in found:
+            there = f"there are: {', '.join(found)}" if found else "there is none"
+            raise SpecError(f"setting {number} of {method} is not in the recipe; {there}")
+        return found[number]
 
     def tuned(self, method: str) -> int | None:
         """How many configurations were tried for this method; None where nothing was tuned.
@@ -87,16 +153,27 @@ def recipe(workload: Workload) -> Recipe:
     them all.
     """
     path = Path(inspect.getfile(type(workload))).parent / "recipes" / f"{workload.name}.toml"
-    if not path.is_file():
-        return Recipe()
+    return _parsed(path.name, path.read_bytes()) if path.is_file() else Recipe()
+
+
+@lru_cache(maxsize=512)
+def _parsed(name: str, content: bytes) -> Recipe:
+    """The recipe that a file's content says; cached, because a sweep asks for one once per cell."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"recipe {path.name} is not TOML: {error}") from error
+        raise SpecError(f"recipe {name} is not TOML: {error}") from error
     try:
-        return Recipe.model_validate(content)
+        return Recipe.model_validate(data)
     except ValidationError as error:
-        raise SpecError([f"recipe {path.name}: {_say(each)}" for each in error.errors()]) from error
+        raise SpecError([f"recipe {name}: {_say(each)}" for each in error.errors()]) from error
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
 
 
 def _say(error: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """A privacy filter: may this event still be run within the budget?"""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,6 +67,14 @@ class Filter:
                 f"{self.spent:.6g} of {self.allowed:.6g} is spent at Rényi order {self.order:g}; stop here"
             )
         self.spent += self._cost(event)
+
+    def state_dict(self) -> dict[str, float]:
+        """What was spent, for a checkpoint."""
+        return {"spent": self.spent}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Go on from what was spent; the order is this filter's own, made of the same arguments."""
+        self.spent = float(state["spent"])
 
     def remaining_uses(self, event: DpEvent) -> int:
         """How many more times this event fits."""

@@ -51,6 +51,19 @@ def test_whatever_was_admitted_costs_at_most_the_budget(noises: list[float]) -> 
         check(price(ComposedDpEvent(done), 1e-5), 1.0)
 
 
+def test_a_filter_goes_on_from_what_was_spent() -> None:
+    gate = Filter(2.0, 1e-5, STEP)
+    for _ in range(7):
+        gate.spend(STEP)
+    again = Filter(2.0, 1e-5, STEP)
+    again.load_state_dict(gate.state_dict())
+    assert (
+        again.remaining_uses(STEP)
+        == gate.remaining_uses(STEP)
+        == Filter(2.0, 1e-5, STEP).remaining_uses(STEP) - 7
+    )
+
+
 def test_the_order_is_fixed_beforehand() -> None:
     gate = Filter(2.0, 1e-5, STEP)
     order = gate.order

@@ -7,6 +7,7 @@ As a script it trains again and again in forked processes that are killed by SIG
 
 import hashlib
 import json
+import logging
 import os
 import random
 import signal
@@ -63,7 +64,9 @@ workload = LabData()
 class TrialParams(Params):
     steps: int = 12
     pause: float = 0.0
-    trouble: Literal["", "error", "diverge", "allocate", "memory", "stats", "deaf", "exit", "break"] = ""
+    trouble: Literal[
+        "", "error", "diverge", "allocate", "memory", "stats", "deaf", "exit", "break", "warn"
+    ] = ""
     at: int = 3
 
 
@@ -135,6 +138,9 @@ def make_trouble(params: TrialParams, step: int) -> None:
     """Fail in step `at` as the parameters ask."""
     if step != params.at:
         return
+    if params.trouble == "warn":
+        for _ in range(2):
+            logging.getLogger("methods.lab").warning("the sky is falling")
     if params.trouble == "error":
         sys.stdout.write("about to fail\n")
         raise ValueError("no luck today")

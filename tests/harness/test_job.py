@@ -120,6 +120,14 @@ def test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on(lab: "Lab", 
     assert "'history': nan" in message
 
 
+def test_what_a_task_warns_of_is_told_once_in_its_result(lab: "Lab", job: JobProcess) -> None:
+    quiet, warning = lab.task(seed=7), lab.task(seed=7, trouble="warn")
+    assert job.run(*lab.added(quiet, warning)) == ["done", "done"]
+    assert lab.result(quiet)["warnings"] == []
+    assert lab.result(warning)["warnings"] == ["the sky is falling"]
+    assert "warning: the sky is falling" in (lab.store.folder(warning.key) / "log.txt").read_text()
+
+
 def test_a_task_that_is_not_what_it_says_is_refused(lab: "Lab", job: JobProcess) -> None:
     good = lab.task(seed=2)
     older = replace(good, cell=replace(good.cell, method=Plugin("trial", "0")))

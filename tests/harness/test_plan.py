@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from harness.accounting import price
-from harness.plan import Plan, make_plan
+from harness.plan import Plan, by_method, make_plan
 from harness.spec import Json
 from harness.store import Store
-from harness.sweep import read_sweep
+from harness.sweep import from_options, read_sweep
 from methods import family as methods
 from workloads.errors import SpecError
 
@@ -65,6 +65,41 @@ def test_the_recipe_stands_between_the_defaults_and_the_grid() -> None:
     defaults = methods.get("sgd").Params()
     name = next(name for name, setting in settings.items() if setting.value != getattr(defaults, name))
     assert plan(SGD, models=1).cells[0].params[name] == settings[name].value
+
+
+def test_members_per_model_are_the_grids_to_choose() -> None:
+    made = plan(DP | {"n_train": [300, 400]}, models=1)
+    assert [cell.n_train for cell in made.cells] == [300, 400]
+    noises = [cell.params["noise_multiplier"] for cell in made.cells]
+    assert noises[0] > noises[1], "each of fewer members is in more batches"
+
+
+@pytest.mark.parametrize("wrong", [0, -3, 2.5, "many", True])
+def test_members_are_counted_in_whole_numbers(wrong: Any) -> None:
+    (told,) = problems(SGD | {"n_train": wrong})
+    assert f"n_train = {wrong!r}" in told
+    assert "1 or more" in told
+
+
+def test_a_numbered_setting_that_there_is_not_is_refused() -> None:
+    (told,) = problems(SGD | {"setting": 1})
+    assert told == "grid 1 (digits-linear, sgd): setting 1 of sgd is not in the recipe; there is none"
+
+
+def test_options_go_to_the_methods_that_have_them() -> None:
+    options = from_options("digits-linear", "sgd,dp-sgd", "1,4", 1, None, ["clip=0.5", "steps=9"], 300)
+    cells = make_plan(*read_sweep(by_method(options), "test"), None).cells
+    assert [cell.label for cell in cells] == ["sgd", "dp-sgd ε=1", "dp-sgd ε=4"]
+    assert {(cell.n_train, cell.params["steps"]) for cell in cells} == {(300, 9)}
+    assert [cell.params.get("clip") for cell in cells] == [None, 0.5, 0.5]
+
+
+def test_an_option_that_no_method_has_is_an_error() -> None:
+    options = from_options("digits-linear", "sgd,dp-sgd", "1", 1, None, ["clipp=0.5"])
+    with pytest.raises(SpecError) as caught:
+        make_plan(*read_sweep(by_method(options), "test"), None)
+    assert len(caught.value.problems) == 2
+    assert "did you mean 'clip'" in "".join(caught.value.problems)
 
 
 def test_noise_is_solved_for_and_stays_below_the_target() -> None:

@@ -5,8 +5,10 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 import torch
+from dp_accounting import DpEvent
 from torch import Tensor
 
+from harness.accounting import Filter
 from methods.base import Problem, State
 from workloads.base import Records
 from workloads.models.mlp import mlp
@@ -39,6 +41,9 @@ class SimplestRun:
 
     def observe(self, **values: Tensor | float) -> None:
         self.losses += [float(value) for value in values.values()]
+
+    def budget(self, epsilon: float, delta: float, likely: DpEvent) -> Filter:
+        return Filter(epsilon, delta, likely)
 
 
 @pytest.fixture

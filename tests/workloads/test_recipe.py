@@ -116,6 +116,69 @@ def test_broken_toml_is_told_with_its_line(elsewhere: Workload, tmp_path: Path) 
         recipe(elsewhere)
 
 
+STEPS = """
+[method.dpsur]
+clip = { from_epsilon = { "1" = 0.1, "4" = 0.5 }, source = "paper" }
+[setting.pd-sgd.1]
+sigma = { value = 0.1, source = "paper" }
+[refused.pd-sgd]
+2 = "the table cannot be read"
+"""
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "value"), [(None, 0.1), (0.5, 0.1), (1, 0.1), (3.9, 0.1), (4, 0.5), (float("inf"), 0.5)]
+)
+def test_a_value_may_depend_on_epsilon(
+    elsewhere: Workload, tmp_path: Path, epsilon: float | None, value: float
+) -> None:
+    write(tmp_path, STEPS)
+    setting = recipe(elsewhere).settings("dpsur", has=["clip"])["clip"]
+    assert setting.at(epsilon) == value
+    assert setting.shown == "0.1 from epsilon 1, 0.5 from epsilon 4"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "{ source = 'ours' }",
+        "{ value = 1, from_epsilon = { '1' = 2 }, source = 'ours' }",
+        "{ from_epsilon = {}, source = 'ours' }",
+        "{ from_epsilon = { 'large' = 2 }, source = 'ours' }",
+        "{ from_epsilon = { '-1' = 2 }, source = 'ours' }",
+    ],
+)
+def test_a_setting_has_one_value_or_steps(elsewhere: Workload, tmp_path: Path, wrong: str) -> None:
+    write(tmp_path, f"[default]\nclip = {wrong}\n")
+    with pytest.raises(SpecError, match=r"default\.clip"):
+        recipe(elsewhere)
+
+
+def test_a_numbered_setting_is_laid_over_the_methods_own(elsewhere: Workload, tmp_path: Path) -> None:
+    write(tmp_path, STEPS + "[method.pd-sgd]\nsigma = { value = 9, source = 'ours' }\n")
+    book = recipe(elsewhere)
+    assert book.settings("pd-sgd", ["sigma"])["sigma"].at(None) == 9
+    assert book.settings("pd-sgd", ["sigma"], "1")["sigma"].at(None) == 0.1
+    assert book.numbers("pd-sgd") == ["1", "2"]
+    assert book.numbers("sgd") == []
+
+
+@pytest.mark.parametrize(
+    ("method", "number", "told"),
+    [
+        ("pd-sgd", "2", "the table cannot be read"),
+        ("pd-sgd", "3", "there are: 1"),
+        ("sgd", "1", "there is none"),
+    ],
+)
+def test_a_setting_that_cannot_be_had_is_refused(
+    elsewhere: Workload, tmp_path: Path, method: str, number: str, told: str
+) -> None:
+    write(tmp_path, STEPS)
+    with pytest.raises(SpecError, match=told):
+        recipe(elsewhere).settings(method, ["sigma"], number)
+
+
 @pytest.mark.parametrize("workload", workloads.family.names())
 @pytest.mark.parametrize("method", methods.family.names())
 def test_every_recipe_of_ours_fits_every_method(workload: str, method: str) -> None:

@@ -1,0 +1,28 @@
+"""How per-example gradients are clipped and computed: parameters that methods with clipping share."""
+
+from pydantic import Field
+
+from methods.base import Params
+from methods.bounds import Count
+from methods.gradients import Clipping, EngineName
+
+
+class ClippingParams(Params):
+    """What clips, what computes, how many examples at a time, and whose noise."""
+
+    clipping: Clipping = Field(
+        default="flat",
+        description="Clip the whole gradient, or each of L layers to clip / sqrt(L) ('per_layer').",
+    )
+    engine: EngineName = Field(
+        default="auto",
+        description="What computes the gradients; 'auto': bookkeeping if it knows every layer, else opacus.",
+    )
+    physical_batch_size: Count | None = Field(
+        default=None,
+        description="Examples at a time, to save memory; none leaves it to the engine.",
+    )
+    secure: bool = Field(
+        default=False,
+        description="Noise from the system's cryptographic generator: not reproducible. Batches stay seeded.",
+    )
