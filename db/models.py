@@ -119,6 +119,8 @@ class ModelRun(Base):
     accountant: Mapped[str | None]
     epsilon_pld: Mapped[float | None]
     epsilon_rdp: Mapped[float | None]
+    epsilon_paper: Mapped[float | None]
+    """What the authors' own charge comes to where it is disputed (DPSUR counts accepted attempts only)."""
     assumptions: Mapped[list[str]]
     stats: Mapped[dict[str, Any]]
     phase: Mapped[str | None]

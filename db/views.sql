@@ -99,6 +99,7 @@ over_models as (
         max(r.accountant) as accountant,
         max(r.epsilon) as epsilon,
         max(r.epsilon_rdp) as epsilon_rdp,
+        max(r.epsilon_paper) as epsilon_paper,
         max(r.delta) as delta,
         percentile_cont(0.5) within group (order by m.step_seconds_median) as step_seconds,
         percentile_cont(0.5) within group (order by m.step_overhead) as step_overhead,
@@ -133,7 +134,7 @@ spread as (
 point as (
     select
         c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
-        o.guarantee_kind, o.adjacency, o.accountant, o.epsilon, o.epsilon_rdp,
+        o.guarantee_kind, o.adjacency, o.accountant, o.epsilon, o.epsilon_rdp, o.epsilon_paper,
         coalesce(o.delta, c.delta) as delta,
         a.attack, a.attack_params, a.models,
         o.accuracy, o.accuracy - s.half as accuracy_low, o.accuracy + s.half as accuracy_high,
@@ -253,7 +254,7 @@ where b.status = 'failed';
 -- whose settings are nearest to the paper's (published_match.place), whatever its result.
 --   ours            accuracy and train_accuracy: mean over the cell's models, ours_deviation their standard deviation; leakage:
 --                   of the named attack, with the interval of frontier (with several parameter sets, the highest AUC);
---                   step_seconds: median
+--                   step_seconds: median; figures that a method tells of its runs (rejection_rate): as accuracy
 --   difference      ours - value
 --   status          not run       no trained cell is this one; reason tells where none can be
 --                   not measured  the cell is there and the figure is not; reason tells why
@@ -270,6 +271,16 @@ with utility as (
         max(guarantee_kind) as guarantee_kind, max(epsilon) as epsilon, max(accountant) as accountant
     from model_run
     group by cell
+),
+told as (
+    -- Figures that the method itself tells of a run, such as its rejection rate.
+    select
+        r.cell, named.metric,
+        avg(cast(r.stats ->> named.metric as double precision) order by r.index) as stat,
+        stddev_samp(cast(r.stats ->> named.metric as double precision) order by r.index) as stat_sd
+    from model_run r
+    cross join (select distinct metric from published) named
+    group by r.cell, named.metric
 ),
 blind as (
     select cell, min(case when valid then 1 else 0 end) = 1 as valid
@@ -305,8 +316,13 @@ beside as (
             when 'auc' then l.auc
             when 'attack_accuracy' then l.balanced_accuracy
             when 'tpr_at_0p01pct' then l.tpr_at_0p01pct
+            else s.stat
         end as measured,
-        case p.metric when 'accuracy' then u.accuracy_sd when 'train_accuracy' then u.train_accuracy_sd end as sd,
+        case p.metric
+            when 'accuracy' then u.accuracy_sd
+            when 'train_accuracy' then u.train_accuracy_sd
+            else s.stat_sd
+        end as sd,
         case p.metric when 'auc' then l.auc_low when 'tpr_at_0p01pct' then l.tpr_at_0p01pct_low end as low,
         case p.metric when 'auc' then l.auc_high when 'tpr_at_0p01pct' then l.tpr_at_0p01pct_high end as high
     from published p
@@ -315,6 +331,7 @@ beside as (
     left join utility u on u.cell = m.cell
     left join blind b on b.cell = m.cell
     left join leakage l on l.cell = m.cell and l.attack = p.attack and l.variant = 1
+    left join told s on s.cell = m.cell and s.metric = p.metric
 )
 select
     source, table_name, cell as published, workload, printed_workload, method, label, params,

@@ -125,6 +125,7 @@ def _model_row(task: Json, cell: str, payload: Json) -> Json:
         **{name: guarantee[name] for name in ("epsilon", "delta", "adjacency", "accountant")},
         "epsilon_pld": (guarantee.get("epsilons") or {}).get("pld"),
         "epsilon_rdp": (guarantee.get("epsilons") or {}).get("rdp"),
+        "epsilon_paper": (guarantee.get("epsilons") or {}).get("paper"),
         "assumptions": _text(list(guarantee.get("assumptions") or [])),
         "stats": _text(payload["stats"]),
         **_cost(payload["phases"]),

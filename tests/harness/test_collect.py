@@ -98,7 +98,7 @@ def training(task: Task, accuracy: float, seconds: float = 0.01) -> Json:
             "delta": 1e-5 if private else None,
             "adjacency": "add-or-remove-one" if private else None,
             "accountant": "pld" if private else None,
-            "epsilons": {"pld": 1.0, "rdp": 1.25} if private else {},
+            "epsilons": {"pld": 1.0, "rdp": 1.25, "paper": 0.75} if private else {},
             "assumptions": ["poisson sampling"] if private else [],
         },
         "stats": {"clipped": 0.5},
@@ -248,6 +248,7 @@ def test_rows_hold_what_the_files_say(collected: Store) -> None:
     assert run["test_accuracy"] == result["metrics"]["test_accuracy"]
     assert run["nonmember_accuracy"] is None
     assert (run["epsilon"], run["epsilon_pld"], run["epsilon_rdp"]) == (1.0, 1.0, 1.25)
+    assert run["epsilon_paper"] == 0.75
     assert json.loads(run["assumptions"]) == ["poisson sampling"]
     # `train` takes 20 x 0.02 s and `warm` 10 x 0.005 s; the worst memory is of `warm`.
     assert (run["phase"], run["steps"]) == ("train", 20)

@@ -49,6 +49,7 @@ def frontier_row(
         "accountant": None if epsilon is None else "pld",
         "epsilon": None if epsilon is None else epsilon * 0.998,
         "epsilon_rdp": None if epsilon is None else epsilon * 1.07,
+        "epsilon_paper": None,
         "delta": None if epsilon is None else 1e-5,
         "attack": attack,
         "attack_params": {},
