@@ -255,9 +255,37 @@ def frontier(store: "Store", cells: "Sequence[Cell]") -> None:
     rows = query(store.path, sql).arrow.to_pylist()
     if rows:
         out.print(table([_frontier_row(row) for row in rows], title="frontier"))
+    _unattacked(store, keys)
     for row in rows:
         if row["valid"] is False:
             say(f"INVALID: {row['workload']} {row['label']}: the blind check tells members from non-members")
+
+
+def _unattacked(store: "Store", keys: str) -> None:
+    """Cells without a row in `frontier`: no attack was asked for, or none has succeeded."""
+    from harness.query import query
+
+    sql = f"""
+        select c.workload, c.label, count(*) as models, avg(r.test_accuracy order by r.index) as accuracy,
+            max(r.epsilon) as epsilon, max(r.guarantee_kind) as guarantee_kind
+        from cell c join model_run r on r.cell = c.key
+        where c.key in ({keys}) and c.key not in (select cell from frontier)
+        group by c.key, c.workload, c.label, c.epsilon_asked
+        order by c.workload, c.epsilon_asked desc nulls first, c.label
+    """
+    rows = [
+        {
+            "workload": row["workload"],
+            "method": row["label"],
+            "models": row["models"],
+            "accuracy": f"{100 * row['accuracy']:.1f} %",
+            "priced ε": None if row["epsilon"] is None else f"{row['epsilon']:.3g}",
+            "kind": row["guarantee_kind"],
+        }
+        for row in query(store.path, sql).arrow.to_pylist()
+    ]
+    if rows:
+        out.print(table(rows, title="trained, and attacked by nothing: not in the frontier"))
 
 
 def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
