@@ -1,0 +1,86 @@
+"""Shokri's attack: for every class a classifier that tells members from others by the whole posterior."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+import methods.base
+from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
+from harness.attacks.posteriors import posteriors, shadows_of
+from methods.bounds import Count
+
+
+class ShokriParams(methods.base.Params):
+    """How many shadows teach, what they are asked, and which of their records count."""
+
+    shadow_models: Count = Field(default=10, description="Shadows that teach the classifiers, at most.")
+    extra_features: bool = Field(
+        default=False, description="Add the sorted posterior and the loss to what the classifiers see."
+    )
+    only_correct: bool = Field(
+        default=False,
+        description="Teach only with records that the shadow got right (DirDP-SGD's evaluation).",
+    )
+    trees: Count = Field(default=100, description="Boosting rounds of each classifier.")
+
+
+class Shokri:
+    """Shokri et al. 2017, with the cell's other models as shadows and LightGBM as classifier.
+
+    A shadow's records are the pool, split into its members and others, so no data are set aside. The score is
+    the classifier's log odds; 0 for a class that the shadows' records do not teach.
+    """
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "a boosted-tree classifier per class on whole posteriors, taught by shadow models"
+    source: ClassVar[str] = "Shokri et al. 2017, Membership Inference Attacks Against ML Models (S&P)"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "boosted trees have few distinct scores: TPR at low FPR is coarse",
+        "with few records of a class its classifier learns noise",
+        "only_correct leaves out the strongest sign of a non-member, a wrong answer",
+    )
+    Params: ClassVar[type[methods.base.Params]] = ShokriParams
+    shadows: ClassVar[int] = 1
+
+    def scores(self, evidence: Evidence, params: ShokriParams) -> Floats:
+        """(M, n): log odds of membership."""
+        features = [_features(evidence, m, params.extra_features) for m in range(len(evidence.logits))]
+        right = evidence.logits.argmax(axis=2) == evidence.labels
+        teaches = right if params.only_correct else np.ones_like(right)
+        scores = np.zeros(evidence.members.shape)
+        for m in range(len(scores)):
+            teachers = shadows_of(m, len(scores), params.shadow_models)
+            for label in np.unique(evidence.labels) if teachers else ():
+                rows = np.flatnonzero(evidence.labels == label)
+                taught = [(s, rows[teaches[s, rows]]) for s in teachers]
+                x = np.concatenate([features[s][own] for s, own in taught])
+                y = np.concatenate([evidence.members[s, own] for s, own in taught])
+                scores[m, rows] = boosted_log_odds(x, y, features[m][rows], params.trees)
+        return scores
+
+
+def _features(evidence: Evidence, model: int, extra: bool) -> Floats:
+    chances = posteriors(evidence.logits[model])
+    if not extra:
+        return chances
+    losses = cross_entropy(evidence.phi[model])
+    return np.column_stack([chances, np.sort(chances, axis=1), losses])
+
+
+def boosted_log_odds(x: Floats, y: NDArray[np.bool_], asked: Floats, trees: int) -> Floats:
+    """The log odds of `asked` under trees taught with (x, y); 0 where y is of one kind only."""
+    # Loaded here: listing attacks and planning need no boosting library.
+    import lightgbm
+
+    if y.all() or not y.any():
+        return np.zeros(len(asked))
+    # One thread and row order: the same bits every time.
+    settings: dict[str, Any] = {"objective": "binary", "deterministic": True, "force_row_wise": True}
+    settings |= {"num_threads": 1, "seed": 0, "verbosity": -1}
+    booster = lightgbm.train(settings, lightgbm.Dataset(x, y.astype(np.float64)), trees)
+    return np.asarray(booster.predict(asked, raw_score=True), dtype=np.float64)
+
+
+attack: Attack = Shokri()
