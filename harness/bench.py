@@ -17,7 +17,7 @@ import torch
 
 import methods
 import workloads
-from harness.interleave import Player, Turn, play, weigh
+from harness.interleave import Player, Turn, play, share_one_heap, weigh
 from harness.job import failure
 from harness.plan import make_plan
 from harness.provenance import provenance
@@ -168,7 +168,7 @@ def _task(cells: Sequence[Cell], workload: str, size: int, measure: Measure) -> 
     own = [
         cell
         for cell in cells
-        if cell.workload.name == workload and cell.params.get("batch_size", size) == size
+        if cell.workload.name == workload and cell.params.get("batch_size") in (None, size)
     ]
     named = dict(zip(_names(own), own, strict=True))
     stamp = f"{datetime.now(UTC).isoformat()} {uuid4().hex}"
@@ -229,6 +229,7 @@ def examine(task: BenchTask, measure: Measure) -> tuple[Json, list[Turn]]:
     mask = membership(Task("train", task.yardstick), len(pool))
     members = pool.take(mask.nonzero().squeeze(1)).to(device)
     problem = Problem(workload.classes, workload.model, per_example_loss)
+    share_one_heap()
     players = [
         Player(name, _training(cell, members, problem), device, measure.threads, measure.seed)
         for name, cell in task.cells.items()

@@ -19,6 +19,8 @@ import torch
 from harness.clock import PeakMemory
 from harness.run import Interrupted, Run
 
+M_ARENA_MAX = -8
+"""Of mallopt(3)."""
 ACCEPTED = "accepted"
 """What a method that may reject a step observes in every step: the updates it made, 0 or 1."""
 
@@ -187,6 +189,16 @@ def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -
         if lap is not None and not lap.first:
             found.append((memory.peak() - memory.resting, memory.resting))
     return found
+
+
+def share_one_heap() -> None:
+    """Let threads that begin from now on allocate from the heap of the process, as a training alone does.
+
+    With a heap for every thread, where the system gives and takes pages is a matter of luck, and it can cost
+    one training a third of a step and the next one nothing.
+    """
+    with suppress(OSError, AttributeError):  # a C library without it
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def give_back_free_memory() -> None:

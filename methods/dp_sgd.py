@@ -12,8 +12,9 @@ from torch import Tensor
 
 from methods.base import Problem, Released, Run
 from methods.bounds import Amount, Count, Positive, Probability
-from methods.gradients import Clipped, make_engine
+from methods.gradients import make_engine
 from methods.gradients.params import ClippingParams
+from methods.gradients.tally import Tally
 from methods.noise import Noise, SecureNoise, SeededNoise
 from methods.optimizer import OptimizerParams, make_optimizer
 from methods.sampling import PoissonSampler, poisson_event, poisson_rate
@@ -57,7 +58,7 @@ class DpSgdParams(ClippingParams, OptimizerParams):
 class DpSgd:
     """Differentially private SGD (Abadi et al. 2016): noise once, on the sum of clipped gradients."""
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     about: ClassVar[str] = "DP-SGD: per-example clipping, Gaussian noise, Poisson batches"
     source: ClassVar[str] = "Abadi et al. 2016, Deep Learning with Differential Privacy (CCS)"
     guarantee: ClassVar[str] = "approximate-dp"
@@ -86,27 +87,30 @@ class DpSgd:
         engine = make_engine(model, problem.loss, params.engine, params.clipping, params.physical_batch_size)
         noise = make_noise(engine.weights, noise_multiplier, params, run.generator("noise"))
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
-        tally = {"examples": 0, "clipped": 0, "nonfinite": 0, "empty": 0}
+        tally = Tally()
         state = {"model": model, "optimizer": optimizer, "sampler": sampler, "tally": tally}
+        # The expected batch size: the realised one would be released unpaid.
+        divisor = params.batch_size
 
         for _ in run.steps("train", params.steps, state):
             with run.clock("batch"):
                 batch = members.take(sampler.draw().to(run.device))
-            with run.clock("gradients"):
-                clipped = engine.clipped_sum(batch.x, batch.y, params.clip)
             with run.clock("noise"):
-                # The expected batch size: the realised one would be released unpaid.
-                means = noise.noisy_mean(clipped.sums, params.batch_size)
+                means = noise.start(engine.weights, divisor)
+            with run.clock("gradients"):
+                clipped = engine.clipped_sum(batch.x, batch.y, params.clip, means, 1 / divisor)
+            with run.clock("noise"):
+                noise.finish(means, divisor)
             with run.clock("update"):
                 for weight, mean in zip(engine.weights, means, strict=True):
                     weight.grad = mean
                 optimizer.step()
-            count(tally, clipped)
+            tally.add(clipped)
             run.observe(loss=clipped.mean_loss())
 
         engine.release()
         optimizer.zero_grad()
-        return Released(model.eval(), sampler.event(noise_multiplier), shares(tally, params.steps))
+        return Released(model.eval(), sampler.event(noise_multiplier), tally.stats(params.steps))
 
 
 def resolved_noise(params: DpSgdParams) -> float:
@@ -127,25 +131,6 @@ def make_noise(
     # 0 * inf is not a number where clip is infinite.
     scale = noise_multiplier * params.clip if noise_multiplier else 0.0
     return SecureNoise(scale) if params.secure else SeededNoise(weights, scale, generator)
-
-
-def count(tally: dict[str, int], clipped: Clipped) -> None:
-    """Add one step to the tally."""
-    examples = len(clipped.norms)
-    tally["examples"] += examples
-    tally["empty"] += examples == 0
-    tally["nonfinite"] += clipped.nonfinite
-    tally["clipped"] += clipped.clipped
-
-
-def shares(tally: dict[str, int], steps: int) -> dict[str, float]:
-    """The tally as stats of the run."""
-    return {
-        "clipped_share": tally["clipped"] / max(tally["examples"], 1),
-        "mean_batch": tally["examples"] / steps,
-        "empty_batches": float(tally["empty"]),
-        "nonfinite_gradients": float(tally["nonfinite"]),
-    }
 
 
 method = DpSgd()

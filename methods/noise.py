@@ -2,23 +2,41 @@
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import reduce
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
+# Numbers drawn at a time on a CPU: torch fills memory twice, and the second time it should be in the cache.
+AT_ONCE = 2**16
 
-class Noise(Protocol):
-    """Gaussian noise for sums over one model's weights."""
+
+class Noise(ABC):
+    """Gaussian noise for means over one model's weights, independent on every coordinate.
+
+    Between `start` and `finish` the caller adds the mean, so that nobody needs a pass over memory to join the
+    two.
+    """
+
+    @abstractmethod
+    def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
+        """Tensors like the weights to add a sum over `divisor` to. The next call may reuse them."""
+
+    @abstractmethod
+    def finish(self, means: list[Tensor], divisor: float) -> None:
+        """What must be done when the mean is in; after it the means are noisy."""
 
     def noisy_mean(self, sums: list[Tensor], divisor: float) -> list[Tensor]:
-        """(sum + noise) / divisor, independent on every coordinate. The next call may reuse the tensors."""
-        ...
+        """(sum + noise) / divisor. The next call may reuse the tensors."""
+        means = self.start(sums, divisor)
+        torch._foreach_add_(means, sums, alpha=1 / divisor)
+        self.finish(means, divisor)
+        return means
 
 
-class SeededNoise:
+class SeededNoise(Noise):
     """Noise of standard deviation `scale` from a generator: reproducible, so not for deployment."""
 
     def __init__(self, weights: Sequence[Tensor], scale: float, generator: torch.Generator) -> None:
@@ -27,25 +45,28 @@ class SeededNoise:
             sum(w.numel() for w in weights),
             reduce(torch.promote_types, (w.dtype for w in weights)),
         )
-        # One draw for all weights, into the same memory in every step.
+        # One stream for all weights, into the same memory in every step.
         self._drawn = torch.empty(count, dtype=dtype, device=generator.device)
+        self._parts = torch.split(self._drawn, AT_ONCE if generator.device.type == "cpu" else count)
         self._pieces = cut(self._drawn, weights)
         self._alike = all(w.dtype == dtype and w.device == generator.device for w in weights)
 
-    def noisy_mean(self, sums: list[Tensor], divisor: float) -> list[Tensor]:
-        """See Noise."""
+    def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
+        """See Noise: noise already."""
         if self.scale == 0:
-            # Not only quicker: the same bits as without this class.
-            return [each / divisor for each in sums]
-        self._drawn.normal_(0.0, self.scale / divisor, generator=self.generator)
-        pieces = self._pieces
-        if not self._alike:
-            pieces = [piece.to(each) for piece, each in zip(pieces, sums, strict=True)]
-        torch._foreach_add_(pieces, sums, alpha=1 / divisor)
-        return pieces
+            self._drawn.zero_()
+        else:
+            for part in self._parts:
+                part.normal_(0.0, self.scale / divisor, generator=self.generator)
+        if self._alike:
+            return self._pieces
+        return [piece.to(weight) for piece, weight in zip(self._pieces, weights, strict=True)]
+
+    def finish(self, means: list[Tensor], divisor: float) -> None:
+        """See Noise: the noise is in."""
 
 
-class SecureNoise:
+class SecureNoise(Noise):
     """Noise from the operating system's cryptographic generator: two runs never agree.
 
     Every value is half the sum of four Gaussians, as in Opacus's secure mode: the low bits of a single
@@ -55,15 +76,18 @@ class SecureNoise:
     def __init__(self, scale: float) -> None:
         self.scale = scale
 
-    def noisy_mean(self, sums: list[Tensor], divisor: float) -> list[Tensor]:
-        """See Noise."""
+    def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
+        """See Noise: zeros."""
+        return [weight.detach().new_zeros(weight.shape) for weight in weights]
+
+    def finish(self, means: list[Tensor], divisor: float) -> None:
+        """See Noise: added in double precision, rounded once."""
         if self.scale == 0:
-            return [each / divisor for each in sums]
-        count = sum(each.numel() for each in sums)
-        drawn = torch.stack([secure_normal(count) for _ in range(4)]).sum(dim=0).mul_(self.scale / 2)
-        pieces = zip(cut(drawn, sums), sums, strict=True)
-        # Added in double precision, rounded once.
-        return [((piece.to(each.device) + each) / divisor).to(each.dtype) for piece, each in pieces]
+            return
+        count = sum(mean.numel() for mean in means)
+        drawn = torch.stack([secure_normal(count) for _ in range(4)]).sum(dim=0)
+        for mean, piece in zip(means, cut(drawn.mul_(self.scale / 2 / divisor), means), strict=True):
+            mean.copy_(piece.to(mean.device).add_(mean))
 
 
 def secure_normal(count: int) -> Tensor:

@@ -35,10 +35,15 @@ class Clipped:
     """(B,): gradient norms before clipping, over all parameters together; may be non-finite."""
     losses: Tensor
     """(B,)"""
-    clipped: int
-    """How many examples had a finite gradient beyond the clip (one layer of it, for per-layer clipping)."""
+    beyond: Tensor
+    """(B,): whether a finite gradient was longer than the clip (one layer of it, for per-layer clipping)."""
     nonfinite: int
     """How many examples had a non-finite gradient; they count as zero in the sums."""
+
+    @property
+    def clipped(self) -> int:
+        """How many examples were beyond the clip. Waits for the device: see Tally."""
+        return int(self.beyond.sum())
 
     def mean_loss(self) -> Tensor:
         """The mean over examples with a finite gradient; 0 for an empty batch.
@@ -69,10 +74,13 @@ class Engine(Protocol):
         """The trainable parameters, in the order of every `Clipped.sums`."""
         ...
 
-    def clipped_sum(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
-        """The sum over the batch of c_i g_i with c_i = min(1, clip / (|g_i| + 1e-6)).
+    def clipped_sum(
+        self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor] | None = None, share: float = 1.0
+    ) -> Clipped:
+        """The sum over the batch of share c_i g_i with c_i = min(1, clip / (|g_i| + 1e-6)).
 
-        `clip` may be infinite; the batch may be empty (zero sums). It reads no `.grad` and leaves none.
+        It is added to `onto`, contiguous tensors like `weights` (noise, for one pass over memory less);
+        none are zeros. `clip` may be infinite; the batch may be empty. It reads no `.grad` and leaves none.
         """
         ...
 
@@ -101,23 +109,22 @@ class BatchEngine(ABC):
     def __init__(self, weights: list[nn.Parameter], clipping: Clipping, physical: int | None) -> None:
         self.weights, self.clipping, self.physical = weights, clipping, physical
 
-    def clipped_sum(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
+    def clipped_sum(
+        self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor] | None = None, share: float = 1.0
+    ) -> Clipped:
         """See Engine."""
+        if onto is None:
+            onto = [weight.detach().new_zeros(weight.shape) for weight in self.weights]
         # len() of a tensor takes as long as a small kernel; shapes do not.
         if x.shape[0] == 0:
-            empty = self.weights[0].new_zeros(0)
-            return Clipped(
-                [torch.zeros_like(w, requires_grad=False) for w in self.weights], empty, empty, 0, 0
-            )
-        parts = [self._clip(*part, clip) for part in self._split(x, y)]
+            empty = self.weights[0].detach().new_zeros(0)
+            return Clipped(onto, empty, empty, empty.bool(), 0)
+        parts = [self._clip(*part, clip, onto, share) for part in self._split(x, y)]
         if len(parts) == 1:
             return parts[0]
-        sums = parts[0].sums
-        for part in parts[1:]:
-            torch._foreach_add_(sums, part.sums)
         norms, losses = torch.cat([p.norms for p in parts]), torch.cat([p.losses for p in parts])
-        clipped, nonfinite = sum(p.clipped for p in parts), sum(p.nonfinite for p in parts)
-        return Clipped(sums, norms, losses, clipped, nonfinite)
+        beyond = torch.cat([p.beyond for p in parts])
+        return Clipped(onto, norms, losses, beyond, sum(p.nonfinite for p in parts))
 
     def norms(self, x: Tensor, y: Tensor) -> Tensor:
         """See Engine."""
@@ -140,8 +147,8 @@ class BatchEngine(ABC):
         return list(zip(torch.split(x, size), torch.split(y, size), strict=True))
 
     @abstractmethod
-    def _clip(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
-        """`clipped_sum` of one physical batch that is not empty, in tensors of its own."""
+    def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
+        """`clipped_sum` of one physical batch that is not empty."""
 
     @abstractmethod
     def _norms(self, x: Tensor, y: Tensor) -> Tensor:
@@ -164,21 +171,21 @@ class Factors:
     """(B,): over all layers; may be non-finite."""
     layers: list[Tensor]
     """(B,) for each layer; 0 where any layer's gradient is not finite."""
-    clipped: int
+    beyond: Tensor
     """As in Clipped."""
     nonfinite: int
     """As in Clipped."""
 
 
-def clip_factors(parts: Sequence[Tensor], clip: float, clipping: Clipping) -> Factors:
+def clip_factors(parts: Sequence[Tensor], clip: float, clipping: Clipping, share: float) -> Factors:
     """The factors from the norms (B,) of every layer."""
     norms = joined(parts)
     if clipping == "flat":
-        factors = [shrink(norms, clip)] * len(parts)
+        factors = [shrink(norms, clip, share)] * len(parts)
         beyond = norms > clip
     else:
         budget = clip / math.sqrt(len(parts))
-        factors = [shrink(part, budget) for part in parts]
+        factors = [shrink(part, budget, share) for part in parts]
         beyond = torch.stack([part > budget for part in parts]).any(dim=0)
     nonfinite = 0
     if not all_finite(norms):
@@ -186,7 +193,7 @@ def clip_factors(parts: Sequence[Tensor], clip: float, clipping: Clipping) -> Fa
         nonfinite = len(norms) - int(good.sum())
         factors = [torch.where(good, factor, torch.zeros_like(factor)) for factor in factors]
         beyond &= good
-    return Factors(norms, factors, int(beyond.sum()), nonfinite)
+    return Factors(norms, factors, beyond, nonfinite)
 
 
 def all_finite(norms: Tensor) -> bool:
@@ -195,8 +202,8 @@ def all_finite(norms: Tensor) -> bool:
     return math.isfinite(float(norms.sum()))
 
 
-def shrink(norms: Tensor, clip: float) -> Tensor:
-    """(B,): min(1, clip / (norm + 1e-6))."""
+def shrink(norms: Tensor, clip: float, share: float) -> Tensor:
+    """(B,): share min(1, clip / (norm + 1e-6))."""
     if clip == math.inf:
-        return torch.ones_like(norms)
-    return (norms + GUARD).reciprocal_().mul_(clip).clamp_(max=1.0)
+        return torch.full_like(norms, share)
+    return (norms + GUARD).reciprocal_().mul_(clip * share).clamp_(max=share)

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, all_finite, clip_factors
 from methods.gradients.capture import Capture
+from methods.gradients.chain import find_chain
 from methods.gradients.contributions import Absent, Contribution, joined
-from methods.gradients.layers import Layer, refuse_mixing_layers, tied_weights, trainable_layers
+from methods.gradients.layers import Layer, by_layer, refuse_mixing_layers, tied_weights, trainable_layers
 from methods.gradients.rules import STORING, find_problem, sum_uses
 from workloads.errors import SpecError
 
@@ -25,7 +26,7 @@ class BookkeepingEngine(BatchEngine):
     Autograd computes no weight gradients, so the work is that of a plain step plus the norms. Layers whose
     per-example gradients are formed (convolutions) store them for as many examples as fit into a fixed
     number of bytes, which sets the physical batch unless one is given. The first batch is compared with
-    autograd.
+    autograd. Chains of linear layers need neither hooks nor autograd (methods.gradients.chain).
     """
 
     name = "bookkeeping"
@@ -47,19 +48,21 @@ class BookkeepingEngine(BatchEngine):
         physical = physical_batch_size or affordable_batch(self.layers)
         super().__init__(weights, clipping, physical)
         self.why, self._model, self._loss = why, model, loss
+        self._chain = find_chain(model)
         self._capture = Capture(self.layers)
         self._checked = False
 
-    def _clip(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
+    def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
         losses, parts = self._contributions(x, y)
-        factors = clip_factors([part.norms() for part in parts], clip, self.clipping)
+        factors = clip_factors([part.norms() for part in parts], clip, self.clipping, share)
         weights = factors.layers
         if factors.nonfinite:
             # A factor of 0 does not silence NaN or infinity in a weighted sum: leave the examples out.
             good = torch.isfinite(factors.norms).nonzero().flatten()
             parts, weights = [part.take(good) for part in parts], [factor[good] for factor in weights]
-        sums = [each for part, factor in zip(parts, weights, strict=True) for each in part.weighted(factor)]
-        return Clipped(sums, factors.norms, losses, factors.clipped, factors.nonfinite)
+        for part, own, factor in zip(parts, by_layer(onto, self.layers), weights, strict=True):
+            part.add_to(own, factor)
+        return Clipped(onto, factors.norms, losses, factors.beyond, factors.nonfinite)
 
     def _norms(self, x: Tensor, y: Tensor) -> Tensor:
         return joined([part.norms() for part in self._contributions(x, y)[1]])
@@ -71,8 +74,13 @@ class BookkeepingEngine(BatchEngine):
         """See Engine."""
         self._capture.release()
 
-    def _contributions(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
+    def _contributions(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Contribution]]:
         """The losses and every layer's contribution, from one pass each way."""
+        by_hand = self._chain.contributions(x, y, self._loss) if self._chain else None
+        return by_hand or self._heard(x, y)
+
+    def _heard(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
+        """The same for any model, by listening to autograd."""
         uses = self._capture.start(x.shape[0])
         try:
             losses, expected = self._pass(x, y)
@@ -101,7 +109,7 @@ class BookkeepingEngine(BatchEngine):
             let_train(self.weights, True)
         return losses, ()
 
-    def _check(self, parts: list[Contribution], expected: Sequence[Tensor | None]) -> bool:
+    def _check(self, parts: Sequence[Contribution], expected: Sequence[Tensor | None]) -> bool:
         """Compare the unclipped sum with autograd's gradient; False where that is not finite.
 
         A weight that is used outside its layer's call would be missed by every hook, and silently.
@@ -115,7 +123,9 @@ class BookkeepingEngine(BatchEngine):
         gradients = iter(expected)
         problems = []
         for layer, part in zip(self.layers, parts, strict=True):
-            for summed in part.weighted(torch.ones_like(norms)):
+            sums = [weight.detach().new_zeros(weight.shape) for weight in layer.weights.values()]
+            part.add_to(sums, torch.ones_like(norms))
+            for summed in sums:
                 gradient = next(gradients)
                 missing = summed if gradient is None else summed - gradient
                 if not float(torch.linalg.vector_norm(missing)) <= allowed:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -22,8 +22,8 @@ class Contribution(Protocol):
         """(B,)"""
         ...
 
-    def weighted(self, factors: Tensor) -> list[Tensor]:
-        """The sum over examples of factor times gradient, for each weight."""
+    def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
+        """Add the sum over examples of factor times gradient, for each weight."""
         ...
 
     def examples(self) -> list[Tensor]:
@@ -84,9 +84,10 @@ class Stored:
         """See Contribution."""
         return joined([row_norms(g.flatten(1)) for g in self.gradients])
 
-    def weighted(self, factors: Tensor) -> list[Tensor]:
+    def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
-        return [(factors @ g.flatten(1)).view(g.shape[1:]) for g in self.gradients]
+        for each, g in zip(onto, self.gradients, strict=True):
+            each.view(-1).addmv_(g.flatten(1).t(), factors)
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""
@@ -108,9 +109,8 @@ class Absent:
         """See Contribution."""
         return self.weights[0].detach().new_zeros(self.count)
 
-    def weighted(self, factors: Tensor) -> list[Tensor]:
+    def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
-        return [torch.zeros_like(w, requires_grad=False) for w in self.weights]
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""
@@ -121,7 +121,7 @@ class Absent:
         return Absent(len(rows), self.weights)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Outer:
     """Rank-one gradients b_i a_i' of a matrix (Goodfellow 2015), and b_i of its bias."""
 
@@ -131,21 +131,28 @@ class Outer:
     """(B, outputs)"""
     weight: bool
     bias: bool
+    of_a: Tensor | None = None
+    """(B,): the norms of a, where they are known."""
+    spare: bool = False
+    """Whether b may be overwritten by `add_to`, the last call then."""
 
     def norms(self) -> Tensor:
         """See Contribution."""
         of_b = row_norms(self.b)
         if not self.weight:
             return of_b
-        of_a = row_norms(self.a)
+        of_a = row_norms(self.a) if self.of_a is None else self.of_a
         # The bias acts like an input that is always 1.
-        return of_b.mul_(of_a.square_().add_(1).sqrt_() if self.bias else of_a)
+        return of_b.mul_(of_a.hypot(of_a.new_ones(())) if self.bias else of_a)
 
-    def weighted(self, factors: Tensor) -> list[Tensor]:
+    def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
-        scaled = self.b * factors[:, None]
-        sums = [scaled.t() @ self.a] if self.weight else []
-        return [*sums, scaled.sum(dim=0)] if self.bias else sums
+        scaled = torch.mul(self.b, factors[:, None], out=self.b if self.spare else None)
+        if self.weight:
+            # The result is laid out by rows of b: this way round the product is quicker than transposed.
+            onto[0].addmm_(scaled.t(), self.a)
+        if self.bias:
+            onto[-1].add_(scaled.sum(dim=0))
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""
@@ -154,7 +161,8 @@ class Outer:
 
     def take(self, rows: Tensor) -> "Outer":
         """See Contribution."""
-        return Outer(self.a[rows], self.b[rows], self.weight, self.bias)
+        of_a = None if self.of_a is None else self.of_a[rows]
+        return replace(self, a=self.a[rows], b=self.b[rows], of_a=of_a)
 
 
 @dataclass(frozen=True)
@@ -172,11 +180,12 @@ class Sequences:
         norms = gram_norms(self.a, self.b)
         return joined([norms, row_norms(self.b.sum(dim=1))]) if self.bias else norms
 
-    def weighted(self, factors: Tensor) -> list[Tensor]:
+    def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
         scaled = self.b * factors[:, None, None]
-        sums = [scaled.flatten(0, 1).t() @ self.a.flatten(0, 1)]
-        return [*sums, scaled.sum(dim=(0, 1))] if self.bias else sums
+        onto[0].addmm_(scaled.flatten(0, 1).t(), self.a.flatten(0, 1))
+        if self.bias:
+            onto[1].add_(scaled.sum(dim=(0, 1)))
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""

@@ -5,7 +5,7 @@ only the kernel's width is unrolled: with its rows laid out one after the other,
 sees is one contiguous run of that copy, and the run goes into the product as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from methods.gradients.contributions import (
 from workloads.models.wrn import Standardisation, StandardisedConv2d
 
 # Unrolled entries at a time: small enough for the caches, large enough for few calls.
-AT_ONCE = 2**20
+AT_ONCE = 2**18
 
 Pull = Callable[[Tensor], Tensor]
 """Takes gradients of the weight a convolution used to gradients of the weight it stores: linear."""
@@ -37,7 +37,7 @@ class KernelGradients:
     """Stored gradients of a kernel, and of its bias, in the order in which they are computed."""
 
     rows: Tensor | None
-    """(kernel height, B, outputs, inputs per group * kernel width): before `pull`."""
+    """As `kernel_rows` gives them: before `pull`."""
     bias: Tensor | None
     """(B, outputs)"""
     norm: Tensor
@@ -50,13 +50,14 @@ class KernelGradients:
         """See Contribution."""
         return self.norm
 
-    def weighted(self, factors: Tensor) -> list[Tensor]:
+    def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
-        sums = []
         if self.rows is not None:
             summed = torch.stack([factors @ row.flatten(1) for row in self.rows])
-            sums.append(self.pull(arranged(summed, self.shape))[0])
-        return [*sums, factors @ self.bias] if self.bias is not None else sums
+            kernel = arranged(summed.view(len(summed), 1, *self.rows.shape[2:]), self.shape)
+            onto[0].add_(self.pull(kernel)[0])
+        if self.bias is not None:
+            onto[-1].addmv_(self.bias.t(), factors)
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""
@@ -92,14 +93,14 @@ class KernelGram:
         norms = gram_norms(columns.transpose(1, 2), self.b.flatten(2).transpose(1, 2))
         return joined([norms, row_norms(self.b.sum(dim=(2, 3)))]) if self.bias else norms
 
-    def weighted(self, factors: Tensor) -> list[Tensor]:
+    def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
         scaled = self.b * factors[:, None, None, None]
         stride, dilation = pair(self.layer.stride), pair(self.layer.dilation)
         weight = self.layer.weight
-        summed: Tensor = conv2d_weight(self.x, weight.shape, scaled, stride, 0, dilation)  # type: ignore[no-untyped-call]
-        sums = [summed]
-        return [*sums, scaled.sum(dim=(0, 2, 3))] if self.bias else sums
+        onto[0].add_(conv2d_weight(self.x, weight.shape, scaled, stride, 0, dilation))  # type: ignore[no-untyped-call]
+        if self.bias:
+            onto[1].add_(scaled.sum(dim=(0, 2, 3)))
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""
@@ -165,7 +166,7 @@ def standardised_norms(
     seen = F.conv2d(seen, ones, None, pair(layer.stride), 0, pair(layer.dilation), groups)
     means = torch.bmm(b.reshape(count * groups, -1, seen[0, 0].numel()), seen.view(count * groups, -1, 1))
     means = means.view(count, -1).mul_(layer.weight[0].numel() ** -0.5)
-    whole = torch.linalg.vector_norm(torch.linalg.vector_norm(rows, dim=3), dim=0).square_()
+    whole = torch.linalg.vector_norm(torch.linalg.vector_norm(rows, dim=3), dim=0).flatten(1).square_()
     scale = made.scale.flatten().square()
     squares: Tensor = (whole - means.square_() - along.square_()) @ scale
     # Where almost all of a gradient is left out the difference is rounding: leave it out of the gradient.
@@ -177,13 +178,13 @@ def standardised_norms(
 
 
 def kernel_rows(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> Tensor:
-    """(kernel height, B, outputs, inputs per group * kernel width): every example's kernel gradient.
+    """(kernel height, B, groups, inputs * kernel width, outputs): every example's kernel gradient.
 
-    Entry (i, n, o, (c, j)) is the sum over places p of b[n, o, p] times the padded input x[n, c] at
-    stride * p + dilation * (i, j).
+    Inputs and outputs are those of one group. The entry of kernel row i, example n, input c, column j and
+    output o is the sum over places p of b[n, o, p] times the padded x[n, c] at stride p + dilation (i, j).
     """
     outputs, inputs, height, width = layer.weight.shape
-    rows = arena.empty((height, len(x), outputs, inputs * width), x)
+    rows = arena.empty((height, len(x), layer.groups, inputs * width, outputs // layer.groups), x)
     unrolled = x[0].numel() // x.shape[3] * width * b.shape[3]
     size = max(1, AT_ONCE // unrolled)
     for start in range(0, len(x), size):
@@ -193,18 +194,18 @@ def kernel_rows(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> Tensor:
 
 
 def _fill(rows: Tensor, layer: nn.Conv2d, x: Tensor, b: Tensor) -> None:
-    count, groups = len(x), layer.groups
-    places_high, places_wide = b.shape[2:]
-    b = b.reshape(count * groups, b.shape[1] // groups, places_high * places_wide)
+    high, wide = b.shape[2:]
+    b = b.reshape(len(x) * layer.groups, -1, high * wide).transpose(1, 2)
     stride, dilation = layer.stride[0], layer.dilation[0]
     columns: dict[int, Tensor] = {}
     for i, row in enumerate(rows):
         # Kernel row i sees the input rows i * dilation + stride * p: consecutive ones of a phase.
         first, phase = divmod(i * dilation, stride)
         if phase not in columns:
-            columns[phase] = unroll_width(layer, x[:, :, phase::stride], places_wide)
-        run = columns[phase][:, :, first * places_wide : (first + places_high) * places_wide]
-        torch.bmm(b, run.transpose(1, 2), out=row.view(count * groups, b.shape[1], run.shape[1]))
+            columns[phase] = unroll_width(layer, x[:, :, phase::stride], wide)
+        run = columns[phase][:, :, first * wide : (first + high) * wide]
+        # With b on the right the product is quicker than the other way round.
+        torch.bmm(run, b, out=row.flatten(0, 1))
 
 
 def unroll_width(layer: nn.Conv2d, x: Tensor, places: int) -> Tensor:
@@ -229,13 +230,11 @@ def padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 def arranged(rows: Tensor, shape: torch.Size) -> Tensor:
-    """(height, B, ...) rows to (B, *shape of the kernel), in memory of their own."""
-    outputs, inputs, height, width = shape
-    return (
-        rows.view(height, -1, outputs, inputs, width)
-        .permute(1, 2, 3, 0, 4)
-        .clone(memory_format=torch.contiguous_format)
-    )
+    """(height, B, groups, ...) rows to (B, *shape of the kernel), in memory of their own."""
+    height, count, groups = rows.shape[:3]
+    parts = rows.view(height, count, groups, shape[1], shape[3], -1)
+    ordered = parts.permute(1, 2, 5, 3, 0, 4).clone(memory_format=torch.contiguous_format)
+    return ordered.view(count, *shape)
 
 
 def pair(values: tuple[int, ...]) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Per-example gradients of an embedding: few rows of a large table."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -38,11 +39,10 @@ class Lookup:
         sums.scatter_add_(1, numbers[:, :, None].expand_as(self.b), self.b.gather(1, places))
         return row_norms(sums.flatten(1))
 
-    def weighted(self, factors: Tensor) -> list[Tensor]:
+    def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
         scaled = self.b * factors[:, None, None]
-        table = self.b.new_zeros(self.rows, self.b.shape[2])
-        return [table.index_add_(0, self.ids.flatten(), scaled.flatten(0, 1))]
+        onto[0].index_add_(0, self.ids.flatten(), scaled.flatten(0, 1))
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""

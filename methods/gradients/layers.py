@@ -1,9 +1,11 @@
 """Which layers have per-example gradients at all, and which weights belong to which layer."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from opacus.validators import ModuleValidator
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from workloads.errors import SpecError
@@ -32,6 +34,12 @@ def trainable_layers(model: nn.Module) -> list[Layer]:
     if not layers:
         raise SpecError("the model has no trainable parameters; let at least one require gradients")
     return list(layers.values())
+
+
+def by_layer(tensors: Iterable[Tensor], layers: Sequence[Layer]) -> list[list[Tensor]]:
+    """One tensor per weight, in the order of the layers, as a list for each layer."""
+    rest = iter(tensors)
+    return [list(islice(rest, len(layer.weights))) for layer in layers]
 
 
 def tied_weights(model: nn.Module) -> list[str]:

@@ -1,14 +1,12 @@
 """Per-example gradients from Opacus's hooks: every gradient is stored, then clipped and summed."""
 
-from itertools import islice
-
 import torch
 from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
 from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, clip_factors
 from methods.gradients.contributions import Stored, joined
-from methods.gradients.layers import forget_activations, refuse_mixing_layers, trainable_layers
+from methods.gradients.layers import by_layer, forget_activations, refuse_mixing_layers, trainable_layers
 
 
 class OpacusEngine(BatchEngine):
@@ -26,24 +24,23 @@ class OpacusEngine(BatchEngine):
     ) -> None:
         """Put hooks on `model`; a layer that mixes examples is a SpecError."""
         refuse_mixing_layers(model)
-        layers = trainable_layers(model)
-        self._sizes = [len(layer.weights) for layer in layers]
-        weights = [weight for layer in layers for weight in layer.weights.values()]
+        self.layers = trainable_layers(model)
+        weights = [weight for layer in self.layers for weight in layer.weights.values()]
         super().__init__(weights, clipping, physical_batch_size)
         self.why, self._loss = why, loss
         self._hooked = GradSampleModule(model, loss_reduction="sum")
 
-    def _clip(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
+    def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
         losses, layers = self._gradients(x, y)
-        factors = clip_factors([layer.norms() for layer in layers], clip, self.clipping)
+        factors = clip_factors([layer.norms() for layer in layers], clip, self.clipping, share)
         if factors.nonfinite:
             # A factor of 0 does not silence NaN or infinity in the weighted sum.
             layers = [
                 Stored([torch.nan_to_num(g, 0.0, 0.0, 0.0) for g in layer.gradients]) for layer in layers
             ]
-        parts = zip(layers, factors.layers, strict=True)
-        sums = [each for layer, factor in parts for each in layer.weighted(factor)]
-        return Clipped(sums, factors.norms, losses, factors.clipped, factors.nonfinite)
+        for layer, own, factor in zip(layers, by_layer(onto, self.layers), factors.layers, strict=True):
+            layer.add_to(own, factor)
+        return Clipped(onto, factors.norms, losses, factors.beyond, factors.nonfinite)
 
     def _norms(self, x: Tensor, y: Tensor) -> Tensor:
         return joined([layer.norms() for layer in self._gradients(x, y)[1]])
@@ -62,8 +59,8 @@ class OpacusEngine(BatchEngine):
             weight.grad = None
         losses = self._loss(self._hooked(x), y)
         torch.autograd.backward(losses.sum())
-        gradients = iter([self._take(weight, len(x)) for weight in self.weights])
-        return losses.detach(), [Stored(list(islice(gradients, size))) for size in self._sizes]
+        gradients = [self._take(weight, len(x)) for weight in self.weights]
+        return losses.detach(), [Stored(own) for own in by_layer(gradients, self.layers)]
 
     @staticmethod
     def _take(weight: nn.Parameter, examples: int) -> Tensor:

@@ -38,25 +38,22 @@ class OpacusGhostEngine(BatchEngine):
         self.why, self._loss = why, loss
         self._hooked = GradSampleModuleFastGradientClipping(model, loss_reduction="sum")
 
-    def _clip(self, x: Tensor, y: Tensor, clip: float) -> Clipped:
+    def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
         losses, norms = self._backward(x, y, retain_graph=True)
-        factors = clip_factors([norms], clip, "flat")
-        kept = losses.detach()
+        factors = clip_factors([norms], clip, "flat", share)
+        clipped = Clipped(onto, norms, losses.detach(), factors.beyond, factors.nonfinite)
         if factors.nonfinite:
             # A factor of 0 does not silence NaN or infinity in the second pass: leave the examples out.
-            good = torch.isfinite(factors.norms).nonzero().flatten()
-            sums = self.clipped_sum(x[good], y[good], clip).sums
-            return Clipped(sums, factors.norms, kept, factors.clipped, factors.nonfinite)
+            good = torch.isfinite(norms).nonzero().flatten()
+            self.clipped_sum(x[good], y[good], clip, onto, share)
+            return clipped
         self._hooked.disable_hooks()
         try:
-            found = torch.autograd.grad(losses, self.weights, factors.layers[0], allow_unused=True)
+            found = torch.autograd.grad(losses, self.weights, factors.layers[0], materialize_grads=True)
         finally:
             self._hooked.enable_hooks()
-        sums = [
-            torch.zeros_like(weight, requires_grad=False) if gradient is None else gradient
-            for weight, gradient in zip(self.weights, found, strict=True)
-        ]
-        return Clipped(sums, factors.norms, kept, factors.clipped, factors.nonfinite)
+        torch._foreach_add_(onto, found)
+        return clipped
 
     def _norms(self, x: Tensor, y: Tensor) -> Tensor:
         return self._backward(x, y, retain_graph=False)[1]

@@ -51,8 +51,8 @@ def dp_step(workload: str, size: int, engine: EngineName = "auto") -> Step:
     source = SeededNoise(computes.weights, 1.0 * CLIP, torch.Generator().manual_seed(1))
 
     def step() -> None:
-        clipped = computes.clipped_sum(batch.x, batch.y, CLIP)
-        means = source.noisy_mean(clipped.sums, size)
+        means = source.start(computes.weights, size)
+        computes.clipped_sum(batch.x, batch.y, CLIP, means, 1 / size)
         for weight, mean in zip(computes.weights, means, strict=True):
             weight.grad = mean
         optimizer.step()

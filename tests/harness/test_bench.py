@@ -170,6 +170,31 @@ def test_a_training_without_a_step_fails_instead_of_beginning_forever() -> None:
     assert "took no step" in str(player.error)
 
 
+ONE_HEAP = """
+import ctypes, threading
+from pathlib import Path
+from harness.interleave import share_one_heap
+
+share_one_heap()
+malloc = ctypes.CDLL(None).malloc
+malloc.restype = ctypes.c_void_p
+places = []
+thread = threading.Thread(target=lambda: places.append(malloc(1000)))
+thread.start()
+thread.join()
+(heap,) = [line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines() if "[heap]" in line]
+low, high = (int(end, 16) for end in heap.split("-"))
+print(low <= places[0] < high)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's map of the memory")
+def test_a_training_in_a_thread_allocates_where_one_alone_would() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", ONE_HEAP]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180)
+    assert done.stdout == "True\n"
+
+
 def laps(seconds: list[float], batch: float = 0.0, accepted: float | None = None) -> Laps:
     clocks = {"batch": (batch, batch)} if batch else {}
     return Laps([Lap("train", 2 * each, each, clocks, accepted, first=False) for each in seconds])

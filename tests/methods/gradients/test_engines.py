@@ -98,6 +98,25 @@ def model(request: pytest.FixtureRequest) -> nn.Module:
 
 
 @every_engine
+@pytest.mark.parametrize("physical", [None, 4])
+def test_the_share_is_added_to_what_is_there(
+    name: EngineName, model: nn.Module, physical: int | None, apart: "Apart"
+) -> None:
+    x, y = batch(9, 16)
+    x[4, 0] = math.nan
+    engine = make_engine(model, cross_entropy, name, physical_batch_size=physical)
+    for clip in (0.5, math.inf):
+        alone = engine.clipped_sum(x, y, clip).sums
+        onto = [torch.full_like(each, 0.25) for each in alone]
+        clipped = engine.clipped_sum(x, y, clip, onto, 1 / 8)
+        assert all(ours is given for ours, given in zip(clipped.sums, onto, strict=True))
+        assert apart(onto, [0.25 + each / 8 for each in alone]) < 1e-6
+    nobody = torch.zeros(0, 16), torch.zeros(0, dtype=torch.int64)
+    before = [each.clone() for each in onto]
+    assert all(map(torch.equal, engine.clipped_sum(*nobody, 0.5, onto, 1 / 8).sums, before))
+
+
+@every_engine
 def test_an_empty_batch_sums_to_zero(name: EngineName, model: nn.Module) -> None:
     engine = make_engine(model, cross_entropy, name)
     nobody = torch.zeros(0, 16), torch.zeros(0, dtype=torch.int64)
@@ -170,7 +189,8 @@ def test_a_non_finite_gradient_counts_as_zero(
 
 def test_a_batch_without_any_finite_gradient_has_no_finite_loss() -> None:
     norms, losses = torch.tensor([math.nan, math.inf]), torch.tensor([1.0, 2.0])
-    assert not torch.isfinite(Clipped([], norms, losses, clipped=0, nonfinite=2).mean_loss())
+    nobody = torch.zeros(2, dtype=torch.bool)
+    assert not torch.isfinite(Clipped([], norms, losses, beyond=nobody, nonfinite=2).mean_loss())
 
 
 @every_engine

@@ -1,0 +1,56 @@
+"""Counting what clipping did in a run."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from methods.gradients.base import Clipped
+
+# Steps between two looks at how many examples were clipped: a look waits for the device.
+LOOK_EVERY = 64
+
+
+class Tally:
+    """How many examples a run has seen, clipped and left out. Belongs into the state of `run.steps`."""
+
+    def __init__(self) -> None:
+        self.examples = self.clipped = self.nonfinite = self.empty = 0
+        self._unseen: list[Tensor] = []
+
+    def add(self, step: Clipped) -> None:
+        """Count one step."""
+        examples = step.norms.shape[0]
+        self.examples += examples
+        self.empty += examples == 0
+        self.nonfinite += step.nonfinite
+        self._unseen.append(step.beyond)
+        if len(self._unseen) == LOOK_EVERY:
+            self._look()
+
+    def stats(self, steps: int) -> dict[str, float]:
+        """The counts of a run of `steps` steps as stats."""
+        self._look()
+        return {
+            "clipped_share": self.clipped / max(self.examples, 1),
+            "mean_batch": self.examples / steps,
+            "empty_batches": float(self.empty),
+            "nonfinite_gradients": float(self.nonfinite),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counts."""
+        self._look()
+        names = ("examples", "clipped", "nonfinite", "empty")
+        return {name: getattr(self, name) for name in names}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from saved counts."""
+        for name, value in state.items():
+            setattr(self, name, int(value))
+        self._unseen.clear()
+
+    def _look(self) -> None:
+        if self._unseen:
+            self.clipped += int(torch.cat(self._unseen).sum())
+            self._unseen.clear()
