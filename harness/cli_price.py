@@ -201,7 +201,7 @@ def dpsur(
         list[float] | None,
         typer.Option("--extra-noise", help="Noise of a Gaussian release beside the run; may be repeated."),
     ] = None,
-    lower: Annotated[bool, typer.Option(help="Also compute the worst-case lower bound.")] = True,
+    lower: Annotated[bool, typer.Option(help="Also show the worst-case lower bound.")] = True,
     delta: DeltaOption = 1e-5,
     tpr_at_fpr: FprOption = None,
     json: JsonOption = False,

@@ -1,11 +1,12 @@
 """From a sweep to tasks: look names up, resolve every parameter, solve for noise, leave out what is done."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
+from torch import nn
 
 import methods
 import workloads
@@ -14,7 +15,7 @@ from harness.accounting import FREE, NOISE, calibrate
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import AGAIN, Store
 from harness.sweep import Choice, Sweep
-from methods.base import Calibrated, Method, Params
+from methods.base import Calibrated, Method, Params, Shaped
 from workloads.errors import BenchError, SpecError, unknown
 from workloads.recipe import Recipe, recipe
 
@@ -112,7 +113,7 @@ def _cell(
         params = _validated(where, method.Params, values, problems)
         if params is None or n_train is None:
             return None
-        params = solve(method, params, n_train)
+        params = solve(method, params, n_train, workload.model)
     except BenchError as error:
         problems.append(f"{where}: {error}")
         return None
@@ -167,8 +168,10 @@ def _accepts(method: str, names: Sequence[str]) -> set[str]:
     return {*methods.family.get(method).Params.model_fields, *numbered}
 
 
-def solve(method: Method, params: Params, n_train: int) -> Params:
-    """Fill in the free parameter of a method with a target epsilon; others stay as they are."""
+def solve(method: Method, params: Params, n_train: int, model: Callable[[int], nn.Module]) -> Params:
+    """Fill in what the model's shape decides and the free parameter of a method with a target epsilon."""
+    if isinstance(method, Shaped):
+        params = method.shaped(params, model(0))
     epsilon = getattr(params, "epsilon", None)
     if not isinstance(method, Calibrated) or epsilon is None:
         return params
@@ -198,6 +201,9 @@ def _validated(
     except ValidationError as error:
         for each in error.errors():
             name = ".".join(map(str, each["loc"]))
+            if each["type"] == "missing":  # its input is all that was given
+                problems.append(f"{where}: {name} is missing: it has no default, give a value")
+                continue
             given = f"{name} = {each['input']!r}: " if name else ""
             problems.append(f"{where}: {given}{each['msg'].removeprefix('Value error, ')}")
         return None
@@ -217,14 +223,15 @@ def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[s
     failed: dict[str, Json] = {}
     if store is None or not store.exists():
         return frozenset(), {}
+    present = store.keys()  # one look at the folders, where a look at every task would take seconds
     for task in tasks:
-        result = store.result(task.key)
+        result = store.result(task.key) if task.key in present else None
         if result is None:
             continue
         if result["status"] == "done":
             done.add(task.key)
         elif result["reason"] == "upstream":
-            if any(training.key in failed for training in task.trainings()):
+            if any(training in failed for training in task.needs):
                 failed[task.key] = result
         elif result["reason"] not in AGAIN:
             failed[task.key] = result

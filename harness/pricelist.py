@@ -27,7 +27,7 @@ from harness.accounting import (
     tpr_ceilings,
 )
 from harness.accounting.pricing import NOT_SANITISED
-from harness.accounting.selective import Selection, worst_case_attempts, worst_case_lower
+from harness.accounting.selective import Selection, worst_case_attempts
 from harness.priceform import Form, check_common, choose_free
 from methods.events import NoisyVotesDpEvent, VonMisesFisherDpEvent
 from workloads.errors import AccountingError
@@ -178,11 +178,6 @@ def quote_directional(
     total = sum(rows.values())
     if sample:
         form.number("--batch-size", sample[1], 1, sample[0], open_low=False)
-        form.needs(
-            total == 1,
-            "amplification by sampling is priced for one direction per record: give --dimension, or "
-            "leave out --n and count every use",
-        )
     free = choose_free(form, target, {"kappa": kappa}, (("kappa", KAPPA),))
     form.finish()
 
@@ -249,7 +244,7 @@ def quote_selective(run: Selection, delta: float, fprs: Sequence[float] = (), lo
     form.finish()
     event = run.event()
     guarantee = price(event, delta)
-    bounds = {"worst_case": worst_case_lower(run, delta)} if lower and run.accepted and run.rate < 1 else {}
+    bounds = guarantee.lower_bounds if lower else {}
     notes = []
     claimed = guarantee.epsilons.get("paper")
     if bounds:

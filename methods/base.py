@@ -44,6 +44,10 @@ class Budget(Protocol):
         """Book an event that is about to run; an AccountingError where it does not fit."""
         ...
 
+    def remaining_uses(self, event: DpEvent) -> int:
+        """How many more times this event fits: a total for `run.steps` where every step costs it."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """What was spent so far."""
         ...
@@ -138,6 +142,15 @@ class Calibrated(Protocol):
 
     def planned(self, params: Any, n_train: int) -> DpEvent:
         """What `train` would do to `n_train` members: the same event its ledger will hold."""
+        ...
+
+
+@runtime_checkable
+class Shaped(Protocol):
+    """A method whose price depends on the shape of the model: the plan writes it into the parameters."""
+
+    def shaped(self, params: Any, model: nn.Module) -> Any:
+        """The parameters with what a fresh model's shape decides; its weights must not be read."""
         ...
 
 

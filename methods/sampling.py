@@ -9,6 +9,7 @@ from dp_accounting import (
     NonPrivateDpEvent,
     NoOpDpEvent,
     PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
 )
 from torch import Tensor
@@ -69,6 +70,37 @@ class PoissonSampler:
         self.draws = int(state["draws"])
 
 
+class FixedSizeSampler:
+    """Every batch is a fresh uniform sample of exactly `batch_size` members without replacement.
+
+    What is public is then the size of a batch: neighbours replace a member. As for PoissonSampler, the ledger
+    comes from the object that drew.
+    """
+
+    def __init__(self, members: int, batch_size: int, generator: torch.Generator) -> None:
+        refuse_larger_than(members, batch_size)
+        self.members, self.batch_size, self.generator = members, batch_size, generator
+        self.draws = 0
+
+    def draw(self) -> Tensor:
+        """The row numbers of the next batch, in random order."""
+        self.draws += 1
+        order = torch.randperm(self.members, generator=self.generator, device=self.generator.device)
+        return order[: self.batch_size]
+
+    def event(self, release: DpEvent) -> DpEvent:
+        """What the draws so far cost when each was released through this event."""
+        return fixed_size_event(self.members, self.batch_size, release, self.draws)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The count of draws."""
+        return {"draws": self.draws}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved count."""
+        self.draws = int(state["draws"])
+
+
 class ShuffleSampler:
     """Epochs: a fresh random order of all members, cut into batches; the last may be smaller.
 
@@ -113,6 +145,16 @@ def poisson_event(rate: float, noise_multiplier: float, draws: int) -> DpEvent:
     if noise_multiplier == 0:
         return NonPrivateDpEvent()
     return SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)), draws)
+
+
+def fixed_size_event(members: int, batch_size: int, release: DpEvent, draws: int) -> DpEvent:
+    """`draws` releases, each over a sample of fixed size; one without noise is no privacy."""
+    refuse_larger_than(members, batch_size)
+    if draws == 0:
+        return NoOpDpEvent()
+    if isinstance(release, NonPrivateDpEvent):
+        return NonPrivateDpEvent()
+    return SelfComposedDpEvent(SampledWithoutReplacementDpEvent(members, batch_size, release), draws)
 
 
 def refuse_larger_than(members: int, batch_size: int) -> None:

@@ -24,6 +24,8 @@ class Losses:
 
     values: Floats
     masses: Floats
+    certain: float = 0.0
+    """Mass at an infinite loss: what an accountant has cut off its tails."""
 
     def sampled(self, rate: float) -> "Losses":
         """The losses when a record takes part with probability `rate`.
@@ -40,8 +42,10 @@ class Losses:
         # log(1 + rate (e^loss - 1)) where e^loss may overflow
         less = np.logaddexp(math.log1p(-rate), math.log(rate) + loss)
         upper = (1 - rate) * under_q + rate * self.masses[above]
-        middle = max(0.0, 1 - float(upper.sum() + under_q.sum()))
-        return Losses(np.concatenate([less, -less, [0.0]]), np.concatenate([upper, under_q, [middle]]))
+        certain = rate * self.certain
+        middle = max(0.0, 1 - certain - float(upper.sum() + under_q.sum()))
+        values, masses = np.concatenate([less, -less, [0.0]]), np.concatenate([upper, under_q, [middle]])
+        return Losses(values, masses, certain)
 
     def distribution(self, width: float) -> PLDPmf:
         """The losses on a mesh, by connecting the dots (Doroshenko et al. 2022): a pessimistic bound.
@@ -54,7 +58,7 @@ class Losses:
         index = (cell - lowest).astype(np.int64)
         size = int(index.max()) + 2
         probabilities = np.bincount(index, self.masses - upper, size) + np.bincount(index + 1, upper, size)
-        return DensePLDPmf(width, lowest, np.maximum(probabilities, 0.0), 0.0, True)
+        return DensePLDPmf(width, lowest, np.maximum(probabilities, 0.0), self.certain, True)
 
 
 def losses(event: DpEvent, relation: NeighboringRelation) -> Losses | None:

@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 from dp_accounting import (
+    ComposedDpEvent,
     DpEvent,
     LaplaceDpEvent,
     NeighboringRelation,
     SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
 )
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_laplace_mechanism
 
+from harness.accounting.events import walk
 from harness.accounting.losses import Losses, losses
 from harness.accounting.pure import sampling_rate
 from harness.accounting.sphere import Floats
@@ -45,11 +48,13 @@ def mesh(epsilon: float, releases: int) -> float:
     """The mesh width that costs about 1e-4 of an epsilon of this size; time is in proportion to 1 / width.
 
     Each of T releases adds at most about width^2 to epsilon, and the loss of one release has a standard
-    deviation of about epsilon / (4 sqrt(T)), which the mesh must resolve. A power of two, so that a rough
+    deviation of about epsilon / (4 sqrt(T)), which the mesh must resolve. No release adds more than the
+    width itself, which is the better bound where a release costs hundreds. A power of two, so that a rough
     epsilon that differs in its last digits gives the same mesh and the same price.
     """
-    size = max(epsilon, 1e-3)
-    width = min(1e-3 * size, 1e-2 * min(size, math.sqrt(size)) / math.sqrt(max(releases, 1)))
+    size, count = max(epsilon, 1e-3), max(releases, 1)
+    resolved = max(1e-2 * min(size, math.sqrt(size)) / math.sqrt(count), 1e-3 * size / count)
+    width = min(1e-3 * size, resolved)
     return 2.0 ** math.floor(math.log2(width))
 
 
@@ -83,7 +88,9 @@ class PrivacyLosses(PLDAccountant):  # type: ignore[misc]  # dp-accounting is un
         return None
 
     def _add(self, distribution: PrivacyLossDistribution, count: int) -> None:
-        self._pld = self._pld.compose(distribution.self_compose(count))
+        # Where a tail's bound overflows, dp-accounting leaves that bound out.
+        with np.errstate(over="ignore"):
+            self._pld = self._pld.compose(distribution.self_compose(count))
 
     def _losses(self, event: DpEvent) -> Losses | None:
         """The losses of the events that dp-accounting does not know; None for its own."""
@@ -97,7 +104,23 @@ class PrivacyLosses(PLDAccountant):  # type: ignore[misc]  # dp-accounting is un
         ours = isinstance(event.event, PureDpEvent | VonMisesFisherDpEvent)
         if not ours and not isinstance(event, SampledWithoutReplacementDpEvent):
             return None
-        whole = losses(event.event, relation)
+        together = isinstance(event.event, ComposedDpEvent | SelfComposedDpEvent)
+        whole = self._together(event.event) if together else losses(event.event, relation)
         if whole is None:
             return None
         return whole.sampled(rate) if rate > 0 else Losses(np.zeros(1), np.ones(1))
+
+    def _together(self, event: DpEvent) -> Losses | None:
+        """The losses of several mechanisms of ours that are used on one sample, on the mesh."""
+        mechanisms = [
+            part for part in walk(event) if not isinstance(part, ComposedDpEvent | SelfComposedDpEvent)
+        ]
+        if not all(isinstance(each, PureDpEvent | VonMisesFisherDpEvent) for each in mechanisms) or any(
+            losses(each, self.neighboring_relation) is None for each in mechanisms
+        ):
+            return None
+        found = PrivacyLosses(self.neighboring_relation, self._width).compose(event)._pld._pmf_remove
+        table = found.to_dense_pmf()
+        values = self._width * (table._lower_loss + np.arange(len(table._probs)))
+        # Convolution leaves rounding below zero.
+        return Losses(values, np.maximum(table._probs, 0.0), table._infinity_mass)

@@ -98,13 +98,18 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
         sampled = isinstance(event, PoissonSampledDpEvent | SampledWithoutReplacementDpEvent)
         return (
             sampled
-            and isinstance(event.event, PureDpEvent | VonMisesFisherDpEvent | LaplaceDpEvent)
             and self._is_ours_inside(event.event)
             and sampling_rate(event, self.neighboring_relation) is not None
         )
 
     def _is_ours_inside(self, event: DpEvent) -> bool:
-        return isinstance(event, LaplaceDpEvent) or self._is_ours(event)
+        if isinstance(event, ComposedDpEvent):
+            return all(self._is_ours_inside(part) for part in event.events)
+        if isinstance(event, SelfComposedDpEvent):
+            return self._is_ours_inside(event.event)
+        if isinstance(event, PureDpEvent | VonMisesFisherDpEvent):
+            return self._is_ours(event)
+        return isinstance(event, LaplaceDpEvent)
 
     def _divergence(self, event: DpEvent, orders: Floats) -> Floats:
         """D_a of one use of an event of ours."""
@@ -112,6 +117,10 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
             return renyi_von_mises_fisher(event.dimension, event.kappa, orders)
         if isinstance(event, PureDpEvent):
             return renyi_pure(event.epsilon, orders)
+        if isinstance(event, ComposedDpEvent):
+            return np.asarray(np.sum([self._divergence(part, orders) for part in event.events], axis=0))
+        if isinstance(event, SelfComposedDpEvent):
+            return np.asarray(event.count * self._divergence(event.event, orders))
         if isinstance(event, MixtureOfGaussiansDpEvent):
             return renyi_mixture(event.standard_deviation, event.sensitivities, event.sampling_probs, orders)
         rate = sampling_rate(event, self.neighboring_relation)
@@ -120,10 +129,8 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
             raise TypeError(f"not an event of ours: {event}")
         # Whatever is (epsilon, 0)-DP stays so on a sample, with a smaller epsilon.
         found = renyi_pure(amplified(pure, rate), orders)
-        if isinstance(event, SampledWithoutReplacementDpEvent) and isinstance(
-            event.event, VonMisesFisherDpEvent
-        ):
-            inner = event.event
+        inner = event.event
+        if isinstance(event, SampledWithoutReplacementDpEvent) and holds_directions_only(inner):
             found = np.minimum(found, renyi_sampled(lambda a: self._divergence(inner, a), pure, rate, orders))
         return found
 
@@ -149,6 +156,15 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
         if do_compose:
             self._rdp = before + count * largest
         return None
+
+
+def holds_directions_only(event: DpEvent) -> bool:
+    """Whether an event is one or several von Mises-Fisher draws."""
+    if isinstance(event, ComposedDpEvent):
+        return all(holds_directions_only(part) for part in event.events)
+    if isinstance(event, SelfComposedDpEvent):
+        return holds_directions_only(event.event)
+    return isinstance(event, VonMisesFisherDpEvent)
 
 
 def _halve(event: DpEvent) -> DpEvent:

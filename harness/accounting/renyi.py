@@ -73,12 +73,12 @@ def renyi_sampled(base: Divergence, pure: float, rate: float, orders: ArrayLike)
     terms = whole * np.log(rate) + (whole - 1) * divergence + cap
     two = min(np.log(4 * np.expm1(divergence[0])) if divergence[0] < 700 else np.inf, divergence[0] + cap[0])
     terms[0] = 2 * np.log(rate) + two
-    cumulant = np.zeros(largest + 1)
-    for order in range(2, largest + 1):
-        j = whole[: order - 1]
-        choose = gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
-        cumulant[order] = np.logaddexp(0.0, logsumexp(choose + terms[: order - 1]))
     low = np.floor(orders).astype(int)
     high = np.ceil(orders).astype(int)
     share = orders - low
+    cumulant = np.zeros(largest + 1)
+    for order in np.unique(np.maximum(np.concatenate([low, high]), 2)):
+        j = whole[: order - 1]
+        choose = gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
+        cumulant[order] = np.logaddexp(0.0, logsumexp(choose + terms[: order - 1]))
     return np.asarray(((1 - share) * cumulant[low] + share * cumulant[high]) / (orders - 1))

@@ -51,7 +51,7 @@ def small(method: Method, count: int, batch_size: int = 8) -> Params:
     """The method's defaults, made quick, at epsilon 8 where it has one."""
     wishes = {"steps": STEPS, "batch_size": batch_size, "epsilon": 8.0}
     given: dict[str, Any] = {key: value for key, value in wishes.items() if key in method.Params.model_fields}
-    return solve(method, method.Params(**given), count)
+    return solve(method, method.Params(**given), count, model)
 
 
 def released(name: str, count: int = 40, batch_size: int = 8, **run: Any) -> Released:

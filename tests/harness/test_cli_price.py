@@ -103,6 +103,9 @@ def test_directions(quote: Any) -> None:
         ]
     )
     assert 0 < sampled["epsilon"] < 0.1
+    rows = ["dirdp-sgd", "--rows", "12x75,24x300,10x768,3x12,1x10", "--kappa", "1", "--uses", "30"]
+    amplified = quote(*rows, "--n", "50000", "--batch-size", "128")
+    assert 0 < amplified["epsilon"] < 0.1 * told["epsilon"], "rows are amplified by sampling too"
 
 
 def test_votes_from_counts_and_from_files(quote: Any, tmp_path: Path) -> None:

@@ -113,6 +113,21 @@ def test_noise_is_solved_for_and_stays_below_the_target() -> None:
     assert cell.label == "dp-sgd ε=4"
 
 
+def test_the_shape_of_the_model_is_written_down_and_priced() -> None:
+    """The workload's 64 x 10 weights and 10 biases decide what a direction costs."""
+    grid = {"workload": "digits-linear", "method": "dirdp-sgd", "steps": 20, "directions": "1x7"}
+    solved, given = (plan(grid | each, models=1).cells[0] for each in ({"epsilon": 4}, {"kappa": 3.0}))
+    assert solved.params["directions"] == given.params["directions"] == "1x650"
+    method = methods.get("dirdp-sgd")
+    event = method.planned(method.Params(**solved.params), solved.n_train)  # type: ignore[attr-defined]
+    epsilon = price(event, 1e-5).epsilon
+    assert epsilon is not None
+    assert 3.9 < epsilon <= 4
+    assert plan(grid | {"kappa": 3.0, "granularity": "per_row"}, models=1).cells[0].params["directions"] == (
+        "1x10,10x64"
+    )
+
+
 def test_infinite_epsilon_needs_no_noise() -> None:
     assert plan(DP | {"epsilon": math.inf}, models=1).cells[0].params["noise_multiplier"] == 0
 

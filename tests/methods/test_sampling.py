@@ -9,11 +9,20 @@ from dp_accounting import (
     NonPrivateDpEvent,
     NoOpDpEvent,
     PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
 )
 
-from methods.sampling import PoissonSampler, ShuffleSampler, poisson_event
+from methods.sampling import (
+    FixedSizeSampler,
+    PoissonSampler,
+    ShuffleSampler,
+    fixed_size_event,
+    poisson_event,
+)
 from workloads.errors import SpecError
+
+Kind = type[PoissonSampler] | type[ShuffleSampler] | type[FixedSizeSampler]
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -63,8 +72,36 @@ def test_an_epoch_takes_everybody_once() -> None:
     assert not torch.equal(torch.cat(epochs[0]), torch.cat(epochs[1]))
 
 
-@pytest.mark.parametrize("kind", [PoissonSampler, ShuffleSampler])
-def test_a_restored_sampler_goes_on_where_it_was(kind: type[PoissonSampler] | type[ShuffleSampler]) -> None:
+def test_batches_of_fixed_size_are_fresh_samples_without_replacement() -> None:
+    members, batch_size, draws = 30, 6, 5000
+    sampler = FixedSizeSampler(members, batch_size, stream())
+    hits = torch.zeros(draws, members)
+    for row in hits:
+        batch = sampler.draw()
+        assert len(set(batch.tolist())) == len(batch) == batch_size
+        row[batch] = 1
+    rate = batch_size / members
+    spread = math.sqrt(rate * (1 - rate))
+    assert (hits.mean(0) - rate).abs().max() < 5 * spread / math.sqrt(draws), "no member is favoured"
+    # Without replacement two members exclude each other a little: correlation -1 / (members - 1).
+    apart = torch.corrcoef(hits.T)[~torch.eye(members, dtype=torch.bool)].mean()
+    assert apart == pytest.approx(-1 / (members - 1), abs=1e-3)
+    follows = torch.corrcoef(torch.stack([hits[:-1].flatten(), hits[1:].flatten()]))[0, 1]
+    assert abs(follows) < 5 / math.sqrt(draws * members), "batches do not depend on each other"
+
+
+def test_the_ledger_of_fixed_sizes_counts_the_draws() -> None:
+    sampler, release = FixedSizeSampler(30, 6, stream()), GaussianDpEvent(1.5)
+    assert sampler.event(release) == NoOpDpEvent()
+    for _ in range(4):
+        sampler.draw()
+    expected = SelfComposedDpEvent(SampledWithoutReplacementDpEvent(30, 6, release), 4)
+    assert sampler.event(release) == expected == fixed_size_event(30, 6, release, 4)
+    assert sampler.event(NonPrivateDpEvent()) == NonPrivateDpEvent()
+
+
+@pytest.mark.parametrize("kind", [PoissonSampler, ShuffleSampler, FixedSizeSampler])
+def test_a_restored_sampler_goes_on_where_it_was(kind: Kind) -> None:
     first = kind(10, 4, stream())
     for _ in range(4):
         first.draw()
@@ -79,9 +116,7 @@ def test_a_restored_sampler_goes_on_where_it_was(kind: type[PoissonSampler] | ty
         assert second.event(1.0) == poisson_event(0.4, 1.0, 9)
 
 
-@pytest.mark.parametrize("kind", [PoissonSampler, ShuffleSampler])
-def test_a_batch_larger_than_the_members_is_refused(
-    kind: type[PoissonSampler] | type[ShuffleSampler],
-) -> None:
+@pytest.mark.parametrize("kind", [PoissonSampler, ShuffleSampler, FixedSizeSampler])
+def test_a_batch_larger_than_the_members_is_refused(kind: Kind) -> None:
     with pytest.raises(SpecError, match="batch_size 11 is larger than the 10 members"):
         kind(10, 11, stream())

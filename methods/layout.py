@@ -1,0 +1,60 @@
+"""Which pieces of a gradient have a direction of their own: all of it, every weight, or every row."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from workloads.errors import SpecError
+
+Granularity = Literal["whole", "per_layer", "per_row"]
+
+Layout = Sequence[tuple[int, int]]
+"""(rows, dimension): one pair for all weights together, or one for each weight.
+
+Pair by pair and row by row the coordinates are those of the weights in their order.
+"""
+
+
+def find_layout(weights: Sequence[Tensor], granularity: Granularity) -> Layout:
+    """The directions of a model's gradient; SpecError where a piece is one number: that has a sign only.
+
+    A row of a weight belongs to one index of its first axis: an output unit or channel. A vector is one row.
+    """
+    if granularity == "whole":
+        layout = [(1, sum(weight.numel() for weight in weights))]
+    elif granularity == "per_layer":
+        layout = [(1, weight.numel()) for weight in weights]
+    else:
+        rows = [len(weight) if weight.dim() > 1 else 1 for weight in weights]
+        layout = [(count, weight.numel() // count) for count, weight in zip(rows, weights, strict=True)]
+    if any(dimension < 2 for _, dimension in layout):
+        raise SpecError(
+            f"granularity '{granularity}' leaves a piece of one number, which has a sign and no direction; "
+            "use a coarser one: per_row, per_layer or whole"
+        )
+    return layout
+
+
+def cut_blocks(gradients: list[Tensor], layout: Layout) -> Iterator[Tensor]:
+    """Gradients (B, *shape) of all weights as (B, rows, dimension) for each pair of the layout."""
+    if len(layout) < len(gradients):
+        gradients = [torch.cat([each.flatten(1) for each in gradients], dim=1)]
+    for gradient, (rows, dimension) in zip(gradients, layout, strict=True):
+        yield gradient.reshape(len(gradient), rows, dimension)
+
+
+def spell(layout: Layout) -> str:
+    """COUNTxDIMENSION, small dimensions first, as 12x75,1x10."""
+    counts: Counter[int] = Counter()
+    for rows, dimension in layout:
+        counts[dimension] += rows
+    return ",".join(f"{count}x{dimension}" for dimension, count in sorted(counts.items()))
+
+
+def parse(directions: str) -> list[tuple[int, int]]:
+    """(count, dimension) of what `spell` wrote."""
+    pairs = [term.split("x") for term in directions.split(",")]
+    return [(int(count), int(dimension)) for count, dimension in pairs]
