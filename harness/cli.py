@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from harness import cli_sweeps, console
+from harness.cli_data import data_app
+from harness.cli_image import image_app
 from harness.cli_options import (
     JsonOption,
     SlotsOption,
@@ -27,8 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="The data sets behind the workloads.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(image_app, name="image")
 app.add_typer(price_app, name="price")
 
 Kind = Literal["methods", "workloads", "attacks", "sweeps"]
@@ -60,7 +62,9 @@ def about(
 @app.command()
 def quickstart(store: StoreOption = None, slots: SlotsOption = None) -> None:
     """Run the sweep `quickstart` on embedded data and write a report: minutes on two cores."""
-    cli_sweeps.run_sweep("quickstart", store, None, slots=slots)
+    from harness.backends.base import Settings
+
+    cli_sweeps.run_sweep("quickstart", store, (), Settings(slots))
     from harness.report import write_all
     from harness.store import Store
 
@@ -139,7 +143,8 @@ def query(
 @app.command()
 def report(
     kind: Annotated[
-        Literal["frontier", "overhead", "reproduce", "all"], typer.Argument(help="Which report.")
+        Literal["frontier", "overhead", "reproduce", "pd-sgd-theory", "all"],
+        typer.Argument(help="Which report."),
     ] = "all",
     where: WhereOption = None,
     table: Annotated[
@@ -154,7 +159,8 @@ def report(
 ) -> None:
     """Draw the frontier and the overhead as PNG, SVG and one self-contained page; `all` does these.
 
-    `reproduce` puts published numbers beside ours, as text.
+    `reproduce` puts published numbers beside ours, as text. `pd-sgd-theory` draws what pd-sgd's privacy test
+    lets pass; it needs no store.
     """
     if kind == "reproduce":
         from harness.cli_reproduce import reproduce
@@ -162,6 +168,10 @@ def report(
         return reproduce(store_path(store), table, where, out, form or "table")
     if table or form:
         raise SpecError(f"--table and --format belong to `report reproduce`, not to `report {kind}`")
+    if kind == "pd-sgd-theory":
+        from harness.cli_theory import pd_sgd_theory
+
+        return pd_sgd_theory(store_path(store), where, out)
     from harness import report as reports
     from harness.store import Store
 
@@ -247,57 +257,21 @@ def bench(
         raise typer.Exit(1)
 
 
-@data_app.command("list")
-def data_list(json: JsonOption = False) -> None:
-    """What data there is, where it was looked for, its size, licence and citation."""
-    from harness.datasets import listing, overview
-
-    rows = listing()
-    console.listing(rows if json else overview(rows), json)
-
-
-@data_app.command("fetch")
-def data_fetch(
-    names: Annotated[list[str], typer.Argument(help="Data sets; `privbench data list` names them.")],
-    json: JsonOption = False,
-) -> None:
-    """Get data sets from their publishers into $PRIVBENCH_DATA, checked; a broken transfer is resumed."""
-    from harness.datasets import bars, fetched
-
-    with bars(console.err) as progress:
-        rows = fetched(names, progress)
-    if json:
-        console.json_out(rows)
-    failures = [row for row in rows if row["state"] == "failed"]
-    for row in rows if not json else []:
-        if row not in failures:
-            console.say(f"{row['name']}: {row['state']}, {row['detail']}")
-    for row in failures:
-        console.complain(BenchError(f"{row['name']}: {row['detail']}"))
-    if failures:
-        raise typer.Exit(1)
-
-
-@data_app.command("verify")
-def data_verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; else every one that is here.")] = None,
-    json: JsonOption = False,
-) -> None:
-    """Read data sets anew and check them against the published sums and the content we know."""
-    from harness.datasets import verified
-
-    rows = verified(names or [])
-    console.listing(rows, json)
-    if any(row["state"] in ("damaged", "absent") for row in rows):
-        raise typer.Exit(1)
-
-
 @app.command()
-def doctor(store: StoreOption = None, json: JsonOption = False) -> None:
+def doctor(
+    profile: Annotated[
+        Path | None, typer.Option("--profile", help="Check a SLURM profile against the cluster instead.")
+    ] = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
     """Tell what this machine has, and what is missing for what."""
-    from harness.doctor import examine
+    from harness.doctor import examine, examine_profile
 
-    console.listing(examine(store_path(store)), json)
+    rows = examine(store_path(store)) if profile is None else examine_profile(profile)
+    console.listing(rows, json)
+    if profile is not None and any(row["state"] == "missing" for row in rows):
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

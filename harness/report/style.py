@@ -92,13 +92,16 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save(figure: Figure, out: Path, stem: str, title: str, reading: Reading) -> list[Path]:
     """Write `stem`.png and `stem`.svg with what was asked in their metadata and without dates."""
+    return save_as(figure, out, stem, title, reading.query)
+
+
+def save_as(figure: Figure, out: Path, stem: str, title: str, about: str) -> list[Path]:
+    """The same for a figure that comes from no reading."""
     out.mkdir(parents=True, exist_ok=True)
     maker = f"privbench {program_version()}"
     png, svg = out / f"{stem}.png", out / f"{stem}.svg"
-    figure.savefig(png, metadata={"Title": title, "Software": maker, "Description": reading.query})
-    figure.savefig(
-        svg, metadata={"Title": title, "Creator": maker, "Description": reading.query, "Date": None}
-    )
+    figure.savefig(png, metadata={"Title": title, "Software": maker, "Description": about})
+    figure.savefig(svg, metadata={"Title": title, "Creator": maker, "Description": about, "Date": None})
     return [png, svg]
 
 

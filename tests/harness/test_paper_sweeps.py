@@ -12,12 +12,14 @@ from harness.published import Published, published
 from harness.reproduction import match
 from harness.sweep import Sweep, find_sweep, read_sweep, ready_made
 
-NAMES = [name for name in ready_made() if name.startswith("papers/")]
+EXPERIMENTS = {"papers/pd-sgd-anomalous"}
+"""Sweeps of figures: no number of theirs is printed."""
+NAMES = [name for name in ready_made() if name.startswith("papers/") and name not in EXPERIMENTS]
 FULL = [name for name in NAMES if not name.endswith("-small")]
 SMALL = [name for name in NAMES if name.endswith("-small")]
-HERE = {"sgd", "dp-sgd"}
+HERE = {"sgd", "dp-sgd", "pd-sgd", "dpsur", "dirdp-sgd"}
 """Methods that the sweeps hold the lines of."""
-ELSEWHERE = {"dirdp-sgd-table-3", "dirdp-sgd-text-5.2.2"}
+ELSEWHERE = {"dirdp-sgd-table-3", "dirdp-sgd-text-5.2.2", "dirdp-sgd-table-6"}
 """Tables that say nothing without an attack or a split that is not here yet."""
 
 

@@ -1,0 +1,70 @@
+"""Random partitions of the members into batches, and the batch of an experiment that stays together."""
+
+import torch
+from torch import Tensor
+
+from workloads.base import Records
+from workloads.errors import SpecError
+
+TOGETHER = 0
+"""The number of the batch that stays together, where there is one."""
+
+
+class Partition:
+    """Members split at random into batches whose sizes differ by one at most; every draw splits anew.
+
+    The rows of `together`, where given, are batch TOGETHER of every draw; the others are split into the rest.
+    """
+
+    def __init__(
+        self, members: int, batches: int, generator: torch.Generator, together: Tensor | None = None
+    ) -> None:
+        self.batches, self.generator, self.together = batches, generator, together
+        self._free: Tensor | None = None
+        if together is not None:
+            alone = torch.ones(members, dtype=torch.bool, device=together.device)
+            alone[together] = False
+            self._free = alone.nonzero().flatten()
+            members, batches = len(self._free), batches - 1
+        if not 1 <= batches <= members:
+            raise SpecError(
+                f"{members} members cannot be split into {batches} batches; allowed: 1 to {members}"
+            )
+        self._members = members
+        self._bounds = [place * members // batches for place in range(batches + 1)]
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    def draw(self, first: int | None = None) -> list[int]:
+        """Split anew; the numbers of the batches in random order, or `first` and then the others."""
+        order, device = self.generator, self.generator.device
+        shuffled = torch.randperm(self._members, generator=order, device=device)
+        self._order = shuffled if self._free is None else self._free[shuffled]
+        numbers: list[int] = torch.randperm(self.batches, generator=order, device=device).tolist()
+        if first is not None:
+            numbers.remove(first)
+            numbers.insert(0, first)
+        return numbers
+
+    def rows(self, number: int) -> Tensor:
+        """The row numbers of a batch of the last draw."""
+        if self.together is not None:
+            if number == TOGETHER:
+                return self.together
+            number -= 1
+        return self._order[self._bounds[number] : self._bounds[number + 1]]
+
+
+def flip_labels(
+    members: Records, size: int, share: float, classes: int, generator: torch.Generator
+) -> tuple[Records, Tensor]:
+    """The members with labels flipped in a batch of `size` random rows, and the rows of that batch.
+
+    A share of the batch, rounded to whole records, gets another class than its own, each with the
+    same probability (PD-SGD, Section 6.2).
+    """
+    rows = torch.randperm(len(members), generator=generator, device=generator.device)[:size]
+    flipped = rows[: round(share * size)]
+    shift = torch.randint(1, classes, flipped.shape, generator=generator, device=generator.device)
+    labels = members.y.clone()
+    labels[flipped] = (labels[flipped] + shift) % classes
+    return Records(members.x, labels), rows
