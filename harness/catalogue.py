@@ -9,7 +9,7 @@ import workloads
 from harness import attacks
 from harness.sweep import find_sweep, read_sweep, ready_made
 from methods.base import Params
-from workloads.base import Workload
+from workloads.base import Prepared, Workload
 from workloads.errors import BenchError, UnknownName
 from workloads.recipe import recipe
 
@@ -75,6 +75,8 @@ def page(kind: str, name: str) -> Row:
 
 def _sizes(workload: Workload) -> Row:
     """How many records there are, or what is missing to count them."""
+    if isinstance(workload, Prepared) and (reason := workload.unprepared()):
+        return {"pool": None, "test": None, "data": reason}
     try:
         return {"pool": len(workload.pool()), "test": len(workload.test())}
     except BenchError as error:

@@ -139,17 +139,17 @@ def ask(released: Released, pool: Records, test: Records, device: torch.device) 
     """One pass of the released model over the pool and the test records: all that attacks read."""
     predictor = released.predictor.to(device).eval()
     return {
-        "logits": answers(predictor, pool.x, device),
+        "logits": answers(predictor, pool, device),
         "labels": pool.y,
-        "test_logits": answers(predictor, test.x, device),
+        "test_logits": answers(predictor, test, device),
         "test_labels": test.y,
     }
 
 
-def answers(predictor: nn.Module, x: Tensor, device: torch.device) -> Tensor:
+def answers(predictor: nn.Module, records: Records, device: torch.device) -> Tensor:
     """Logits in float32 on the CPU; a non-finite one means the training diverged unseen."""
     with torch.no_grad():
-        parts = [predictor(part.to(device)).float().cpu() for part in torch.split(x, EVALUATION_BATCH)]
+        parts = [predictor(x.to(device)).float().cpu() for x in records.batches(EVALUATION_BATCH)]
     logits = torch.cat(parts)
     if not torch.isfinite(logits).all():
         raise Diverged("evaluation", 0, "an answer of the released model")

@@ -1,5 +1,6 @@
 """The optimizers that methods of gradient steps share, and their parameters."""
 
+import math
 from collections.abc import Iterable
 from typing import Literal
 
@@ -8,6 +9,9 @@ from torch import nn, optim
 
 from methods.base import Params
 from methods.bounds import Amount, Count, Fraction, Rate
+
+Schedule = Literal["constant", "cosine"]
+"""The step size over the steps."""
 
 
 class OptimizerParams(Params):
@@ -42,3 +46,11 @@ def make_optimizer(weights: Iterable[nn.Parameter], params: OptimizerParams) -> 
         momentum=params.momentum,
         weight_decay=params.weight_decay,
     )
+
+
+def set_rate(optimizer: optim.Optimizer, schedule: Schedule, rate: float, step: int, total: int) -> None:
+    """The step size of step 0 to total - 1: always `rate`, or half a cosine wave from `rate` towards 0
+    (Loshchilov and Hutter 2017). It depends on the step alone, so a resumed run needs no memory of it."""
+    share = 1.0 if schedule == "constant" else (1 + math.cos(math.pi * step / total)) / 2
+    for group in optimizer.param_groups:
+        group["lr"] = rate * share

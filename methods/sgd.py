@@ -7,7 +7,7 @@ from dp_accounting import NonPrivateDpEvent
 from pydantic import Field
 
 from methods.base import Problem, Released, Run
-from methods.optimizer import OptimizerParams, make_optimizer
+from methods.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
 from methods.sampling import PoissonSampler, Sampler, ShuffleSampler
 from workloads.base import Records
 
@@ -18,6 +18,9 @@ class SgdParams(OptimizerParams):
     sampling: Literal["shuffle", "poisson"] = Field(
         default="shuffle",
         description="Epochs in random order, or independent draws as the twin of a DP method.",
+    )
+    schedule: Schedule = Field(
+        default="constant", description="The step size over the steps: as it is, or down to 0 as a cosine."
     )
 
 
@@ -47,7 +50,7 @@ class Sgd:
         sampler: Sampler = kind(len(members), params.batch_size, run.generator("sampling"))
         state = {"model": model, "optimizer": optimizer, "sampler": sampler}
 
-        for _ in run.steps("train", params.steps, state):
+        for step in run.steps("train", params.steps, state):
             with run.clock("batch"):
                 batch = members.take(sampler.draw().to(run.device))
             if len(batch) == 0:
@@ -57,6 +60,7 @@ class Sgd:
                 loss = problem.loss(model(batch.x), batch.y).mean()
                 torch.autograd.backward(loss)
             with run.clock("update"):
+                set_rate(optimizer, params.schedule, params.learning_rate, step, params.steps)
                 optimizer.step()
                 # The next forward pass needs the memory.
                 optimizer.zero_grad()

@@ -1,7 +1,8 @@
 """What a workload is: records of people, a fresh model, and how many of them one model trains on."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Records:
-    """Examples and their labels; row i is one person."""
+    """Examples and their labels; row i is one person. `workloads/records.py` has them out of a Dataset."""
 
     x: Tensor
     y: Tensor
@@ -28,6 +29,10 @@ class Records:
     def to(self, device: torch.device) -> "Records":
         """The same records on a device."""
         return Records(self.x.to(device), self.y.to(device))
+
+    def batches(self, size: int) -> Iterator[Tensor]:
+        """All examples in their order, at most `size` at a time; one empty batch where there are none."""
+        yield from torch.split(self.x, size)
 
 
 class Workload(Protocol):
@@ -76,4 +81,13 @@ class Workload(Protocol):
 
     def model(self, seed: int) -> nn.Module:
         """A freshly initialised model mapping x to logits; the same seed gives the same bits."""
+        ...
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """A workload whose records are made at first use, in minutes: who only looks asks before."""
+
+    def unprepared(self) -> str | None:
+        """Why the records are not at hand at once; None where they are."""
         ...

@@ -13,12 +13,13 @@ from torch import nn
 from workloads.base import Records
 from workloads.data.cache import Arrays
 from workloads.data.places import data_root
-from workloads.features.pixels import COLOUR, GREY, IMAGENET, Scale
+from workloads.features.pixels import COLOUR, GREY, IMAGENET, Pixels, Scale
 from workloads.models.cnn import cifar_cnn, mnist_cnn
 from workloads.models.lenet import lenet
 from workloads.models.mlp import mlp
 from workloads.models.wrn import wrn
 from workloads.published import OnPublishedData, Splits, published
+from workloads.records import LazyRecords
 
 
 @dataclass(frozen=True)
@@ -26,24 +27,28 @@ class Images(OnPublishedData):
     """A network on pixels. The pool is the publisher's training split, the test its test split."""
 
     scale: Scale = GREY
+    lazy: bool = False
+    """Whether pixels stay on disk until a batch wants them, and not in memory as floats."""
 
     def splits(self) -> Splits:
         """Pool and test, read once per process."""
-        return records(self.dataset, self.scale, data_root())
+        return records(self.dataset, self.scale, self.lazy, data_root())
 
 
 # Workloads of one data set come one after the other; two sets of pixels are enough to keep.
 @lru_cache(maxsize=2)
-def records(dataset: str, scale: Scale, root: Path) -> Splits:
+def records(dataset: str, scale: Scale, lazy: bool, root: Path) -> Splits:
     """Pool and test of a data set below a data root."""
     arrays = published(dataset).load()
     if "x" in arrays:
         arrays = split_people(arrays)
-    pool, test = (
-        Records(scale(arrays[f"{split}_x"]), torch.from_numpy(np.array(arrays[f"{split}_y"])))
-        for split in ("train", "test")
-    )
+    pool, test = (_records(arrays, split, scale, lazy) for split in ("train", "test"))
     return pool, test
+
+
+def _records(arrays: Arrays, split: str, scale: Scale, lazy: bool) -> Records:
+    images, labels = arrays[f"{split}_x"], torch.from_numpy(np.array(arrays[f"{split}_y"]))
+    return LazyRecords(Pixels(images, labels, scale), labels) if lazy else Records(scale(images), labels)
 
 
 def split_people(arrays: Arrays) -> Arrays:
@@ -71,9 +76,10 @@ def images(
     build: Callable[[int], nn.Module],
     scale: Scale,
     classes: int = 10,
+    lazy: bool = False,
 ) -> Images:
     """One workload."""
-    return Images(name, network, dataset, classes, n_train, build, scale=scale)
+    return Images(name, network, dataset, classes, n_train, build, scale=scale, lazy=lazy)
 
 
 TANH = "CNN with tanh (Papernot et al. 2021)"
@@ -125,6 +131,7 @@ workloads = [
         30_000,
         partial(wrn, depth=16, width=4, classes=10),
         IMAGENET,
+        lazy=True,
     ),
     images(
         "cifar100-wrn28-2",
@@ -134,5 +141,6 @@ workloads = [
         partial(wrn, depth=28, width=2, classes=100),
         IMAGENET,
         100,
+        lazy=True,
     ),
 ]

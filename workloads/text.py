@@ -30,12 +30,17 @@ class Reviews(OnPublishedData):
 @lru_cache(maxsize=1)
 def records(root: Path) -> Splits:
     """Pool and test below a data root."""
-    arrays = load_tokens()
-    new = unseen(arrays["train_x"], arrays["test_x"])
+    arrays, new = load_tokens(), unseen_reviews()
     return (
         Records(torch.from_numpy(arrays["train_x"]), torch.from_numpy(arrays["train_y"])),
         Records(torch.from_numpy(arrays["test_x"][new]), torch.from_numpy(arrays["test_y"][new])),
     )
+
+
+def unseen_reviews() -> NDArray[np.bool_]:
+    """Which reviews of IMDb's test split are not in its training split with the same first words."""
+    arrays = load_tokens()
+    return unseen(arrays["train_x"], arrays["test_x"])
 
 
 def unseen(pool: NDArray[np.int64], test: NDArray[np.int64]) -> NDArray[np.bool_]:

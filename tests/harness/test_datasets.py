@@ -1,5 +1,6 @@
-"""`privbench data`: what it lists, fetches, verifies, and how it ends."""
+"""`privbench data`: what it lists, fetches, verifies and makes, and how it ends."""
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -9,12 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from harness import cli
-from workloads import data
+from harness.banks import progress_on
+from workloads import data, features
 from workloads.data.bits import read_bits
 from workloads.data.cache import digest
 from workloads.data.dataset import Dataset, File, Place, Published
+from workloads.features.bank import Bank
+from workloads.features.pixels import COLOUR
+from workloads.features.scattered import Scattered
 
 TEXT = b"1,0,1\n2,1,1\n"
 FILE = File("dataset.txt", ("http://127.0.0.1:9/dataset.txt",))  # nothing listens there
@@ -129,3 +135,72 @@ def test_an_unknown_name_does_nothing(root: Path, privbench: Privbench, command:
     assert answer.code == 2
     assert "unknown data set 'mnits', did you mean 'mnist'?" in answer.err
     assert not root.exists()
+
+
+@dataclass(frozen=True)
+class Unborn(Scattered):
+    """An encoder that nobody has."""
+
+    def missing(self) -> str | None:
+        return "it needs a crystal ball: buy one"
+
+
+@pytest.fixture
+def banks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two banks of four small pictures; one of them cannot be made."""
+    pictures = np.random.default_rng(0).integers(256, size=(4, 3, 8, 8), dtype=np.uint8)
+    arrays = {
+        f"{split}_{name}": each
+        for split in ("train", "test")
+        for name, each in (("x", pictures), ("y", np.arange(4)))
+    }
+    made = Published(
+        "pictures", "", "", "", (Place("pictures"),), lambda place: arrays, (), sha256=digest(arrays)
+    )
+    (root / "pictures").mkdir(parents=True)
+    monkeypatch.setitem(data.family.members, "pictures", made)
+    members = {
+        "good": Bank("good", "pictures", Scattered(COLOUR, "gn27")),
+        "lost": Bank("lost", "pictures", Unborn(COLOUR, "photographs")),
+    }
+    monkeypatch.setattr(features.family, "members", members)
+
+
+def test_features_are_listed_made_and_found_again(banks: None, privbench: Privbench) -> None:
+    states = {row["name"]: row["state"] for row in privbench("features", "--json").json}
+    assert states == {"good": "to make", "lost": "missing"}
+    answer = privbench("features", "good", "--threads", "1")
+    file = features.family.get("good").file()
+    assert (answer.code, answer.out.replace("\n", "")) == (0, f"good: made, {file}")
+    assert "features good, train: 4 of 4" in answer.err, "progress where no bar can be drawn"
+    answer = privbench("features", "good", "--json")
+    assert (answer.code, answer.json) == (0, [{"name": "good", "state": "here", "detail": str(file)}])
+    row = next(row for row in privbench("features", "--json").json if row["name"] == "good")
+    assert (row["state"], row["where"]) == ("kept", str(file))
+
+
+def test_features_that_cannot_be_made_say_why_and_the_others_are_made(
+    banks: None, privbench: Privbench
+) -> None:
+    answer = privbench("features", "lost", "good")
+    assert answer.code == 1
+    assert "it needs a crystal ball: buy one, then `privbench data features lost`" in answer.err
+    assert str(features.family.get("lost").file()) in answer.err
+    assert "good: made" in answer.out
+
+
+def test_an_unknown_bank_makes_nothing(banks: None, privbench: Privbench) -> None:
+    answer = privbench("features", "good", "lots")
+    assert answer.code == 2
+    assert "unknown bank 'lots', did you mean 'lost'?" in answer.err
+    assert not features.family.get("good").kept()
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    shown = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with progress_on(shown) as progress:
+        progress("features good, train", 0, 10)
+        progress("features good, train", 10, 10)
+    text = shown.file.getvalue()  # type: ignore[attr-defined]
+    assert "features good, train" in text
+    assert "10/10" in text

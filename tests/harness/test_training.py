@@ -103,15 +103,15 @@ def test_a_model_whose_answers_are_not_finite_has_diverged() -> None:
     with torch.no_grad():
         model.weight[0, 0] = math.nan
     with pytest.raises(Diverged):
-        answers(model, torch.ones(3, 2), CPU)
+        answers(model, Records(torch.ones(3, 2), torch.zeros(3).long()), CPU)
 
 
 def test_answers_do_not_depend_on_where_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(2, 2)
-    x = torch.arange(14.0).reshape(7, 2)
-    whole = answers(model, x, CPU)
+    records = Records(torch.arange(14.0).reshape(7, 2), torch.zeros(7).long())
+    whole = answers(model, records, CPU)
     monkeypatch.setattr("harness.training.EVALUATION_BATCH", 3)
-    assert torch.allclose(answers(model, x, CPU), whole)
+    assert torch.allclose(answers(model, records, CPU), whole)
 
 
 def test_stats_that_json_lacks_are_named() -> None:

@@ -1,5 +1,6 @@
 """sgd against closed forms, and what its parameters refuse."""
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,17 @@ def test_full_batches_on_a_quadratic_shrink_by_one_minus_the_rate(run: "Simplest
     theta = float(released.predictor(torch.zeros(1, 1)).detach())
     assert theta - 2.0 == pytest.approx((1 - 0.3) ** 7 * (5.0 - 2.0), rel=1e-12)
     assert run.losses == pytest.approx([0.5 * (0.7**t * 3.0) ** 2 for t in range(7)])
+
+
+def test_the_rate_falls_as_a_cosine(run: "SimplestRun") -> None:
+    """Each step shrinks the distance by one minus its own rate."""
+    members = Records(torch.zeros(6, 1), torch.full((6,), 2.0, dtype=torch.float64))
+    params = SgdParams(steps=5, batch_size=6, learning_rate=0.3, schedule="cosine")
+    released = method.train(members, Problem(1, lambda seed: Point(), quadratic), params, run)
+    shares = [1 - 0.3 * (1 + math.cos(math.pi * step / 5)) / 2 for step in range(5)]
+    assert shares[0] == 0.7
+    theta = float(released.predictor(torch.zeros(1, 1)).detach())
+    assert theta - 2.0 == pytest.approx(math.prod(shares) * (5.0 - 2.0), rel=1e-12)
 
 
 def test_it_learns_and_promises_nothing(run: "SimplestRun", problem: Problem, members: Records) -> None:

@@ -5,7 +5,6 @@ import math
 import sys
 import types
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workloads.data.cache import Arrays, digest
-from workloads.data.dataset import Place, Published
 from workloads.features.photographs import crops
 from workloads.features.pixels import COLOUR, GREY, IMAGENET
-from workloads.features.scattered import GROUPS, kept, scattered, transform
+from workloads.features.scattered import GROUPS, Scattered, transform
 from workloads.features.scattering import Scattering, gabor, morlet
 
 KYMATIO = {
@@ -122,7 +119,7 @@ def test_another_side_is_told(side: int) -> None:
 
 
 def test_features_are_normalised_in_groups_of_the_image_itself() -> None:
-    features = transform(pictures(3, 3, 32), IMAGENET, "gn27", "test")
+    features = transform(pictures(3, 3, 32), IMAGENET, "gn27")
     assert features.dtype == np.float16
     assert features.shape == (3, 243, 8, 8)
     groups = features.astype(np.float64).reshape(3, GROUPS, -1)
@@ -133,71 +130,29 @@ def test_features_are_normalised_in_groups_of_the_image_itself() -> None:
 def test_nobody_elses_image_moves_the_features() -> None:
     """They would not be free of privacy cost otherwise. 1,300 images are more than one chunk."""
     images = np.tile(pictures(13, 1, 28), (100, 1, 1, 1))
-    together = transform(images, GREY, "gn27", "test")
-    alone = transform(images[5:6], GREY, "gn27", "test")[0]
+    together = transform(images, GREY, "gn27")
+    alone = transform(images[5:6], GREY, "gn27")[0]
     for copy in (5, 18, 1292):
         np.testing.assert_allclose(together[copy], alone, atol=2e-3)
 
 
 def test_what_is_usual_in_photographs_becomes_nought_and_one() -> None:
     """Of the photographs themselves; no other image was asked."""
-    features = transform(crops(32), IMAGENET, "photographs", "test").astype(np.float64)
+    features = transform(crops(32), IMAGENET, "photographs").astype(np.float64)
     np.testing.assert_allclose(features.mean(axis=(0, 2, 3)), 0, atol=2e-3)
     np.testing.assert_allclose(features.std(axis=(0, 2, 3)), 1, atol=2e-3)
 
 
 def test_threads_are_given_back() -> None:
     before = torch.get_num_threads()
-    transform(pictures(2, 1, 8), GREY, "gn27", "test")
+    transform(pictures(2, 1, 8), GREY, "gn27")
     assert torch.get_num_threads() == before
 
 
-def tiny(recorded: bool) -> Published:
-    def read(place: Path) -> Arrays:
-        return {
-            "train_x": pictures(5, 3, 8),
-            "train_y": np.arange(5),
-            "test_x": pictures(2, 3, 8),
-            "test_y": np.arange(2),
-        }
-
-    return Published(
-        name="tiny",
-        about="",
-        licence="",
-        citation="",
-        places=(Place("tiny"),),
-        read=read,
-        files=(),
-        sha256=digest(read(Path())) if recorded else None,
-    )
-
-
-def test_features_are_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PRIVBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("PRIVBENCH_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "data" / "tiny").mkdir(parents=True)
-    dataset = tiny(recorded=True)
-    assert not kept(dataset, COLOUR, "gn27")
-    made = scattered(dataset, COLOUR, "gn27")
-    assert {name: array.shape for name, array in made.items()} == {
-        "train_x": (5, 243, 2, 2),
-        "test_x": (2, 243, 2, 2),
-        "train_y": (5,),
-        "test_y": (2,),
-    }
-    assert kept(dataset, COLOUR, "gn27")
-    assert not kept(dataset, IMAGENET, "gn27"), "another scale is another file"
-    (file,) = (tmp_path / "cache").glob("tiny-scattering-*")
-    written = file.stat().st_mtime_ns
-    again = scattered(dataset, COLOUR, "gn27")
-    assert np.array_equal(again["train_x"], made["train_x"])
-    assert file.stat().st_mtime_ns == written
-
-
-def test_images_that_nobody_recorded_are_not_kept_under_a_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="tiny has no recorded content"):
-        kept(tiny(recorded=False), GREY, "gn27")
+def test_every_constant_is_in_the_version() -> None:
+    made = [Scattered(GREY, "gn27"), Scattered(COLOUR, "gn27"), Scattered(COLOUR, "photographs")]
+    assert len({encoder.version for encoder in made}) == 3
+    assert all(encoder.missing() is None for encoder in made)
 
 
 def test_pixels_are_scaled_by_constants() -> None:

@@ -42,12 +42,23 @@ def cached(name: str, key: str, make: Callable[[], Arrays]) -> Arrays:
     content does not have the checksum it was written with is made again. Processes that make the same
     arrays at once do not disturb each other: each writes aside and renames.
     """
-    file = cache_root() / f"{name}-{key}.safetensors"
+    file = file_of(name, key)
     kept = _read(file)
     if kept is not None:
         return kept
     arrays = make()
     return arrays if not _write(file, arrays) else _read(file) or arrays
+
+
+def file_of(name: str, key: str) -> Path:
+    """Where the arrays of this name and key are kept, or will be."""
+    return cache_root() / f"{name}-{key}.safetensors"
+
+
+def forget(name: str, key: str) -> None:
+    """Remove what is kept under this name and key, if anything is; arrays mapped before stay good."""
+    with contextlib.suppress(OSError):
+        file_of(name, key).unlink(missing_ok=True)
 
 
 def digest(arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -1,0 +1,10 @@
+"""Frozen features of records: modules that bind `banks = [...]`, and the encoders they are made by."""
+
+from typing import TYPE_CHECKING
+
+from workloads.family import Family
+
+if TYPE_CHECKING:
+    from workloads.features.bank import Bank
+
+family: "Family[Bank]" = Family("bank", __name__, "banks")

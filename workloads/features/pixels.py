@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import Dataset
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,21 @@ GREY = Scale((0.0,), (1.0,))
 COLOUR = Scale((0.0,) * 3, (1.0,) * 3)
 IMAGENET = Scale((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Of ImageNet's training images, the usual public constants."""
+
+
+@dataclass(frozen=True)
+class Pixels(Dataset[tuple[Tensor, Tensor]]):
+    """Images that stay bytes on disk and are scaled when they are read."""
+
+    images: NDArray[Any]
+    labels: Tensor
+    scale: Scale
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        return self.__getitems__([row])[0]
+
+    def __getitems__(self, rows: list[int]) -> list[tuple[Tensor, Tensor]]:
+        return list(zip(self.scale(self.images[rows]), self.labels[rows], strict=True))

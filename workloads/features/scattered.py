@@ -1,9 +1,8 @@
-"""Scattering features of a data set's images, made once and kept on disk."""
+"""The scattering transform as an encoder of images."""
 
-import logging
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,16 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import group_norm
 
-from workloads.data.cache import Arrays, cached
-from workloads.data.dataset import Published
-from workloads.data.places import cache_root
+from workloads.data.cache import Arrays
+from workloads.features.bank import Bank, Encode, Features, Inputs
 from workloads.features.photographs import usual_maps
-from workloads.features.pixels import Scale
+from workloads.features.pixels import GREY, IMAGENET, Scale
 from workloads.features.scattering import CHANNELS, STRIDE, scattering
 
-log = logging.getLogger(__name__)
-
-KIND = "scattering"
 Norm = Literal["gn27", "photographs"]
 """Of the features: in 27 groups of the image's own maps, as Tramer and Boneh 2021 do for Fashion-MNIST; or
 every map by what is usual in public photographs, where they take private statistics of the data."""
@@ -30,50 +25,41 @@ VERSION = 1
 """Raised when the same images give other features."""
 PLANES = 24
 """Transformed together: their spectra fit the processor's cache, which twice as many do not."""
-CHUNK = 1200
-"""Images between two looks at the clock."""
-PATIENCE = 10.0
-"""Seconds between two lines of progress."""
+CHUNK = 240
+"""Images that a thread takes at a time."""
 
 
-def scattered(dataset: Published, scale: Scale, norm: Norm) -> Arrays:
-    """train_x and test_x: float16 (n, 81 x planes, side / 4, side / 4); train_y and test_y.
+@dataclass(frozen=True)
+class Scattered:
+    """Scattering features (81 x planes, side / 4, side / 4); float16 rounds them to 5e-4."""
 
-    The features of an image depend on that image and public constants alone, so they cost no privacy: they
-    are never normalised with statistics of the data. float16 rounds them to 5e-4.
-    """
-    arrays = dataset.load()
-    features = cached(
-        f"{dataset.name}-{KIND}",
-        key(dataset, scale, norm),
-        lambda: {
-            f"{split}_x": transform(arrays[f"{split}_x"], scale, norm, f"{dataset.name} {split}")
-            for split in ("train", "test")
-        },
-    )
-    return features | {f"{split}_y": arrays[f"{split}_y"] for split in ("train", "test")}
+    scale: Scale
+    norm: Norm
+    about: str = "scattering features, two scales and eight angles (Bruna and Mallat 2013)"
 
+    @property
+    def version(self) -> str:
+        """Our number, and the constants of both normalisations."""
+        offsets = "-".join(f"{number:g}" for number in (*self.scale.mean, *self.scale.deviation))
+        return f"{VERSION}-{self.norm}-{offsets}"
 
-def kept(dataset: Published, scale: Scale, norm: Norm) -> bool:
-    """Whether the features are on disk already."""
-    return (cache_root() / f"{dataset.name}-{KIND}-{key(dataset, scale, norm)}.safetensors").is_file()
+    def missing(self) -> str | None:
+        """Nothing: the transform is ours."""
+        return None
 
+    def inputs(self, arrays: Arrays, split: str) -> Inputs:
+        """Square images."""
+        return arrays[f"{split}_x"]
 
-def key(dataset: Published, scale: Scale, norm: Norm) -> str:
-    """What the features depend on. The images stand in it by their hash, so it must be a known one."""
-    if dataset.sha256 is None:
-        raise ValueError(
-            f"{dataset.name} has no recorded content; its features could be those of other images"
-        )
-    offsets = "-".join(f"{number:g}" for number in (*scale.mean, *scale.deviation))
-    return f"{dataset.sha256[:12]}-{VERSION}-{norm}-{offsets}"
+    def open(self) -> Encode:
+        """The transform."""
+        return partial(transform, scale=self.scale, norm=self.norm)
 
 
-def transform(images: NDArray[Any], scale: Scale, norm: Norm, name: str) -> NDArray[np.float16]:
+def transform(images: NDArray[Any], scale: Scale, norm: Norm) -> Features:
     """The normalised features of uint8 images (n, planes, side, side), on all of torch's threads."""
     count, planes, side, _ = images.shape
     features = np.empty((count, planes * CHANNELS, side // STRIDE, side // STRIDE), np.float16)
-    progress = Progress(f"scattering features of {name}", count)
     batch = PLANES // planes
 
     def fill(begin: int) -> None:
@@ -89,8 +75,7 @@ def transform(images: NDArray[Any], scale: Scale, norm: Norm, name: str) -> NDAr
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as workers:
-            for done, _ in enumerate(workers.map(fill, range(0, count, CHUNK)), start=1):
-                progress.tell(min(done * CHUNK, count))
+            list(workers.map(fill, range(0, count, CHUNK)))
     finally:
         torch.set_num_threads(threads)
     return features
@@ -104,21 +89,8 @@ def normalised(maps: Tensor, scale: Scale, norm: Norm) -> Tensor:
     return (maps - mean) / deviation
 
 
-@dataclass
-class Progress:
-    """A line in the log now and then while something long is made."""
-
-    what: str
-    total: int
-
-    def __post_init__(self) -> None:
-        self._began = self._told = time.monotonic()
-
-    def tell(self, done: int) -> None:
-        """Say how far it is, at the end or when the last line is long ago."""
-        now = time.monotonic()
-        if done < self.total and now - self._told < PATIENCE:
-            return
-        self._told, taken = now, now - self._began
-        left = taken / done * (self.total - done)
-        log.info("%s: %d of %d in %.0f s, about %.0f s left", self.what, done, self.total, taken, left)
+banks = [
+    Bank("mnist-scattering", "mnist", Scattered(GREY, "gn27")),
+    Bank("fmnist-scattering", "fashion-mnist", Scattered(GREY, "gn27")),
+    Bank("cifar10-scattering", "cifar-10", Scattered(IMAGENET, "photographs")),
+]

@@ -2,23 +2,15 @@
 
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from workloads.models.activation import Activation, activation
+from workloads.models.head import Widened
 from workloads.models.init import seeded
 
 Side = Literal[28, 32]
 """Of the images: 28 grey gives features (81, 7, 7), 32 colour (243, 8, 8)."""
 SHAPES: dict[Side, tuple[int, int]] = {28: (81, 7), 32: (243, 8)}
-
-
-class Widened(nn.Module):
-    """Records in float32, however narrow they are kept."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The same numbers."""
-        return x.to(torch.float32)
 
 
 def scatter_linear(seed: int, side: Side) -> nn.Sequential:

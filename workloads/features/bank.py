@@ -1,0 +1,177 @@
+"""Feature banks: what a frozen network says of every record of a data set, computed once and kept on disk."""
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.data.cache import Arrays, cached, digest, file_of, forget
+from workloads.errors import BenchError
+from workloads.features.progress import Lines, Progress
+from workloads.published import published
+
+Features = NDArray[np.float16]
+Inputs = NDArray[Any] | list[str]
+"""Images as bytes, (n, planes, height, width), or texts."""
+Encode = Callable[[Any], Features]
+"""Some of the inputs to as many rows."""
+SPLITS = ("train", "test")
+PART = 2_000
+"""Records between two marks from which a making that was broken off goes on."""
+
+
+class Encoder(Protocol):
+    """A frozen map from a record to its features.
+
+    It looks at that record and at public weights alone, so that features cost no privacy: nothing of it is
+    learnt from the data or normalised with them.
+    """
+
+    @property
+    def about(self) -> str:
+        """One line: the network, the features, whom to cite."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Everything the features depend on besides the records, as a part of a file name: the weights, and
+        a number that is raised when the same weights would give other features."""
+        ...
+
+    def missing(self) -> str | None:
+        """What must be done before `open` works; None where it does."""
+        ...
+
+    def inputs(self, arrays: Arrays, split: str) -> Inputs:
+        """The records of a split, train or test."""
+        ...
+
+    def open(self) -> Encode:
+        """Load the weights; what it gives runs on all of torch's threads."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bank:
+    """The features of one published data set by one encoder."""
+
+    name: str
+    dataset: str
+    encoder: Encoder
+
+    @property
+    def about(self) -> str:
+        """One line for `privbench data features`."""
+        return f"{self.dataset}: {self.encoder.about}"
+
+    def missing(self) -> str | None:
+        """Why the features can neither be read nor made here; else None."""
+        dataset = published(self.dataset)
+        if dataset.location() is None:
+            return dataset.absence()
+        if self.kept() or (reason := self.encoder.missing()) is None:
+            return None
+        return (
+            f"the features '{self.name}' are not here and cannot be made: {reason}, then "
+            f"`privbench data features {self.name}`; or put what another machine made at {self.file()}"
+        )
+
+    def file(self) -> Path:
+        """Where the features are kept. The data must be here: their content is a part of the name."""
+        return file_of(self.name, self._key())
+
+    def kept(self) -> bool:
+        """Whether the features are on disk already."""
+        return self.file().is_file()
+
+    def load(self, progress: Progress | None = None) -> Arrays:
+        """train_x and test_x, float16, mapped from disk; train_y and test_y. Made where they are not kept.
+
+        A making that was broken off goes on at its last mark. Of processes that want the same features at
+        once one makes them and the others wait.
+        """
+        if reason := self.missing():
+            raise BenchError(reason)
+        arrays, key = published(self.dataset).load(), self._key()
+        making = Making(self, arrays, key, progress or Lines())
+        with nullcontext() if self.kept() else alone(file_of(self.name, key)):
+            features = cached(self.name, key, making.features)
+            making.forget()
+        self._check(features, arrays)
+        return features | {f"{split}_y": arrays[f"{split}_y"] for split in SPLITS}
+
+    def _check(self, features: Arrays, arrays: Arrays) -> None:
+        """A file that another machine made could be of other records."""
+        found = [len(features[f"{split}_x"]) for split in SPLITS]
+        right = [len(arrays[f"{split}_y"]) for split in SPLITS]
+        if found != right:
+            raise BenchError(
+                f"{self.file()}: expected features of {right[0]} train and {right[1]} test records, "
+                f"found {found[0]} and {found[1]}; delete it, or put the right one there"
+            )
+
+    def _key(self) -> str:
+        dataset = published(self.dataset)
+        return f"{(dataset.sha256 or digest(dataset.load()))[:12]}-{self.encoder.version}"
+
+
+@dataclass(frozen=True)
+class Making:
+    """The features of a bank, part by part; every part is kept until the whole is."""
+
+    bank: Bank
+    arrays: Arrays
+    key: str
+    progress: Progress
+
+    def features(self) -> Arrays:
+        """train_x and test_x."""
+        encode = self.bank.encoder.open()
+        return {f"{split}_x": self._split(split, encode) for split in SPLITS}
+
+    def forget(self) -> None:
+        """Remove the parts."""
+        for split in SPLITS:
+            for begin in range(0, self._count(split), PART):
+                forget(self._part(split, begin), self.key)
+
+    def _split(self, split: str, encode: Encode) -> Features:
+        inputs, parts = self.bank.encoder.inputs(self.arrays, split), []
+        what, count = f"features {self.bank.name}, {split}", len(inputs)
+        self.progress(what, 0, count)
+        for begin in range(0, count, PART):
+            rows = inputs[begin : begin + PART]
+            made = cached(self._part(split, begin), self.key, partial(_encoded, encode, rows))
+            parts.append(made["x"])
+            self.progress(what, begin + len(rows), count)
+        return np.concatenate(parts)
+
+    def _count(self, split: str) -> int:
+        return len(self.arrays[f"{split}_y"])
+
+    def _part(self, split: str, begin: int) -> str:
+        return f".{self.bank.name}-{split}-{begin}"
+
+
+def _encoded(encode: Encode, rows: Inputs) -> Arrays:
+    return {"x": encode(rows)}
+
+
+@contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """Hold off other processes that are about to make the same file."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = file.with_name(f".{file.name}.lock").open("w")
+    except OSError:  # nothing can be kept here, so there is nothing to wait for
+        yield
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

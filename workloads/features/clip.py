@@ -1,0 +1,78 @@
+"""OpenCLIP's ViT-B-16 as an encoder of images, for machines that have its package and its weights."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from workloads.data.cache import Arrays
+from workloads.errors import BenchError
+from workloads.features.bank import Bank, Encode, Features, Inputs
+from workloads.features.frozen import lacking, through
+
+MODEL, WEIGHTS = "ViT-B-16", "laion2b_s34b_b88k"
+"""As open_clip names the network and what it was trained on."""
+VERSION = 1
+"""Raised when the same images give other features."""
+BATCH = 64
+"""Images at a time."""
+
+
+@dataclass(frozen=True)
+class ClipImages:
+    """768 features: what the image tower says before it is projected to the 512 that it shares with text.
+
+    PD-SGD's heads have 7,680 weights for 10 classes, so that is what they stand on.
+    """
+
+    about: str = (
+        "768 features by OpenCLIP ViT-B-16 before the projection (Cherti et al. 2023; weights trained on "
+        "LAION-2B, fetched by package open_clip_torch, MIT)"
+    )
+
+    @property
+    def version(self) -> str:
+        """Our number, and the weights by their name: open_clip fetches them."""
+        return f"{VERSION}-{MODEL}-{WEIGHTS}"
+
+    def missing(self) -> str | None:
+        """A package that is absent, or that does not fit the torch that is installed."""
+        if reason := lacking(("open_clip",), "vit"):
+            return reason
+        try:
+            import open_clip  # noqa: F401
+        except (ImportError, RuntimeError) as error:  # torchvision for another torch fails in either way
+            return f"open_clip does not import here ({error}): install a torchvision that fits your torch"
+        return None
+
+    def inputs(self, arrays: Arrays, split: str) -> Inputs:
+        """Images in colour."""
+        return arrays[f"{split}_x"]
+
+    def open(self) -> Encode:
+        """The image tower without its projection; its weights are fetched if they are not here."""
+        import open_clip
+        from PIL import Image
+
+        try:
+            model, _, prepare = open_clip.create_model_and_transforms(MODEL, pretrained=WEIGHTS)
+        except (OSError, RuntimeError) as error:
+            raise BenchError(f"open_clip cannot get the weights {WEIGHTS} of {MODEL}: {error}") from error
+        model.visual.proj = None
+
+        def pictures(images: NDArray[Any]) -> Tensor:
+            return torch.stack([prepare(Image.fromarray(image.transpose(1, 2, 0))) for image in images])
+
+        def encode(images: NDArray[Any]) -> Features:
+            starts = range(0, len(images), BATCH)
+            return through(model.visual, (pictures(images[at : at + BATCH]) for at in starts))
+
+        return encode
+
+
+banks = [
+    Bank("cifar10-vit", "cifar-10", ClipImages()),
+    Bank("cifar100-vit", "cifar-100", ClipImages()),
+]

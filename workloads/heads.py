@@ -1,0 +1,117 @@
+"""Frozen features of images and texts, and small heads trained on them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from workloads import features
+from workloads.base import Records
+from workloads.data.places import cache_root, data_root
+from workloads.models.head import linear_head
+from workloads.models.scatter import Side, scatter_cnn, scatter_linear
+from workloads.published import OnPublishedData, Splits
+from workloads.text import unseen_reviews
+
+
+@dataclass(frozen=True)
+class Head(OnPublishedData):
+    """A head on the features of a bank, in float16. The pool is the publisher's training split.
+
+    Features that are not kept yet are made at first use; `privbench data features` makes them ahead of time.
+    """
+
+    bank: str = ""
+    fresh: Callable[[], NDArray[np.bool_]] | None = None
+    """Which test records are not in the pool as well, where a data set repeats records."""
+
+    @property
+    def source(self) -> str:
+        """Whom to cite for the data and for the features, and under which licence."""
+        return f"{super().source}; features: {features.family.get(self.bank).encoder.about}"
+
+    def missing(self) -> str | None:
+        """Why neither the features nor the means to make them are here; else None."""
+        return features.family.get(self.bank).missing()
+
+    def unprepared(self) -> str | None:
+        """Why the records are not at hand at once; None where the features are kept."""
+        if reason := self.missing():
+            return reason
+        if features.family.get(self.bank).kept():
+            return None
+        return (
+            f"the features '{self.bank}' are not made yet: that is done at first use, in minutes, or by "
+            f"`privbench data features {self.bank}`"
+        )
+
+    def splits(self) -> Splits:
+        """Pool and test, mapped once per process."""
+        return records(self, data_root(), cache_root())
+
+
+# The roots are where the features are read from: below others there are others.
+@lru_cache(maxsize=2)
+def records(head: Head, data: Path, cache: Path) -> Splits:
+    """Pool and test of a workload on features."""
+    arrays = features.family.get(head.bank).load()
+    if head.fresh is not None:
+        kept = head.fresh()
+        arrays |= {name: arrays[name][kept] for name in ("test_x", "test_y")}
+    pool, test = (
+        Records(torch.from_numpy(arrays[f"{split}_x"]), torch.from_numpy(arrays[f"{split}_y"]))
+        for split in ("train", "test")
+    )
+    return pool, test
+
+
+def scattering(prefix: str, dataset: str, n_train: int, side: Side) -> list[Head]:
+    """Both heads of Handcrafted-DP and DPSUR on scattering features of one data set."""
+    heads: dict[str, tuple[str, Callable[[int], nn.Module]]] = {
+        "linear": ("one linear layer on scattering features", partial(scatter_linear, side=side)),
+        "cnn": ("CNN with tanh on scattering features", partial(scatter_cnn, side=side)),
+    }
+    return [
+        Head(f"{prefix}-scatter-{kind}", network, dataset, 10, n_train, build, bank=f"{prefix}-scattering")
+        for kind, (network, build) in heads.items()
+    ]
+
+
+def vit(prefix: str, dataset: str, classes: int, n_train: int) -> Head:
+    """PD-SGD's few-shot fine-tuning: its heads have one weight for every feature and class, and no more."""
+    build = partial(linear_head, features=768, classes=classes, bias=False)
+    network = f"one linear layer 768-{classes} without bias on OpenCLIP ViT-B-16 features"
+    return Head(f"{prefix}-vit-head", network, dataset, classes, n_train, build, bank=f"{prefix}-vit")
+
+
+workloads = [
+    *scattering("mnist", "mnist", 50_000, 28),
+    *scattering("fmnist", "fashion-mnist", 50_000, 28),
+    *scattering("cifar10", "cifar-10", 45_000, 32),
+    vit("cifar10", "cifar-10", 10, 500),
+    vit("cifar100", "cifar-100", 100, 1_000),
+    Head(
+        "cifar10-effnet-head",
+        "one linear layer 1280-10 on EfficientNet-Lite0 features",
+        "cifar-10",
+        10,
+        25_000,
+        partial(linear_head, features=1280, classes=10),
+        bank="cifar10-effnet",
+    ),
+    Head(
+        "imdb-minilm-head",
+        "one linear layer 384-2 on MiniLM features of the first 79 words",
+        "imdb",
+        2,
+        12_500,
+        partial(linear_head, features=384, classes=2),
+        bank="imdb-minilm",
+        fresh=unseen_reviews,
+    ),
+]

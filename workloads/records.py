@@ -1,0 +1,63 @@
+"""Records that are read when they are asked for: for data that is heavier than memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from workloads.base import Records
+
+CPU = torch.device("cpu")
+
+
+class LazyRecords(Records):
+    """The items of a map-style Dataset, pairs of an example and its label, as Records.
+
+    Labels are in memory. `x` reads all examples of these records anew whenever it is asked for; `take` and
+    `to` read nothing, so a batch costs the reading of that batch. A Dataset with torch's `__getitems__` is
+    asked for many items at once.
+    """
+
+    def __init__(
+        self, dataset: Dataset[Any], y: Tensor, rows: Tensor | None = None, device: torch.device = CPU
+    ) -> None:
+        """Args: the items; labels of these records; their numbers in the Dataset, else all; where x goes."""
+        rows = torch.arange(len(y)) if rows is None else rows
+        if len(rows) != len(y):
+            raise ValueError(f"{len(rows)} rows of the Dataset but {len(y)} labels")
+        # Records are frozen, and theirs is an x in memory.
+        for name, value in {"dataset": dataset, "y": y, "rows": rows, "device": device}.items():
+            object.__setattr__(self, name, value)
+
+    dataset: Dataset[Any]
+    rows: Tensor
+    device: torch.device
+
+    @property
+    def x(self) -> Tensor:
+        """The examples of these records, read now."""
+        return self._read(self.rows)
+
+    def take(self, rows: Tensor) -> "LazyRecords":
+        """The records at these row numbers, in this order."""
+        return LazyRecords(self.dataset, self.y[rows], self.rows[rows.to(CPU)], self.device)
+
+    def to(self, device: torch.device) -> "LazyRecords":
+        """The same records; what is read goes to the device."""
+        return LazyRecords(self.dataset, self.y.to(device), self.rows, device)
+
+    def batches(self, size: int) -> Iterator[Tensor]:
+        """All examples in their order, never more than `size` in memory."""
+        yield from map(self._read, torch.split(self.rows, size))
+
+    def __repr__(self) -> str:
+        return f"LazyRecords({self.dataset!r}, {len(self)} rows)"
+
+    def _read(self, rows: Tensor) -> Tensor:
+        # Nothing can be stacked of no items: the first one tells the shape.
+        wanted = rows.tolist() or [0]
+        many = getattr(self.dataset, "__getitems__", None)
+        items = many(wanted) if many else [self.dataset[row] for row in wanted]
+        return torch.stack([x for x, _ in items])[: len(rows)].to(self.device)
