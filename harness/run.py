@@ -14,10 +14,10 @@ import torch
 from dp_accounting import DpEvent
 from torch import Tensor
 
-from harness.accounting import Filter
+from harness.accounting import Allotment, Filter
 from harness.checkpoint import check_state, put_back, read_checkpoint, state_of, write_checkpoint
 from harness.clock import PeakMemory, Stopwatch, stopwatch
-from methods.base import State
+from methods.base import Budget, State
 from workloads.errors import Diverged
 
 CHECKPOINT_SECONDS = 30.0
@@ -128,9 +128,9 @@ class Run:
         for name, value in values.items():
             self._values[name] = value.detach() if isinstance(value, Tensor) else value
 
-    def budget(self, epsilon: float, delta: float, likely: DpEvent) -> Filter:
-        """A privacy filter: it admits no event that would pass (epsilon, delta)."""
-        return Filter(epsilon, delta, likely)
+    def budget(self, epsilon: float, delta: float, likely: DpEvent, alone: bool = False) -> Budget:
+        """It admits no event that would pass (epsilon, delta); see methods.base.Run."""
+        return Allotment(epsilon, delta, likely) if alone else Filter(epsilon, delta, likely)
 
     def steps(self, phase: str, total: int, state: State) -> Iterator[int]:
         """Yield the steps still to do; see methods.base.Run."""

@@ -91,8 +91,11 @@ class Run(Protocol):
         """Record values of the current step (a loss); a non-finite one ends the task as diverged."""
         ...
 
-    def budget(self, epsilon: float, delta: float, likely: DpEvent) -> Budget:
-        """A budget of (epsilon, delta) for a run that decides as it goes; `likely` is its usual event."""
+    def budget(self, epsilon: float, delta: float, likely: DpEvent, alone: bool = False) -> Budget:
+        """A budget of (epsilon, delta) for a run that decides as it goes; `likely` is its usual event.
+
+        With `alone` it admits no other event, and more of that one: their number is then fixed beforehand.
+        """
         ...
 
 

@@ -74,8 +74,16 @@ class SelectiveReleaseDpEvent(DpEvent):  # type: ignore[misc]
         event: One attempt: the proposal and its test together.
         accepted: Attempts whose proposal was let out.
         attempts: All attempts.
+        beta: The test passes below beta times the range to which it clips what it tests.
+        charge: What ended the run: a budget that pays for `all_attempts`, or, as in the `paper`, for the
+            accepted ones. The second lets the data decide how many attempts there are.
+        unpaid: What was let out besides and no noise covers, each in words. Then there is no price, only
+            the authors' claim.
     """
 
     event: DpEvent
     accepted: int
     attempts: int
+    beta: float = -1.0
+    charge: str = "all_attempts"
+    unpaid: tuple[str, ...] = ()

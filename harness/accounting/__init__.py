@@ -7,12 +7,12 @@ losses.py, renyi.py, sphere.py   the mathematics of our own events
 votes.py, selective.py, group.py   PATE's votes, accept-or-reject methods, groups of records
 pricing.py              a ledger -> Guarantee, by all accountants, which must agree
 calibration.py          a target epsilon -> the noise, concentration or steps that just keep it
-filter.py               may this event still be run within the budget?
+filter.py               budgets: may this event still be run?
 tradeoff.py             a guarantee -> the ceiling it puts on any attack
 """
 
 from harness.accounting.calibration import FREE, KAPPA, NOISE, STEPS, Free, calibrate
-from harness.accounting.filter import Filter
+from harness.accounting.filter import Allotment, Filter
 from harness.accounting.guarantee import Guarantee, check
 from harness.accounting.pricing import price
 from harness.accounting.tradeoff import Ceiling, tpr_ceiling, tpr_ceilings
@@ -22,6 +22,7 @@ __all__ = [
     "KAPPA",
     "NOISE",
     "STEPS",
+    "Allotment",
     "Ceiling",
     "Filter",
     "Free",

@@ -99,6 +99,8 @@ def is_private(event: DpEvent) -> bool:
         return True
     if isinstance(event, NonPrivateDpEvent):
         return False
+    if isinstance(event, SelectiveReleaseDpEvent) and event.unpaid:
+        return False
     noise = getattr(event, "noise_multiplier", getattr(event, "standard_deviation", None))
     if noise == 0 or (isinstance(event, NoisyVotesDpEvent) and event.noise == 0):
         return False

@@ -1,14 +1,16 @@
-"""A privacy filter: may this event still be run within the budget?"""
+"""Budgets: may this event still be run? A filter for events chosen on the way, an allotment for one event."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from dp_accounting import DpEvent
+from dp_accounting import DpEvent, SelfComposedDpEvent
 
 from harness.accounting.adjacency import ADD_OR_REMOVE, find_relation
+from harness.accounting.calibration import STEPS, calibrate
 from harness.accounting.events import check_priceable, count_releases, expand, is_private
+from harness.accounting.pricing import price
 from harness.accounting.rdp import ORDERS, divergences, supports_rdp
 from workloads.errors import AccountingError
 
@@ -103,3 +105,54 @@ class Filter:
                 f"a filter needs a Rényi price, and under {self.adjacency} {event} has none"
             )
         return divergences(plain, relation)
+
+
+@dataclass
+class Allotment:
+    """As many uses of one event as (epsilon, delta) pays for, counted beforehand.
+
+    Nothing but that event may be run, so the number of uses does not depend on any answer and the tight price
+    (PLD) holds, which a filter may not use. Stopping earlier costs no more.
+    """
+
+    epsilon: float
+    delta: float
+    event: DpEvent
+    uses: int = field(init=False)
+    """Of the event, in all."""
+    spent: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        once = price(self.event, self.delta).epsilon
+        if once is None or once > self.epsilon:
+            self.uses = 0
+            return
+        most = calibrate(
+            lambda uses: SelfComposedDpEvent(self.event, int(uses)), self.epsilon, self.delta, free=STEPS
+        )
+        self.uses = int(most)
+
+    def admits(self, event: DpEvent) -> bool:
+        """Whether the event is the one that was counted, and a use of it is left."""
+        return event == self.event and self.spent < self.uses
+
+    def spend(self, event: DpEvent) -> None:
+        """Book a use that is about to be made; AccountingError, with nothing booked, where none is left."""
+        if not self.admits(event):
+            raise AccountingError(
+                f"epsilon {self.epsilon:g} at delta {self.delta:g} pays for {self.uses} uses of {self.event}, "
+                f"of which {self.spent} are made; it does not admit {event}: stop here"
+            )
+        self.spent += 1
+
+    def remaining_uses(self, event: DpEvent) -> int:
+        """How many more times the event fits; 0 for any other event than the one that was counted."""
+        return self.uses - self.spent if event == self.event else 0
+
+    def state_dict(self) -> dict[str, int]:
+        """What was spent, for a checkpoint."""
+        return {"spent": self.spent}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on from what was spent."""
+        self.spent = int(state["spent"])

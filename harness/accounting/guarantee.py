@@ -21,9 +21,10 @@ class Guarantee:
     """A promise, as computed by the harness from what a method did."""
 
     kind: str
-    """approximate-dp, pure-dp (at delta 0), or none."""
+    """approximate-dp, pure-dp (at delta 0), claimed-disputed, or none."""
     epsilon: float | None
-    """The headline: the PLD upper bound, or RDP's where PLD has none. None where there is no promise."""
+    """The headline: the PLD upper bound, or RDP's where PLD has none. None where nothing is promised, or
+    only claimed."""
     delta: float | None
     adjacency: str
     accountant: str
@@ -31,6 +32,8 @@ class Guarantee:
     epsilons: dict[str, float] = field(default_factory=dict)
     """The price by every accountant: pld, rdp, rdp_classic, prv, pure. Shown only: data_dependent, paper."""
     assumptions: tuple[str, ...] = ()
+    lower_bounds: dict[str, float] = field(default_factory=dict)
+    """What the worst case costs at least. worst_case: of letting out accepted attempts only."""
 
     def asdict(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -79,6 +79,8 @@ RULES: dict[type[DpEvent], tuple[Rule, ...]] = {
     SelectiveReleaseDpEvent: (
         ("attempts", _whole, "a whole number >= 0"),
         ("accepted", _whole, "a whole number >= 0"),
+        ("beta", lambda beta: beta == beta, "a number"),
+        ("charge", lambda name: name in ("all_attempts", "paper"), "all_attempts or paper"),
     ),
 }
 

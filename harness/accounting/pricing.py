@@ -26,6 +26,7 @@ from harness.accounting.rdp import (
     epsilon_rdp,
     supports_rdp,
 )
+from harness.accounting.selective import find_selection, worst_case_lower
 from harness.accounting.sphere import Floats
 from harness.accounting.votes import epsilon_of_votes
 from methods.events import NoisyVotesDpEvent, SelectiveReleaseDpEvent
@@ -46,6 +47,10 @@ DISPUTED = (
     "epsilons.paper charges accepted attempts only, as DPSUR's authors do; that claim does not hold in the "
     "worst case; the headline does not use it"
 )
+AFTER_THE_FACT = (
+    "here accepted attempts decided how many attempts there were, so epsilon is what they cost after the "
+    "fact and no bound that was fixed beforehand"
+)
 
 
 def price(event: DpEvent, delta: float | None, adjacency: str | None = None) -> Guarantee:
@@ -58,24 +63,24 @@ def price(event: DpEvent, delta: float | None, adjacency: str | None = None) -> 
     adjacency = adjacency or natural_adjacency(event)
     relation = find_relation(adjacency)
     if not is_private(event):
-        return Guarantee("none", None, None, adjacency, "none")
+        return _price_claim(event, delta, adjacency, relation)
     if delta == 0:
         return _price_pure(event, adjacency, relation)
     if delta is None or not 0 < delta < 1:
         raise AccountingError(f"delta must be > 0 and < 1, got {delta}")
     epsilons = price_private(event, delta, relation)
     accountant = "pld" if "pld" in epsilons else "rdp"
-    extra = ((NOT_SANITISED,) if "data_dependent" in epsilons else ()) + (
-        (DISPUTED,) if "paper" in epsilons else ()
-    )
+    after = any(run.charge == "paper" for run in find_releases(event))
+    told = {NOT_SANITISED: "data_dependent" in epsilons, DISPUTED: "paper" in epsilons, AFTER_THE_FACT: after}
     return Guarantee(
-        kind="approximate-dp",
+        kind="claimed-disputed" if after else "approximate-dp",
         epsilon=epsilons[accountant],
         delta=delta,
         adjacency=adjacency,
         accountant=accountant,
         epsilons=epsilons,
-        assumptions=assumptions(event) + extra,
+        assumptions=assumptions(event) + tuple(line for line, holds in told.items() if holds),
+        lower_bounds=price_lower(event, delta),
     )
 
 
@@ -164,16 +169,40 @@ def check_opinion(pld: float, opinion: Estimate, width: float) -> None:
 
 def price_asides(event: DpEvent, delta: float, relation: NeighboringRelation) -> dict[str, float]:
     """Prices that are shown and never used: of the votes as they fell, and of accepted attempts only."""
-    kinds = {type(part) for part in walk(event)}
     found: dict[str, float] = {}
-    if NoisyVotesDpEvent in kinds:
+    if any(isinstance(part, NoisyVotesDpEvent) for part in walk(event)):
         votes = epsilon_of_votes(event, delta, relation)
         found |= {} if votes is None else {"data_dependent": votes}
-    if SelectiveReleaseDpEvent in kinds:
+    if find_releases(event):
         claimed = expand(event, "paper")
         if supports_rdp(claimed, relation):
             found["paper"] = epsilon_rdp(claimed, delta, relation) if count_releases(claimed) else 0.0
     return found
+
+
+def find_releases(event: DpEvent) -> list[SelectiveReleaseDpEvent]:
+    """The runs of accepting and rejecting in an event."""
+    return [part for part in walk(event) if isinstance(part, SelectiveReleaseDpEvent)]
+
+
+def price_lower(event: DpEvent, delta: float) -> dict[str, float]:
+    """What DPSUR costs at least, in the worst case, where accepted attempts only are let out."""
+    run = find_selection(event)
+    if run is None or run.accepted == 0 or run.rate == 1:
+        return {}
+    return {"worst_case": worst_case_lower(run, delta)}
+
+
+def _price_claim(
+    event: DpEvent, delta: float | None, adjacency: str, relation: NeighboringRelation
+) -> Guarantee:
+    """Without a guarantee: nothing is promised, or authors claim more than their noise covers."""
+    unpaid = tuple(line for run in find_releases(event) for line in run.unpaid)
+    if not unpaid or not delta or not is_private(expand(event, "paper")):
+        return Guarantee("none", None, None, adjacency, "none")
+    claimed, lower = price_asides(event, delta, relation), price_lower(event, delta)
+    assumed = (DISPUTED, *(f"not covered by any price: {line}" for line in unpaid))
+    return Guarantee("claimed-disputed", None, delta, adjacency, "none", claimed, assumed, lower)
 
 
 def _price_pure(event: DpEvent, adjacency: str, relation: NeighboringRelation) -> Guarantee:

@@ -4,7 +4,7 @@ The headline charges all attempts. The other prices show how far the paper's cha
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from dp_accounting import (
@@ -58,8 +58,28 @@ class Selection:
                 PoissonSampledDpEvent(self.test_rate, GaussianDpEvent(self.test_noise)),
             ]
         )
-        run = SelectiveReleaseDpEvent(attempt, self.accepted, self.attempts)
+        run = SelectiveReleaseDpEvent(attempt, self.accepted, self.attempts, self.beta)
         return ComposedDpEvent([run, *(GaussianDpEvent(noise) for noise in self.extra)])
+
+
+def find_selection(event: DpEvent) -> Selection | None:
+    """The run of DPSUR that a ledger tells of; None where it tells of something else."""
+    if isinstance(event, ComposedDpEvent) and event.events:
+        run, *others = event.events
+        extra = tuple(each.noise_multiplier for each in others if isinstance(each, GaussianDpEvent))
+        found = find_selection(run) if len(extra) == len(others) else None
+        return None if found is None else replace(found, extra=found.extra + extra)
+    match event:
+        case SelectiveReleaseDpEvent(
+            event=ComposedDpEvent(
+                events=[
+                    PoissonSampledDpEvent(rate, GaussianDpEvent(noise)),
+                    PoissonSampledDpEvent(test_rate, GaussianDpEvent(test_noise)),
+                ]
+            )
+        ):
+            return Selection(rate, noise, test_rate, test_noise, event.accepted, event.attempts, event.beta)
+    return None
 
 
 def acceptance(test_noise: float, beta: float) -> tuple[float, float]:

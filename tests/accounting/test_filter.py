@@ -16,7 +16,7 @@ from dp_accounting import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.accounting import Filter, check, price
+from harness.accounting import Allotment, Filter, check, price
 from harness.accounting.adjacency import REPLACE_ONE
 from methods.events import VonMisesFisherDpEvent
 from workloads.errors import AccountingError
@@ -104,3 +104,31 @@ def test_an_impossible_budget_is_refused(epsilon: float, delta: float, word: str
     event: DpEvent = STEP
     with pytest.raises(AccountingError, match=word):
         Filter(epsilon, delta, event)
+
+
+def test_an_allotment_is_all_that_the_tight_price_allows() -> None:
+    allotted = Allotment(2.0, 1e-5, STEP)
+    most = allotted.remaining_uses(STEP)
+    check(price(SelfComposedDpEvent(STEP, most), 1e-5), 2.0)
+    over = price(SelfComposedDpEvent(STEP, most + max(1, most // 200)), 1e-5).epsilon
+    assert over is not None and over > 2.0, "half a per cent more would be too many"
+    assert most > Filter(2.0, 1e-5, STEP).remaining_uses(STEP)
+
+
+def test_an_allotment_ends_and_admits_nothing_else() -> None:
+    allotted = Allotment(0.5, 1e-5, STEP)
+    while allotted.admits(STEP):
+        allotted.spend(STEP)
+    assert allotted.spent == allotted.uses
+    with pytest.raises(AccountingError, match="does not admit"):
+        allotted.spend(STEP)
+    again = Allotment(0.5, 1e-5, STEP)
+    again.load_state_dict({"spent": 3})
+    assert again.remaining_uses(STEP) == again.uses - 3
+    assert not again.admits(GaussianDpEvent(100.0)), "however little it costs"
+    assert again.remaining_uses(GaussianDpEvent(100.0)) == 0
+
+
+@pytest.mark.parametrize("event", [GaussianDpEvent(0.5), NonPrivateDpEvent()])
+def test_an_allotment_that_does_not_pay_for_one_use_is_empty(event: DpEvent) -> None:
+    assert not Allotment(0.5, 1e-5, event).admits(event)

@@ -1,19 +1,32 @@
 """DPSUR: the paper's steps, the honest price, and lower bounds that break the paper's."""
 
+import math
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting import NeighboringRelation, SelfComposedDpEvent
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    NeighboringRelation,
+    NonPrivateDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
 
-from harness.accounting import price
+from harness.accounting import check, price
 from harness.accounting.events import expand
+from harness.accounting.pricing import AFTER_THE_FACT
 from harness.accounting.rdp import epsilon_rdp
 from harness.accounting.renyi import renyi
 from harness.accounting.selective import (
     Selection,
     acceptance,
     conditional_renyi,
+    find_selection,
     selection_pure,
     worst_case_attempts,
     worst_case_lower,
@@ -154,6 +167,72 @@ def test_more_accepted_than_tried_is_refused() -> None:
         Selection(0.1, 1.0, 0.1, 1.0, 5, 4)
     with pytest.raises(AccountingError, match="accepted must be at most attempts"):
         price(SelectiveReleaseDpEvent(PureDpEvent(1.0), 5, 4), 1e-5)
+
+
+@pytest.mark.parametrize("extra", [(), (8.0, 8.0)])
+def test_a_ledger_tells_of_its_run(extra: tuple[float, ...]) -> None:
+    run = Selection(0.1, 2.0, 0.05, 1.0, 3, 7, beta=-0.5, extra=extra)
+    assert find_selection(run.event()) == run
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianDpEvent(1.0),
+        ComposedDpEvent([]),
+        ComposedDpEvent([run_of("imdb", 0, 1, 1).event(), PureDpEvent(1.0)]),
+        SelectiveReleaseDpEvent(PureDpEvent(1.0), 1, 2),
+    ],
+)
+def test_another_ledger_has_no_worst_case(event: DpEvent) -> None:
+    assert find_selection(event) is None
+    assert price(event, 1e-5).lower_bounds == {}
+
+
+def test_the_price_holds_the_worst_case() -> None:
+    run = run_of("imdb", 0, 99, 198)
+    assert price(run.event(), 1e-5).lower_bounds == {"worst_case": worst_case_lower(run, 1e-5)}
+    whole = replace(run, rate=1.0, noise=20.0)
+    assert price(whole.event(), 1e-5).lower_bounds == {}, "the pair is known for samples only"
+
+
+def selective(**given: Any) -> SelectiveReleaseDpEvent:
+    """Five of twenty attempts, all alike."""
+    attempt = ComposedDpEvent(
+        [
+            PoissonSampledDpEvent(0.04, GaussianDpEvent(2.0)),
+            PoissonSampledDpEvent(0.005, GaussianDpEvent(1.3)),
+        ]
+    )
+    return SelectiveReleaseDpEvent(attempt, 5, 20, **given)
+
+
+def test_a_run_that_acceptances_ended_is_priced_after_the_fact() -> None:
+    honest, disputed = price(selective(), 1e-5), price(selective(charge="paper"), 1e-5)
+    assert (honest.kind, disputed.kind) == ("approximate-dp", "claimed-disputed")
+    assert honest.epsilons == disputed.epsilons
+    assert set(disputed.assumptions) - set(honest.assumptions) == {AFTER_THE_FACT}
+
+
+def test_what_no_noise_covers_leaves_only_the_claim() -> None:
+    leaky = selective(charge="paper", unpaid=("a raw loss is carried on",))
+    found, paid = price(leaky, 1e-5), price(selective(), 1e-5)
+    assert (found.kind, found.epsilon, found.delta) == ("claimed-disputed", None, 1e-5)
+    assert found.epsilons == {"paper": paid.epsilons["paper"]}
+    assert found.lower_bounds == paid.lower_bounds
+    assert "not covered by any price: a raw loss is carried on" in found.assumptions
+    with pytest.raises(AccountingError, match="gives no guarantee"):
+        check(found, 8.0)
+    assert price(ComposedDpEvent([leaky, NonPrivateDpEvent()]), 1e-5).kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [({"beta": math.nan}, "beta must be"), ({"charge": "none"}, "charge must be all_attempts")],
+)
+def test_an_impossible_run_is_refused(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(AccountingError, match=told):
+        price(selective(**wrong), 1e-5)
 
 
 def test_pure_trials_until_accepted() -> None:

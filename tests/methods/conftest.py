@@ -8,8 +8,8 @@ import torch
 from dp_accounting import DpEvent
 from torch import Tensor
 
-from harness.accounting import Filter
-from methods.base import Problem, State
+from harness.accounting import Allotment, Filter
+from methods.base import Budget, Problem, State
 from workloads.base import Records
 from workloads.models.mlp import mlp
 
@@ -42,8 +42,8 @@ class SimplestRun:
     def observe(self, **values: Tensor | float) -> None:
         self.losses += [float(value) for value in values.values()]
 
-    def budget(self, epsilon: float, delta: float, likely: DpEvent) -> Filter:
-        return Filter(epsilon, delta, likely)
+    def budget(self, epsilon: float, delta: float, likely: DpEvent, alone: bool = False) -> Budget:
+        return Allotment(epsilon, delta, likely) if alone else Filter(epsilon, delta, likely)
 
 
 @pytest.fixture
