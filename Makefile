@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STORE ?= privbench-store
 
-.PHONY: quickstart test quick lint wheel clean help
+.PHONY: quickstart test quick lint wheel clean help cluster-up cluster-down test-cluster
+.PHONY: engine-up engine-down test-docker
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
 	@echo "make test         install with the development tools, then run every check and test"
 	@echo "make quick        the tests without the slow ones"
 	@echo "make lint         ruff, mypy and import-linter only"
+	@echo "make cluster-up   start a SLURM cluster on this machine; make cluster-down removes it"
+	@echo "make test-cluster the tests on a SLURM cluster of their own"
+	@echo "make engine-up    start a Docker engine on this machine; make engine-down removes it"
+	@echo "make test-docker  the tests on a Docker engine of their own, with an image they build"
 	@echo "make clean        remove the environment and what the tools left behind"
 
 # torch comes first and pinned: an open range would pull gigabytes of CUDA on a machine without a GPU.
@@ -18,12 +23,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "==> making $(VENV) and installing privbench (torch first; a few minutes the first time)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[features]"
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "==> installing the development tools"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,features]"
 	@touch $@
 
 quickstart: $(VENV)/.installed
@@ -37,6 +42,27 @@ test: $(VENV)/.installed-dev lint
 
 quick: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+cluster-up:
+	slurm/dev-cluster up
+
+cluster-down:
+	slurm/dev-cluster clean
+
+test-cluster: $(VENV)/.installed-dev
+	@echo "==> running the tests on a SLURM cluster of their own"
+	$(BIN)/pytest -m "cluster and not benchmark" tests/harness/cluster
+
+engine-up:
+	docker/dev-engine up
+	docker/dev-engine base-image
+
+engine-down:
+	docker/dev-engine clean
+
+test-docker: $(VENV)/.installed-dev
+	@echo "==> running the tests on a Docker engine of their own"
+	$(BIN)/pytest -m "docker and not benchmark" tests/harness/containers
 
 lint: $(VENV)/.installed-dev
 	@echo "==> ruff, mypy, import-linter"

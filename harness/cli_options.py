@@ -32,7 +32,14 @@ SetOption = Annotated[
 MembersOption = Annotated[
     int | None, typer.Option("--n-train", min=1, help="Members per model; else as many as the workload says.")
 ]
-BackendOption = Annotated[str, typer.Option("--backend", help="Where jobs run: local.")]
+BackendOption = Annotated[str, typer.Option("--backend", help="Where jobs run: local, docker or slurm.")]
+SentOption = Annotated[
+    str | None, typer.Option("--backend", help="Where jobs run; else where the sweep was sent.")
+]
+ProfileOption = Annotated[
+    Path | None,
+    typer.Option("--profile", help="A TOML file: how a cluster is asked, or what a container may use."),
+]
 SlotsOption = Annotated[
     int | None, typer.Option("--slots", min=1, help="Tasks at a time; else one per GPU or core.")
 ]

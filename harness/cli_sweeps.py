@@ -1,7 +1,7 @@
 """The commands of sweeps: plan, enqueue, run, status, logs, retry, cancel."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +14,8 @@ from harness.cli_options import (
     MembersOption,
     MethodOption,
     ModelsOption,
+    ProfileOption,
+    SentOption,
     SetOption,
     SlotsOption,
     StoreOption,
@@ -24,6 +26,9 @@ from harness.cli_options import (
     store_path,
 )
 from workloads.errors import SpecError
+
+if TYPE_CHECKING:
+    from harness.backends.base import Settings
 
 
 def plan(
@@ -37,21 +42,31 @@ def plan(
     n_train: MembersOption = None,
     store: StoreOption = None,
     probe: Annotated[bool, typer.Option(help="Time a few steps where nothing was recorded.")] = True,
+    cluster: Annotated[
+        int | None, typer.Option("--cluster", min=1, help="Simulate the schedule on so many GPUs.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Sends nothing."""
+    from harness.enqueue import jobs_of
     from harness.estimate import estimate
+    from harness.schedule import simulate
     from harness.store import Store
 
     opened = Store(store_path(store))
     opened.check()
     made = _plan(sweep, opened, workload, method, epsilon, models, attack, settings, n_train)
-    console.plan(made, estimate(made, opened, probing=probe), json)
+    cost = estimate(made, opened, probing=probe)
+    if cluster is not None and cost is None:
+        raise SpecError("--cluster needs times: nothing like it was recorded, and nothing can be probed here")
+    schedule = simulate(jobs_of(made.todo, cost.tasks(made)), cluster) if cluster and cost else None
+    console.plan(made, cost, schedule, json)
 
 
 def enqueue(
     sweep: SweepArgument = None,
     backend: BackendOption = "local",
+    profile: ProfileOption = None,
     slots: SlotsOption = None,
     threads: ThreadsOption = 1,
     timeout: TimeoutOption = None,
@@ -67,7 +82,8 @@ def enqueue(
 ) -> None:
     """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
     asked = (workload, method, epsilon, models, attack, settings, n_train)
-    opened, made, count = _send(sweep, store, backend, slots, threads, timeout, asked)
+    how = _settings(backend, profile, slots, threads, timeout)
+    opened, made, count = _send(sweep, store, backend, how, asked)
     if json:
         console.json_out({"sweep": made.sweep.name, "sent": count, "tasks": len(made.tasks)})
     else:
@@ -80,6 +96,7 @@ def enqueue(
 def run(
     sweep: SweepArgument = None,
     backend: BackendOption = "local",
+    profile: ProfileOption = None,
     slots: SlotsOption = None,
     threads: ThreadsOption = 1,
     timeout: TimeoutOption = None,
@@ -98,17 +115,16 @@ def run(
 ) -> None:
     """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
     asked = (workload, method, epsilon, models, attack, settings, n_train)
-    run_sweep(sweep, store, asked, backend, slots, threads, timeout, on_interrupt)
+    how = _settings(backend, profile, slots, threads, timeout)
+    run_sweep(sweep, store, asked, how, backend, on_interrupt)
 
 
 def run_sweep(
     sweep: str | None,
     store: Path | None,
-    asked: tuple[Any, ...] | None,
+    asked: tuple[Any, ...],
+    settings: "Settings",
     backend: str = "local",
-    slots: int | None = None,
-    threads: int = 1,
-    timeout: float | None = None,
     on_interrupt: str = "stop",
 ) -> None:
     """Enqueue, watch, collect and print; exit code 1 where a task failed or is still open."""
@@ -116,7 +132,7 @@ def run_sweep(
     from harness.collect import collect as gather
     from harness.watch import ctrl_c, watch
 
-    opened, made, count = _send(sweep, store, backend, slots, threads, timeout, asked)
+    opened, made, count = _send(sweep, store, backend, settings, asked)
     name = made.sweep.name
     console.say(f"{name}: {len(made.cells)} cells, {len(made.tasks)} tasks, {count} to run.")
     with ctrl_c() as interrupted:
@@ -169,26 +185,33 @@ def logs(
 
 def retry(
     sweep: Annotated[str | None, typer.Argument(help="A sweep's name; all where it is left out.")] = None,
-    backend: BackendOption = "local",
+    backend: SentOption = None,
+    profile: ProfileOption = None,
     slots: SlotsOption = None,
     threads: ThreadsOption = 1,
     timeout: TimeoutOption = None,
     store: StoreOption = None,
 ) -> None:
     """Run the failed tasks again; the old reasons stay in the tasks' folders."""
-    from harness.backends.base import Settings
+    from dataclasses import replace
+
     from harness.enqueue import resend
     from harness.store import Store
 
     opened = Store.open(store_path(store))
     for name in [sweep] if sweep else opened.sweep_names():
-        count = resend(opened, name, backend, Settings(slots, threads, timeout))
+        sent = opened.sweep(name)
+        chosen = backend or sent["backend"]
+        how = _settings(chosen, profile, slots, threads, timeout)
+        if chosen == sent["backend"] and profile is None:
+            how = replace(how, profile=sent.get("profile"))
+        count = resend(opened, name, chosen, how)
         console.say(f"{name}: {count} tasks sent again.")
 
 
 def cancel(
     sweep: Annotated[str, typer.Argument(help="A sweep's name.")],
-    backend: BackendOption = "local",
+    backend: SentOption = None,
     store: StoreOption = None,
 ) -> None:
     """Stop a sweep; every unfinished task gets a row that says `cancelled`. Enqueue it again to go on."""
@@ -196,8 +219,8 @@ def cancel(
     from harness.store import Store
 
     opened = Store.open(store_path(store))
-    opened.sweep(sweep)
-    BACKENDS[_known_backend(backend)]().stop(opened, sweep, cancel=True)
+    chosen = backend or opened.sweep(sweep)["backend"]
+    BACKENDS[_known_backend(chosen)]().stop(opened, sweep, cancel=True)
     console.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
 
 
@@ -223,23 +246,37 @@ def _known_backend(backend: str) -> str:
     return backend
 
 
-def _send(
-    sweep: str | None,
-    store: Path | None,
+def _settings(
     backend: str,
-    slots: int | None,
-    threads: int,
-    timeout: float | None,
-    asked: tuple[Any, ...] | None,
+    profile: Path | None,
+    slots: int | None = None,
+    threads: int = 1,
+    timeout: float | None = None,
+) -> "Settings":
+    """How jobs are run; SpecError where the backend or the profile is wrong."""
+    from pydantic import BaseModel
+
+    from harness.backends.base import Settings
+    from harness.backends.containers import Container
+    from harness.backends.profile import Profile, read_as
+
+    _known_backend(backend)
+    kinds: dict[str, type[BaseModel]] = {"slurm": Profile, "docker": Container}
+    if profile is not None and backend not in kinds:
+        raise SpecError(f"--profile is for --backend {' and '.join(kinds)}; --backend {backend} has none")
+    content = read_as(kinds[backend], profile).model_dump(mode="json") if profile else None
+    return Settings(slots, threads, timeout, profile=content)
+
+
+def _send(
+    sweep: str | None, store: Path | None, backend: str, settings: "Settings", asked: tuple[Any, ...]
 ) -> tuple[Any, Any, int]:
     """Plan, and only if the plan is good open the store and send."""
-    from harness.backends.base import Settings
     from harness.enqueue import enqueue as send
     from harness.store import Store
 
-    _known_backend(backend)
     opened = Store(store_path(store))
     opened.check()
-    made = _plan(sweep, opened, *(asked or ()))
+    made = _plan(sweep, opened, *asked)
     opened = Store.open(opened.path, create=True)
-    return opened, made, send(made, opened, backend, Settings(slots, threads, timeout))
+    return opened, made, send(made, opened, backend, settings)

@@ -1,6 +1,7 @@
 """What the command line prints: tables for people, JSON for programs, errors on standard error."""
 
 import json as jsonlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from harness.collect import Collected
     from harness.estimate import Estimate
     from harness.plan import Plan
+    from harness.schedule import Schedule
     from harness.spec import Cell, Json
     from harness.status import Progress
     from harness.store import Store
@@ -91,8 +93,10 @@ def page(content: dict[str, Any], json: bool) -> None:
             say(f"{key}: {value}")
 
 
-def plan(made: "Plan", cost: "Estimate | None", json: bool) -> None:
-    """Cells, tasks, what is cached and what the rest costs."""
+def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", json: bool) -> None:
+    """Cells, tasks, what is cached, what the rest costs, and how long a cluster would take."""
+    from harness.spec import distinct_labels
+
     trainings = sum(task.kind == "train" for task in made.tasks)
     content: dict[str, Any] = {
         "sweep": made.sweep.name,
@@ -106,9 +110,13 @@ def plan(made: "Plan", cost: "Estimate | None", json: bool) -> None:
         "hours": cost.seconds / 3600 if cost else None,
         "memory_gib": cost.memory_bytes / 2**30 if cost else None,
     }
-    rows = [_plan_row(made, each, cost) for each in made.cells]
+    tasks = Counter(task.cell.key for task in made.tasks)
+    cached = Counter(task.cell.key for task in made.tasks if task.key in made.done)
+    labels = distinct_labels(made.cells)
+    rows = [_plan_row(each, labels[each.key], tasks[each.key], cached[each.key], cost) for each in made.cells]
     if json:
-        json_out({**content, "cells_planned": rows})
+        simulated = {"schedule": vars(schedule)} if schedule else {}
+        json_out({**content, **simulated, "cells_planned": rows})
         return
     out.print(table(rows, title=f"sweep {made.sweep.name}"))
     say(
@@ -118,20 +126,30 @@ def plan(made: "Plan", cost: "Estimate | None", json: bool) -> None:
     if cost and made.todo:
         minutes = cost.seconds / 60
         say(f"About {minutes:.1f} minutes on one slot, {content['memory_gib']:.2f} GiB a task at most.")
+    if schedule:
+        say(
+            f"On {schedule.slots} GPUs about {_span(schedule.makespan_seconds)} in {schedule.jobs} jobs, "
+            f"{schedule.idle_share:.0%} idle; the longest chain of tasks takes "
+            f"{_span(schedule.critical_path_seconds)}."
+        )
     if made.failed:
         say(f"Failed tasks run again only when asked: privbench retry {made.sweep.name}")
 
 
-def _plan_row(made: "Plan", each: "Cell", cost: "Estimate | None") -> dict[str, Any]:
-    own = [task for task in made.tasks if task.cell.key == each.key]
+def _span(seconds: float) -> str:
+    """A time as people say it."""
+    return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{seconds / 60:.1f} minutes"
+
+
+def _plan_row(each: "Cell", label: str, tasks: int, cached: int, cost: "Estimate | None") -> dict[str, Any]:
     training = cost.costs.get(each.key) if cost else None
     return {
         "cell": each.key[:12],
         "workload": each.workload.name,
-        "method": each.label,
+        "method": label,
         "noise": each.params.get("noise_multiplier"),
-        "tasks": len(own),
-        "cached": sum(task.key in made.done for task in own),
+        "tasks": tasks,
+        "cached": cached,
         "s / training": training.seconds if training else None,
         "estimate": training.source if training else None,
     }
@@ -147,6 +165,7 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
                 "running_tasks": [vars(task) for task in each.running],
                 "failures": [failure_row(result) for result in each.failures],
                 "warnings": each.warnings,
+                "scheduler": each.scheduler,
             }
             for each in sweeps
         ]
@@ -156,19 +175,35 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
         say("no sweep was enqueued in this store")
         return
     out.print(table(rows))
-    alive = (
-        f"supervisor runs as process {supervisor.get('pid', '?')}"
-        if supervisor["alive"]
-        else "no supervisor runs"
-    )
-    say(alive)
-    if any(row["queued"] for row in rows) and not supervisor["alive"]:
-        say("work is queued but nobody works on it: `privbench run` or `privbench enqueue` goes on")
+    workers(supervisor, sweeps)
     for each in sweeps if detailed else ():
         for task in each.running:
             say(f"{task.key[:12]} {task.label} {task.phase} {task.done}/{task.total}")
         warnings(each.warnings)
         failures(each.failures)
+
+
+def workers(supervisor: "Json", sweeps: "list[Progress]") -> None:
+    """Who works on the sweeps: this machine's supervisor, or SLURM."""
+    local = [each for each in sweeps if each.backend != "slurm"]
+    if supervisor["alive"]:
+        say(f"supervisor runs as process {supervisor.get('pid', '?')}")
+    elif local:
+        say("no supervisor runs")
+        if any(each.queued for each in local):
+            say("work is queued but nobody works on it: `privbench run` or `privbench enqueue` goes on")
+    for each in sweeps:
+        if each.backend == "slurm" and not each.over:
+            say(f"{each.name}: {_slurm(each.scheduler)}")
+
+
+def _slurm(words: "list[Json] | None") -> str:
+    if words is None:
+        return "SLURM does not answer; the counts are from the store, which decides"
+    if not words:
+        return "SLURM has nothing of it; `privbench enqueue` sends what is open"
+    counts = Counter(f"{word['state']} ({word['reason']})" for word in words)
+    return "SLURM has jobs: " + ", ".join(f"{count} {state}" for state, count in counts.most_common())
 
 
 def failure_row(result: "Json") -> dict[str, Any]:
@@ -243,30 +278,32 @@ def _rounded(value: float | None, scale: float, digits: int) -> str | None:
 def frontier(store: "Store", cells: "Sequence[Cell]") -> None:
     """The frontier rows of these cells, as a table with intervals."""
     from harness.query import query
+    from harness.spec import distinct_labels
 
     columns = (
-        "workload, label, attack, models, accuracy, accuracy_low, accuracy_high, auc, auc_low, auc_high, "
+        "cell, workload, attack, models, accuracy, accuracy_low, accuracy_high, auc, auc_low, auc_high, "
         "tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, guarantee_kind, step_cpu_overhead, "
         "valid, on_front"
     )
     keys = ", ".join(f"'{each.key}'" for each in cells)
     order = "workload, epsilon_asked desc nulls first, method, attack"
     sql = f"select {columns} from frontier where cell in ({keys}) order by {order}"
-    rows = query(store.path, sql).arrow.to_pylist()
+    labels = distinct_labels(cells)
+    rows = [{**row, "label": labels[row["cell"]]} for row in query(store.path, sql).arrow.to_pylist()]
     if rows:
         out.print(table([_frontier_row(row) for row in rows], title="frontier"))
-    _unattacked(store, keys)
+    _unattacked(store, keys, labels)
     for row in rows:
         if row["valid"] is False:
             say(f"INVALID: {row['workload']} {row['label']}: the blind check tells members from non-members")
 
 
-def _unattacked(store: "Store", keys: str) -> None:
+def _unattacked(store: "Store", keys: str, labels: "dict[str, str]") -> None:
     """Cells without a row in `frontier`: no attack was asked for, or none has succeeded."""
     from harness.query import query
 
     sql = f"""
-        select c.workload, c.label, count(*) as models, avg(r.test_accuracy order by r.index) as accuracy,
+        select c.key, c.workload, count(*) as models, avg(r.test_accuracy order by r.index) as accuracy,
             max(r.epsilon) as epsilon, max(r.guarantee_kind) as guarantee_kind
         from cell c join model_run r on r.cell = c.key
         where c.key in ({keys}) and c.key not in (select cell from frontier)
@@ -276,7 +313,7 @@ def _unattacked(store: "Store", keys: str) -> None:
     rows = [
         {
             "workload": row["workload"],
-            "method": row["label"],
+            "method": labels[row["key"]],
             "models": row["models"],
             "accuracy": f"{100 * row['accuracy']:.1f} %",
             "priced ε": None if row["epsilon"] is None else f"{row['epsilon']:.3g}",

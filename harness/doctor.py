@@ -10,6 +10,8 @@ from typing import Any
 
 import psutil
 
+from harness.backends.checkup import check
+from harness.backends.profile import read_profile
 from harness.backends.workers import gpus
 
 NEEDED = (
@@ -20,6 +22,11 @@ NEEDED = (
     "duckdb-sqlalchemy",
     "sqlalchemy",
     "pyarrow",
+)
+BACKENDS = (
+    ("docker", "the docker backend"),
+    ("sbatch", "the slurm backend"),
+    ("apptainer", "profiles with a container"),
 )
 
 
@@ -36,11 +43,26 @@ def examine(store: Path) -> list[dict[str, Any]]:
     folder = next(each for each in [store.absolute(), *store.absolute().parents] if each.exists())
     free = f"{shutil.disk_usage(folder).free / 2**30:.1f} GiB free"
     rows.append(_row("store", free if os.access(folder, os.W_OK) else None, f"results in {store}"))
+    rows.append(_row("submitit", _version("submitit"), "the slurm backend", needed=False))
+    rows += [_row(program, shutil.which(program), use, needed=False) for program, use in BACKENDS]
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     driver = importlib.util.find_spec("playwright") is not None
     rows.append(_row("chromium", browser, "the report's browser tests", needed=False))
     rows.append(_row("playwright", driver or None, "the report's browser tests", needed=False))
     return rows
+
+
+def examine_profile(file: Path) -> list[dict[str, Any]]:
+    """A row per thing that a profile's jobs need of the cluster; SpecError where the file is wrong."""
+    return [
+        {
+            "what": each.what,
+            "state": "good" if each.good else "missing",
+            "found": each.found,
+            "for": str(file),
+        }
+        for each in check(read_profile(file))
+    ]
 
 
 def _row(name: str, found: object, use: str, needed: bool = True) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Hand what a plan has left to do to a backend, and let go."""
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from harness.backends import BACKENDS
 from harness.backends.base import Job, Settings
+from harness.estimate import expected
 from harness.plan import Plan
 from harness.spec import Task, read_task
 from harness.store import Store
@@ -21,10 +23,21 @@ def resend(store: Store, name: str, backend: str, settings: Settings) -> int:
 
 def submit(todo: list[Task], store: Store, sweep: str, backend: str, settings: Settings) -> int:
     """Submit open tasks, each after the trainings it reads; how many there are."""
-    jobs = [Job((task.key,), tuple(each.key for each in task.trainings())) for task in todo]
-    if jobs:
-        BACKENDS[backend]().submit(jobs, store, sweep, settings)
-    return len(jobs)
+    member = BACKENDS[backend]()
+    costs = expected(todo, store) if member.packs else {}
+    seconds = {key: cost.seconds for key, cost in costs.items()}
+    memory = {key: cost.memory_bytes for key, cost in costs.items()}
+    if todo:
+        member.submit(jobs_of(todo, seconds, memory), store, sweep, settings)
+    return len(todo)
+
+
+def jobs_of(
+    tasks: Iterable[Task], seconds: Mapping[str, float], memory: Mapping[str, int] | None = None
+) -> list[Job]:
+    """A job per task, after the trainings it reads."""
+    sizes = memory or {}
+    return [Job((task.key,), task.needs, seconds.get(task.key), sizes.get(task.key)) for task in tasks]
 
 
 def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
@@ -36,11 +49,12 @@ def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
     for task in todo:
         if store.result(task.key) is not None:
             store.forget(task.key)  # an interruption; the next result should stand in its place
-        store.add(task)
+    store.add(*todo)
     sweep = {
         "name": plan.sweep.name,
         "enqueued": datetime.now(UTC).isoformat(),
         "backend": backend,
+        "profile": settings.profile,
         "cells": [cell.key for cell in plan.cells],
         "tasks": [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in plan.tasks],
     }

@@ -14,6 +14,7 @@ from workloads.errors import BenchError
 
 ATTACK_SECONDS = 1.0
 """Taken for an attack: array work on stored signals."""
+ATTACK_BYTES = 2**30
 PROBE_STEPS, PROBE_SECONDS = 20, 3.0
 
 
@@ -47,6 +48,13 @@ class Estimate:
     costs: dict[str, Cost]
     """One training, by the key of its cell."""
 
+    def tasks(self, plan: Plan) -> dict[str, float]:
+        """Seconds of every task to do, by its key."""
+        return {
+            task.key: ATTACK_SECONDS if task.kind == "attack" else self.costs[task.cell.key].seconds
+            for task in plan.todo
+        }
+
 
 def estimate(plan: Plan, store: Store | None, probing: bool = True) -> Estimate | None:
     """The cost of what is to do; None where nothing was recorded and there is no probe."""
@@ -73,6 +81,23 @@ def estimate(plan: Plan, store: Store | None, probing: bool = True) -> Estimate 
         seconds += costs[cell.key].seconds
         memory = max(memory, costs[cell.key].memory_bytes)
     return Estimate(seconds, memory, costs)
+
+
+def expected(tasks: Sequence[Task], store: Store) -> dict[str, Cost]:
+    """The cost of every task whose kind was recorded before, by its key."""
+    recorded = _recorded(store)
+    costs: dict[str, Cost] = {}
+    found: dict[str, Cost] = {}
+    for task in tasks:
+        kind = (task.cell.workload.name, task.cell.method.name)
+        if task.kind == "attack":
+            found[task.key] = Cost(ATTACK_SECONDS, ATTACK_BYTES, "taken for an attack")
+        elif kind in recorded:
+            cell = task.cell
+            if cell.key not in costs:
+                costs[cell.key] = _recall(recorded[kind], cell)
+            found[task.key] = costs[cell.key]
+    return found
 
 
 def _scaled(cost: Cost, measured: Cell, cell: Cell) -> Cost:
@@ -115,8 +140,11 @@ def probe(task: Task) -> Cost:
     from harness.run import Interrupted, Run
     from harness.training import best_device, members_of, membership, per_example_loss, warm_up
     from methods.base import Problem
+    from workloads.base import Prepared
 
     workload, method = members_of(task)
+    if isinstance(workload, Prepared) and (reason := workload.unprepared()):
+        raise BenchError(reason)  # nobody who plans wants to wait for features
     pool = workload.pool()
     members = pool.take(membership(task, len(pool)).nonzero().squeeze(1)).to(best_device())
     began = time.monotonic()

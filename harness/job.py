@@ -26,10 +26,11 @@ from typing import Literal
 import torch
 
 from harness.attacking import attack
-from harness.provenance import provenance
+from harness.cgroup import memory_limit, oom_kills
+from harness.provenance import provenance, slurm_job
 from harness.run import Interrupted
 from harness.spec import Json, read_task
-from harness.store import Store, dump
+from harness.store import CLAIM, Store, claimed, dump
 from harness.training import Outcome, best_device, train, watched
 from workloads.errors import BenchError, Diverged, StoreError
 
@@ -38,6 +39,7 @@ Status = Literal["done", "failed", "interrupted"]
 BEAT_SECONDS = 1.0
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk, the user's share of it, or the largest file allowed here is used up."""
+STARVED = "the kernel killed a process of the task for want of memory"
 OURS = ("harness", "methods", "workloads")
 """Loggers whose warnings belong into a result."""
 
@@ -65,7 +67,19 @@ class Stop:
 
 
 def run_task(store: Store, key: str, stop: Stop) -> Status:
-    """Run one task and publish its result. A failure of the task is a result, not an exception."""
+    """Run one task and publish its result, after any other copy of it that runs.
+
+    A failure of the task is a result, not an exception.
+    """
+    folder = store.folder(key)
+    with claimed(folder, stop) as alone:
+        status = _run_alone(store, key, stop) if alone else "interrupted"
+    if status == "done":
+        (folder / CLAIM).unlink(missing_ok=True)  # whoever still waits for it finds the result
+    return status
+
+
+def _run_alone(store: Store, key: str, stop: Stop) -> Status:
     standing = store.result(key)
     if standing is not None and standing["status"] == "done":
         return "done"
@@ -75,7 +89,7 @@ def run_task(store: Store, key: str, stop: Stop) -> Status:
         sys.stderr.write(f"task {key} cannot run, its spec cannot be read: {error}\n")
         return "failed"  # without a row: nobody could tell of what
     folder = store.folder(key)
-    started, clock = datetime.now(UTC), time.monotonic()
+    started, clock, kills = datetime.now(UTC), time.monotonic(), oom_kills()
     result: Json
     with heartbeat(folder, stop), logging_to(folder / "log.txt"), heeding() as warnings:
         try:
@@ -93,6 +107,9 @@ def run_task(store: Store, key: str, stop: Stop) -> Status:
             with contextlib.suppress(OSError):  # a full disk has no room for the log either
                 traceback.print_exc()
             result = failure(error)
+            if oom_kills() > kills:  # of a child's: all that the task itself saw is that it was gone
+                message = f"{STARVED} (limit: {memory_limit()}): {result['message']}"
+                result |= {"reason": "out_of_memory", "message": message}
     result |= {"key": key, "kind": kind, "provenance": provenance(), "warnings": warnings}
     result |= {"started": started.isoformat(), "finished": datetime.now(UTC).isoformat()}
     try:
@@ -158,7 +175,7 @@ def heartbeat(folder: Path, stop: Stop) -> Iterator[None]:
         while True:
             stop.look_for_parent()
             phase, done, total = watched[0].position if watched else ("", 0, 0)
-            who = {"pid": os.getpid(), "host": os.uname().nodename, "time": time.time()}
+            who = {"pid": os.getpid(), "host": os.uname().nodename, "job": slurm_job(), "time": time.time()}
             aside = file.with_name(f".heartbeat-{os.getpid()}")
             with contextlib.suppress(OSError):  # a full disk must not stop a training
                 aside.write_text(json.dumps({**who, "phase": phase, "done": done, "total": total}))

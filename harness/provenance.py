@@ -2,19 +2,21 @@
 
 import os
 import platform
-import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import psutil
 import torch
+
+from harness.checkout import git_state
 
 PACKAGES = ("privbench", "torch", "opacus", "dp-accounting", "numpy", "scipy", "scikit-learn")
 
 
 @cache
 def provenance() -> dict[str, str | int | None]:
-    """Host, device, threads, versions and git state of this process."""
+    """Host, device, threads, memory, versions, git state, image and SLURM job of this process."""
     return {
         "host": platform.node(),
         "platform": platform.platform(),
@@ -22,10 +24,21 @@ def provenance() -> dict[str, str | int | None]:
         "processor": processor(),
         "device": device_name(),
         "threads": torch.get_num_threads(),
-        "git": git_state(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "node": os.environ.get("SLURMD_NODENAME"),
+        "slurm_job": slurm_job(),
+        "git": own_git_state(),
+        "image": os.environ.get("PRIVBENCH_IMAGE"),
         "malloc": os.environ.get("LD_PRELOAD") or None,
         **{name: installed(name) for name in PACKAGES},
     }
+
+
+def slurm_job() -> str | None:
+    """The job that runs this process, as SLURM's commands take it."""
+    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID")
 
 
 def installed(package: str) -> str | None:
@@ -52,14 +65,6 @@ def processor() -> str:
     return platform.processor()
 
 
-def git_state() -> str | None:
-    """The commit this code runs from, `-dirty` if altered; None for an installed wheel."""
-    here = Path(__file__).resolve().parent.parent
-    if not (here / ".git").exists():
-        return None
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
+def own_git_state() -> str | None:
+    """The commit this code is of; an installed wheel knows it only in an image, which tells it."""
+    return git_state(Path(__file__).resolve().parent.parent) or os.environ.get("PRIVBENCH_GIT")

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -48,9 +48,26 @@ class Cell:
         }
 
     @cached_property
+    def plain(self) -> Json:
+        """The same in canonical spelling, made once: every task of the cell is hashed with it."""
+        plain: Json = spelled(self.spec())
+        return plain
+
+    @cached_property
     def key(self) -> str:
         """The name of the cell."""
-        return key_of({"kind": "cell", "protocol": PROTOCOL, **self.spec()})
+        return hash_of({"kind": "cell", "protocol": PROTOCOL, **self.plain})
+
+    def training_key(self, index: int) -> str:
+        """The key of the training of model `index`, made once: every attack on the cell asks for all."""
+        if index not in self._training_keys:
+            head = {"kind": "train", "protocol": PROTOCOL, **self.plain}
+            self._training_keys[index] = hash_of({**head, "index": index})
+        return self._training_keys[index]
+
+    @cached_property
+    def _training_keys(self) -> dict[int, str]:
+        return {}
 
     @property
     def label(self) -> str:
@@ -85,7 +102,15 @@ class Task:
     @cached_property
     def key(self) -> str:
         """The name of the task in the store: a hash of its canonical JSON."""
-        return key_of(self.spec())
+        if self.kind == "train":
+            return self.cell.training_key(self.index)
+        own = {name: value for name, value in self.spec().items() if name not in self.cell.plain}
+        return hash_of({**self.cell.plain, **spelled(own)})
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The keys of the trainings whose models this attack reads; none for a training."""
+        return tuple(self.cell.training_key(index) for index in range(self.models))
 
     def trainings(self) -> list["Task"]:
         """The train tasks whose models this attack reads; none for a training."""
@@ -138,6 +163,25 @@ class BenchTask:
         return {"task": spelled(self.spec()), "notes": {"cell": None, "label": label, "tuned": None}}
 
 
+def distinct_labels(cells: Sequence[Cell]) -> dict[str, str]:
+    """Cell key to a label for people; cells of one name get the values in which they differ added."""
+    alike: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        alike.setdefault((cell.workload.name, cell.label), []).append(cell)
+    labels = {}
+    for group in alike.values():
+        values = [{"n_train": cell.n_train, "seed": cell.seed, **cell.params} for cell in group]
+        differing = [name for name in values[0] if len({str(each.get(name)) for each in values}) > 1]
+        for cell, own in zip(group, values, strict=True):
+            told = [f"{name}={_short(own.get(name))}" for name in differing]
+            labels[cell.key] = " ".join([cell.label, *told])
+    return labels
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def read_task(file: Json) -> Task:
     """The task of a `spec.json`."""
     task = despelled(file["task"])
@@ -163,14 +207,21 @@ def read_task(file: Json) -> Task:
 
 def key_of(value: Any) -> str:
     """32 hex digits that two values share only if their canonical JSON is the same."""
-    return hashlib.sha256(canonical(value).encode("ascii")).hexdigest()[:32]
+    return hash_of(spelled(value))
+
+
+def hash_of(plain: Any) -> str:
+    """The key of a value that is in canonical spelling already."""
+    return hashlib.sha256(_text(plain).encode("ascii")).hexdigest()[:32]
 
 
 def canonical(value: Any) -> str:
     """One spelling per value: sorted keys, no spaces, ASCII; 1 and 1.0 are one number, True is not."""
-    return json.dumps(
-        spelled(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
+    return _text(spelled(value))
+
+
+def _text(plain: Any) -> str:
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def spelled(value: Any) -> Any:

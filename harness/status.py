@@ -1,16 +1,11 @@
-"""How far the sweeps of a store are: read from results, heartbeats and the supervisor's word."""
+"""How far the sweeps of a store are: read from results, heartbeats and the scheduler's word."""
 
-import json
-import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from harness.backends import slurm
 from harness.backends.local import submissions, supervised, supervisor_state
 from harness.spec import Json
-from harness.store import Store
-
-BEAT_OLD_SECONDS = 30.0
-"""A heartbeat older than this is of a process that is gone."""
+from harness.store import Store, beat
 
 
 @dataclass(frozen=True)
@@ -31,14 +26,21 @@ class Progress:
     store: Store
     name: str
     tasks: list[Json]
+    backend: str = "local"
+    scheduler: list[Json] | None = None
+    """SLURM's words on what is open; None where it was not asked or does not answer."""
     ended: dict[str, Json] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
 
     @classmethod
     def of(cls, store: Store, name: str) -> "Progress":
         """The progress of a sweep that was enqueued."""
-        progress = cls(store, name, store.sweep(name)["tasks"])
+        content = store.sweep(name)
+        progress = cls(store, name, content["tasks"], content.get("backend", "local"))
         progress.look()
+        if progress.backend == "slurm" and not progress.over:
+            progress.scheduler = slurm.summary(store, progress.open)
+            progress.look()  # it may have told of jobs that are gone
         return progress
 
     def look(self) -> list[Json]:
@@ -49,13 +51,13 @@ class Progress:
             key = task["key"]
             if key in self.ended:
                 continue
-            result = self.store.result(key)
+            result = self.store.result(key, summed=False)
             if result is not None:
                 self.ended[key] = result
                 new.append(result)
-            elif (beat := heartbeat(self.store.folder(key))) is not None:
+            elif (word := beat(self.store.folder(key))) is not None:
                 label = self.store.spec(key)["notes"]["label"]
-                running = Running(key, label, beat["phase"], beat["done"], beat["total"])
+                running = Running(key, label, word["phase"], word["done"], word["total"])
                 self.running.append(running)
         return new
 
@@ -63,6 +65,11 @@ class Progress:
     def done(self) -> int:
         """Tasks with a good result."""
         return sum(result["status"] == "done" for result in self.ended.values())
+
+    @property
+    def open(self) -> set[str]:
+        """Tasks without a result."""
+        return {task["key"] for task in self.tasks} - self.ended.keys()
 
     @property
     def failures(self) -> list[Json]:
@@ -104,17 +111,18 @@ class Progress:
             "failed": len(self.failures),
             "running": len(self.running),
             "waiting": len(self.tasks) - len(self.ended) - len(self.running),
-            "queued": bool(submissions(self.store, self.name)),
+            "queued": self.queued,
+            "backend": self.backend,
         }
 
-
-def heartbeat(folder: Path) -> Json | None:
-    """A task's heartbeat if it is recent."""
-    try:
-        beat: Json = json.loads((folder / "heartbeat").read_text())
-    except (OSError, ValueError):
-        return None
-    return beat if time.time() - beat["time"] < BEAT_OLD_SECONDS else None
+    @property
+    def queued(self) -> bool | None:
+        """Whether somebody has open tasks in hand; None where the one to ask does not answer."""
+        if self.backend != "slurm":
+            return bool(submissions(self.store, self.name))
+        if self.over:
+            return False
+        return None if self.scheduler is None else bool(self.scheduler)
 
 
 def supervisor_summary(store: Store) -> Json:

@@ -4,6 +4,7 @@
     tasks/<2 hex>/<key>/           spec.json, result.json, log.txt, heartbeat, checkpoint/, artefacts
     sweeps/<name>.json             what was enqueued under a name
     queue/, supervisor/            the local backend's (harness/backends/local.py)
+    slurm/                         the SLURM backend's (harness/backends/records.py)
     privbench.duckdb, reports/     made from tasks/ and replaceable at any time
 
 A task that has a valid `result.json` has ended. Artefacts carry a piece of their own hash in their
@@ -16,8 +17,9 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,12 @@ from workloads.errors import StoreError
 
 AGAIN = ("killed", "cancelled")
 """Reasons that say nothing about the task itself: asking for the sweep again runs it again."""
+BEAT_OLD_SECONDS = 30.0
+"""A heartbeat older than this is of a process that is gone."""
+CLAIM = ".claim"
+"""The file that the one who runs a task holds a lock on."""
+CLAIM_SECONDS = 0.2
+"""Between two looks of a copy of a task that waits for another."""
 
 
 class Store:
@@ -84,14 +92,31 @@ class Store:
 
     def folder(self, key: str) -> Path:
         """Where a task lives."""
-        return self.tasks / key[:2] / key
+        return self.tasks.joinpath(key[:2], key)
 
-    def add(self, task: Task | BenchTask) -> None:
-        """Write the task's spec, once; one that was damaged or altered is written again."""
+    def add(self, *tasks: Task | BenchTask) -> None:
+        """Write the tasks' specs, once; one that was damaged or altered is written again.
+
+        They are on disk when this returns, by one sync of the file system: a wait for every file would
+        take minutes where there are thousands.
+        """
+        written = [task for task in tasks if self._write_spec(task)]
+        if written:
+            os.sync()
+
+    def _write_spec(self, task: Task | BenchTask) -> bool:
+        """Whether the spec had to be written. A reader sees it whole or not at all."""
         file = self.folder(task.key) / "spec.json"
-        if not _describes(file, task.key):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(file, dump(task.file()))
+        if _describes(file, task.key):
+            return False
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
+        try:
+            aside.write_bytes(dump(task.file()))
+            aside.replace(file)
+        finally:
+            aside.unlink(missing_ok=True)
+        return True
 
     def spec(self, key: str) -> Json:
         """The content of a task's spec.json; StoreError where there is none or it is not whole."""
@@ -116,9 +141,21 @@ class Store:
             raise StoreError(f"{several} with '{prefix}': give more of the key (privbench status)")
         return found[0]
 
-    def result(self, key: str) -> Json | None:
-        """The task's valid result, done or failed; None where there is none or it is damaged."""
-        return read_result(self.folder(key))
+    def result(self, key: str, summed: bool = True) -> Json | None:
+        """The task's valid result, done or failed; None where there is none or it is damaged.
+
+        Without `summed` its checksum is taken on trust, which is half of the time of reading it: enough
+        to tell how far a sweep is.
+        """
+        return read_result(self.folder(key), summed)
+
+    def keys(self) -> set[str]:
+        """The keys of all tasks that have a folder: what is not among them has no result either."""
+        found: set[str] = set()
+        for shard in os.scandir(self.tasks):
+            if shard.is_dir():
+                found.update(task.name for task in os.scandir(shard.path))
+        return found
 
     def results(self) -> Iterator[tuple[Json, Json]]:
         """(spec.json, result) of every task that has ended, in the order of keys."""
@@ -229,12 +266,12 @@ class Store:
         return sorted(file.stem for file in self.sweeps.glob("*.json"))
 
 
-def read_result(folder: Path) -> Json | None:
+def read_result(folder: Path, summed: bool = True) -> Json | None:
     """A folder's result if it is whole: JSON, its own checksum, and every artefact of the right size."""
     try:
-        result: Json = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        result: Json = json.loads((folder / "result.json").read_bytes())
         stated = result.pop("checksum")
-        if stated != checksum(result):
+        if summed and stated != checksum(result):
             return None
         for artefact in result["artefacts"].values():
             if (folder / artefact["file"]).stat().st_size != artefact["bytes"]:
@@ -263,6 +300,39 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def claimed(folder: Path, stop: Callable[[], bool]) -> Iterator[bool]:
+    """True once alone in running a task; False where asked to stop while another copy ran.
+
+    A requeued task may find its first copy alive, on a node that the scheduler has lost. Where the file
+    system has no locks both run, and whichever publishes first wins.
+    """
+    alone = True
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a full disk, or a file system without locks
+            file = stack.enter_context((folder / CLAIM).open("ab"))
+            while not (alone := _locks(file.fileno())) and not stop():
+                time.sleep(CLAIM_SECONDS)
+        yield alone
+
+
+def _locks(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def beat(folder: Path) -> Json | None:
+    """The heartbeat of a task if it is recent: somebody runs it."""
+    try:
+        word: Json = json.loads((folder / "heartbeat").read_text())
+    except (OSError, ValueError):
+        return None
+    return word if time.time() - word["time"] < BEAT_OLD_SECONDS else None
 
 
 def checksum(result: Json) -> str:

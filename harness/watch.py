@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from harness import status
-from harness.backends.local import start_supervisor, submissions, supervised
+from harness.backends import BACKENDS, Backend
 from harness.spec import Json
 from harness.store import Store
 
@@ -55,9 +55,9 @@ class Pace:
 def watch(store: Store, name: str, console: Console, interrupted: Callable[[], bool]) -> status.Progress:
     """Show a sweep until it has ended, or until `interrupted`; the last state seen."""
     progress = status.Progress.of(store, name)
-    pace = Pace(progress)
+    pace, backend = Pace(progress), BACKENDS[progress.backend]()
     if not console.is_terminal:
-        return _watch_plainly(progress, pace, console, interrupted)
+        return _watch_plainly(progress, pace, backend, console, interrupted)
     bars = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -73,18 +73,22 @@ def watch(store: Store, name: str, console: Console, interrupted: Callable[[], b
             bars.update(cells, completed=progress.cells[0])
             bars.update(tasks, completed=len(progress.ended))
             live.update(Group(bars, _running(progress, pace)))
-            if _over(progress, store, interrupted):
+            if _over(progress, backend, interrupted):
                 return progress
             time.sleep(LOOK_SECONDS)
 
 
 def _watch_plainly(
-    progress: status.Progress, pace: Pace, console: Console, interrupted: Callable[[], bool]
+    progress: status.Progress,
+    pace: Pace,
+    backend: Backend,
+    console: Console,
+    interrupted: Callable[[], bool],
 ) -> status.Progress:
     told = -PLAIN_SECONDS
     while True:
         pace.note(progress, progress.look())
-        over = _over(progress, progress.store, interrupted)
+        over = _over(progress, backend, interrupted)
         if over or time.monotonic() - told > PLAIN_SECONDS:
             told = time.monotonic()
             console.print(_line(progress, pace), highlight=False)
@@ -93,16 +97,13 @@ def _watch_plainly(
         time.sleep(LOOK_SECONDS)
 
 
-def _over(progress: status.Progress, store: Store, interrupted: Callable[[], bool]) -> bool:
+def _over(progress: status.Progress, backend: Backend, interrupted: Callable[[], bool]) -> bool:
     if progress.over or interrupted():
         return True
-    if not supervised(store):
-        if not submissions(store, progress.name):
-            progress.look()  # the last result may have come between the look and the end of the queue
-            return True
-        start_supervisor(store)  # it was killed; the queue is as it was
-        time.sleep(2 * LOOK_SECONDS)
-    return False
+    if backend.attend(progress.store, progress.name):
+        return False
+    progress.look()  # the last result may have come between the look and the end of the queue
+    return True
 
 
 def _line(progress: status.Progress, pace: Pace) -> str:

@@ -140,8 +140,8 @@ class Allotment:
         """Book a use that is about to be made; AccountingError, with nothing booked, where none is left."""
         if not self.admits(event):
             raise AccountingError(
-                f"epsilon {self.epsilon:g} at delta {self.delta:g} pays for {self.uses} uses of {self.event}, "
-                f"of which {self.spent} are made; it does not admit {event}: stop here"
+                f"epsilon {self.epsilon:g} at delta {self.delta:g} pays for {self.uses} uses of "
+                f"{self.event}; {self.spent} are made, and {event} is not admitted: stop here"
             )
         self.spent += 1
 

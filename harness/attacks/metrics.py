@@ -89,6 +89,14 @@ def evaluate(scores: Floats, members: Bools) -> Metrics:
     )
 
 
+def unmeasured(members: Bools) -> dict[str, Any]:
+    """The figures of an attack on models that trained on the whole pool: none, and why; no verdict either."""
+    why = "every record of the pool is a member: there is nobody to tell members from"
+    none = {"value": None, "low": None, "high": None, "reason": why}
+    counts = {"models": len(members), "n_members": int(members.sum()), "n_nonmembers": 0}
+    return {**counts, "tpr": {name: dict(none) for name in ONE_IN}, "valid": None, "message": why}
+
+
 def roc(scores: Floats, members: Bools, points: int = 300) -> dict[str, list[float]]:
     """The pooled ROC as `fpr` and `tpr`, at most `points` of its own points, both ends included.
 

@@ -1,10 +1,15 @@
 """What a backend is: it takes jobs and returns handles. It knows keys, folders and processes, not privacy."""
 
+import contextlib
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Protocol
 
+from harness.spec import Json
 from harness.store import Store
+from workloads.errors import StoreError
 
 
 @dataclass(frozen=True)
@@ -13,6 +18,10 @@ class Job:
 
     tasks: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    seconds: float | None = None
+    """How long it is likely to take, where that is known."""
+    memory_bytes: int | None = None
+    """What it is likely to need, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,9 @@ class Settings:
     timeout_seconds: float | None = None
     """A task that runs longer is ended as `timed_out`."""
     environment: dict[str, str] = field(default_factory=dict)
+    profile: dict[str, Any] | None = None
+    """How a cluster is asked for its nodes (harness/backends/profile.py), or what a container may use
+    (harness/backends/containers.py); None runs a job as a plain process."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,10 @@ class Handle:
 class Backend(Protocol):
     """Takes jobs; returns at once."""
 
+    packs: ClassVar[bool]
+    """Whether it puts several jobs into one process of a limited size, so that what they are likely to cost
+    is worth finding out."""
+
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> Handle:
         """Hand the jobs over; they run whether or not this process lives on."""
         ...
@@ -48,3 +64,22 @@ class Backend(Protocol):
         With `cancel` every unfinished task also gets a `cancelled` row.
         """
         ...
+
+    def attend(self, store: Store, sweep: str) -> bool:
+        """Whether open tasks of the sweep are still in somebody's hands.
+
+        Called again and again by who waits for the sweep: it does what it can to keep work going.
+        """
+        ...
+
+
+def publish_failure(store: Store, key: str, reason: str, message: str) -> None:
+    """The row of a task that could not write one itself; a result that stands is left alone."""
+    now = datetime.now(UTC).isoformat()
+    # A full disk, or a spec that cannot be read: the task stays open for the next enqueue.
+    with contextlib.suppress(OSError, StoreError):
+        kind = store.spec(key)["task"]["kind"]
+        result: Json = {"key": key, "kind": kind, "status": "failed", "reason": reason}
+        result |= {"message": message, "traceback": None, "artefacts": {}, "wall_seconds": 0.0}
+        result |= {"started": now, "finished": now, "provenance": {"host": socket.gethostname()}}
+        store.publish(result)

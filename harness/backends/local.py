@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.backends.base import Handle, Job, Settings
 from harness.store import Store, dump, write_atomic
@@ -30,9 +30,15 @@ from workloads.errors import BackendError
 FRESH_SECONDS = 60.0
 """A supervisor on another host that told its state within this time is taken to be alive."""
 
+START_SECONDS = 1.0
+"""What a new supervisor gets before anybody asks whether it lives."""
+
 
 class Local:
     """Runs jobs in worker processes of this machine."""
+
+    packs: ClassVar[bool] = False
+    name: ClassVar[str] = "local"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> Handle:
         """Queue the jobs and make sure that a supervisor works on them."""
@@ -51,7 +57,7 @@ class Local:
         store.queue.mkdir(exist_ok=True)
         write_atomic(store.queue / f"{identity}.json", dump(content))
         start_supervisor(store)
-        return Handle("local", identity)
+        return Handle(self.name, identity)
 
     def stop(self, store: Store, sweep: str, cancel: bool) -> None:
         """Ask the supervisor to stop the sweep's submissions; where none lives, it starts to do so."""
@@ -59,6 +65,16 @@ class Local:
             write_atomic(file.with_suffix(".cancel" if cancel else ".stop"), b"")
         if submissions(store, sweep):
             start_supervisor(store)
+
+    def attend(self, store: Store, sweep: str) -> bool:
+        """Whether the sweep is queued or a supervisor lives; a killed one is replaced."""
+        if supervised(store):
+            return True
+        if not submissions(store, sweep):
+            return False
+        start_supervisor(store)
+        time.sleep(START_SECONDS)
+        return True
 
 
 def submissions(store: Store, sweep: str | None = None) -> list[Path]:

@@ -1,7 +1,7 @@
 """The detached process that works a store's queue off: `python -m harness.backends.supervisor STORE`.
 
-It starts one worker (`python -m harness.job STORE -`) per slot, gives each a task at a time, and
-replaces a worker that dies. It never loads torch: a crash in a training cannot take it along.
+It starts one worker (`python -m harness.job STORE -`, or a container of it) per slot, gives each a task
+at a time, and replaces a worker that dies. It never loads torch: a crash in a training cannot take it along.
 """
 
 import contextlib
@@ -13,16 +13,15 @@ import socket
 import sys
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.backends.base import Settings
+from harness.backends.base import Settings, publish_failure
+from harness.backends.docker import Contained
 from harness.backends.local import only_one, submissions
-from harness.backends.workers import Worker, gpus, oom_kills
-from harness.spec import Json
+from harness.backends.workers import Worker, gpus, slots
+from harness.cgroup import oom_kills
 from harness.store import Store, dump, write_atomic
-from workloads.errors import StoreError
 
 TICK_SECONDS = 0.2
 LINGER_SECONDS = 5.0
@@ -121,7 +120,7 @@ class Supervisor:
                 worker.ask_to_stop()
         if cancel:
             for key in dropped:
-                self._fail(key, "cancelled", "cancelled before it ran")
+                publish_failure(self.store, key, "cancelled", "cancelled before it ran")
 
     def _finish_submissions(self) -> None:
         for name, submission in list(self.submissions.items()):
@@ -157,7 +156,9 @@ class Supervisor:
             if "failed" in states:
                 lost = [need[:12] for need, each in zip(needs, states, strict=True) if each == "failed"]
                 del submission.waiting[key]
-                self._fail(key, "upstream", f"{len(lost)} tasks it needs have failed: {', '.join(lost)}")
+                publish_failure(
+                    self.store, key, "upstream", f"{len(lost)} tasks it needs have failed: {', '.join(lost)}"
+                )
             elif all(each == "done" for each in states):
                 ready.append(key)
             if len(ready) > len(self.workers) + 64:
@@ -177,9 +178,8 @@ class Supervisor:
 
     def _free_worker(self, settings: Settings) -> Worker | None:
         """An idle worker with these settings; a new one where a slot is free."""
-        slots = self._slots(settings)
         busy = [worker for worker in self.workers if worker.task is not None]
-        if len(busy) >= slots:
+        if len(busy) >= slots(settings):
             return None
         for worker in list(self.workers):
             if worker.task is None:
@@ -189,17 +189,11 @@ class Supervisor:
         gpu_count = gpus()
         taken = {worker.gpu for worker in self.workers}
         gpu = next((each for each in range(gpu_count) if each not in taken), None)
-        worker = Worker(self.store, settings, gpu)
+        kind = Worker if settings.profile is None else Contained
+        worker = kind(self.store, settings, gpu)
         self.workers.append(worker)
         self.selector.register(worker.answers, selectors.EVENT_READ, worker)
         return worker
-
-    @staticmethod
-    def _slots(settings: Settings) -> int:
-        if settings.slots:
-            return settings.slots
-        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-        return gpus() or max(1, cores // settings.threads)
 
     def _listen(self) -> None:
         if not self.workers:
@@ -214,9 +208,14 @@ class Supervisor:
         if status == "done":
             self.done.add(key)
         if status == "interrupted" and worker.cancelled:
-            self._fail(key, "cancelled", "cancelled while it ran; its checkpoint is kept")
+            publish_failure(self.store, key, "cancelled", "cancelled while it ran; its checkpoint is kept")
         elif status == "interrupted" and not worker.stopping:
-            self._fail(key, "killed", "somebody sent the worker SIGTERM; running the sweep again resumes it")
+            publish_failure(
+                self.store,
+                key,
+                "killed",
+                "somebody sent the worker SIGTERM; running the sweep again resumes it",
+            )
         worker.rest()
         for submission in self.submissions.values():
             submission.running.discard(key)
@@ -231,6 +230,8 @@ class Supervisor:
                 worker.ask_to_stop()
             if worker.process.poll() is not None:
                 self._bury(worker)
+            elif worker.spent and worker.task is None:
+                self._remove(worker)
 
     def _bury(self, worker: Worker) -> None:
         """A worker died: its task fails alone, with the reason; the next dispatch starts another."""
@@ -240,7 +241,7 @@ class Supervisor:
         if left is not None:
             reason, message = worker.epitaph(oom_kills())
             if not worker.stopping or worker.cancelled or reason == "timed_out":
-                self._fail(left, "cancelled" if worker.cancelled else reason, message)
+                publish_failure(self.store, left, "cancelled" if worker.cancelled else reason, message)
             self._ended(worker, left, "interrupted" if worker.stopping else "failed")
         self._remove(worker)
 
@@ -250,20 +251,6 @@ class Supervisor:
         worker.end()
 
     # -- words ---------------------------------------------------------------------------------
-
-    def _fail(self, key: str, reason: str, message: str) -> None:
-        now = datetime.now(UTC).isoformat()
-        # A full disk, or a spec that cannot be read: the task stays open for the next enqueue.
-        with contextlib.suppress(OSError, StoreError):
-            kind = self.store.spec(key)["task"]["kind"]
-            result: Json = {"key": key, "kind": kind, "status": "failed", "reason": reason}
-            result |= {"message": message, "traceback": None, "artefacts": {}, "wall_seconds": 0.0}
-            result |= {
-                "started": now,
-                "finished": now,
-                "provenance": {"host": socket.gethostname()},
-            }
-            self.store.publish(result)
 
     def _tell(self) -> None:
         if time.monotonic() - self.told < STATE_SECONDS:

@@ -1,18 +1,21 @@
 """Worker processes of the local backend: one per slot, used for many tasks."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
+from typing import ClassVar
 
 from harness.backends.base import Settings
+from harness.cgroup import oom_kills
 from harness.store import Store
 
+JOB = (sys.executable, "-m", "harness.job")
 STOP_SECONDS = 30.0
 """How long a worker may take to save its state before it is killed."""
 
@@ -20,11 +23,25 @@ STOP_SECONDS = 30.0
 class Worker:
     """A process that runs tasks one after another."""
 
-    def __init__(self, store: Store, settings: Settings, gpu: int | None) -> None:
+    kill_signal: ClassVar[signal.Signals] = signal.SIGKILL
+    """What ends it at once."""
+    disposable: ClassVar[bool] = False
+    """Whether it is replaced when a task of its has failed."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        gpu: int | None,
+        program: Sequence[str] = JOB,
+    ) -> None:
         self.settings, self.gpu = settings, gpu
         self.task: str | None = None
         self.stopping = self.cancelled = False
+        self.spent = False
+        """Whether it should get no further task."""
         self._killed_for: str | None = None
+        self._last_words: tuple[str, str] | None = None
         self._ready = False
         self._limit: float | None = None
         self._deadline: float | None = None
@@ -37,7 +54,7 @@ class Worker:
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "harness.job", str(store.path), "-"],
+            [*program, str(store.path), "-"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -69,7 +86,10 @@ class Worker:
         *lines, self._partial = self._partial.split(b"\n")
         for line in lines:
             key, _, status = line.decode().partition(" ")
-            if status:
+            if key == "epitaph":  # of a keeper, which knows more than its exit code tells
+                self._last_words = tuple(json.loads(status))
+            elif status:
+                self.spent |= self.disposable and status == "failed"
                 yield key, status
             else:  # its first word, when it has loaded torch: only now a task's time begins
                 self._ready = True
@@ -87,14 +107,14 @@ class Worker:
         """SIGTERM, again at every call (one may arrive between two tasks); SIGKILL if it does not obey."""
         self._stop_since = self._stop_since or time.monotonic()
         if time.monotonic() - self._stop_since > STOP_SECONDS:
-            self.process.kill()
+            self.process.send_signal(self.kill_signal)
         else:
             self.process.send_signal(signal.SIGTERM)
 
     def kill(self, reason: str) -> None:
         """End the process now and remember why."""
         self._killed_for = reason
-        self.process.kill()
+        self.process.send_signal(self.kill_signal)
         self.process.wait()
 
     def epitaph(self, oom_kills_now: int) -> tuple[str, str]:
@@ -102,6 +122,8 @@ class Worker:
         code = self.process.returncode
         if self._killed_for == "timed_out":
             return "timed_out", f"ran longer than {self.settings.timeout_seconds:g} s"
+        if self._last_words is not None:
+            return self._last_words
         if code == -signal.SIGKILL and oom_kills_now > self._oom_kills:
             return "out_of_memory", "the kernel killed the worker for want of memory"
         if code < 0:
@@ -122,9 +144,17 @@ class Worker:
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.process.send_signal(self.kill_signal)
             self.process.wait()
         self.answers.close()
+
+
+def slots(settings: Settings) -> int:
+    """Tasks at a time on this machine."""
+    if settings.slots:
+        return settings.slots
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return gpus() or max(1, cores // settings.threads)
 
 
 @cache
@@ -136,15 +166,3 @@ def gpus() -> int:
     except (OSError, subprocess.TimeoutExpired):
         return 0
     return len(done.stdout.split()) if done.returncode == 0 else 0
-
-
-def oom_kills() -> int:
-    """How often the kernel killed for memory in this control group; 0 where that is not told."""
-    try:
-        for line in Path("/sys/fs/cgroup/memory.events").read_text().splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    except OSError:
-        pass
-    return 0

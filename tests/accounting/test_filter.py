@@ -120,7 +120,7 @@ def test_an_allotment_ends_and_admits_nothing_else() -> None:
     while allotted.admits(STEP):
         allotted.spend(STEP)
     assert allotted.spent == allotted.uses
-    with pytest.raises(AccountingError, match="does not admit"):
+    with pytest.raises(AccountingError, match="is not admitted"):
         allotted.spend(STEP)
     again = Allotment(0.5, 1e-5, STEP)
     again.load_state_dict({"spent": 3})

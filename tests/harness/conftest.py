@@ -91,8 +91,10 @@ class Lab:
             text=True,
         )
 
-    def send(self, tasks: Sequence[Task], sweep: str = "sweep", **settings: Any) -> int:
-        """Enqueue the tasks on the local backend as `privbench enqueue` does after planning."""
+    def send(
+        self, tasks: Sequence[Task], sweep: str = "sweep", backend: str = "local", **settings: Any
+    ) -> int:
+        """Enqueue the tasks on a backend as `privbench enqueue` does after planning."""
         results = {task.key: self.store.result(task.key) for task in tasks}
         done = frozenset(key for key, each in results.items() if each and each["status"] == "done")
         failed = {
@@ -103,7 +105,7 @@ class Lab:
         cells = {task.cell.key: task.cell for task in tasks}
         asked = Sweep(sweep, 2, 0, (), ())
         plan = Plan(asked, tuple(cells.values()), tuple(tasks), done, failed)
-        return enqueue(plan, self.store, "local", Settings(**settings))
+        return enqueue(plan, self.store, backend, Settings(**settings))
 
     def result(self, task: Task) -> Json:
         """The result of a task that must have one."""
@@ -204,4 +206,11 @@ def lab(tmp_path: Path, plugins: Path) -> Iterator[Lab]:
 def shared_lab(tmp_path_factory: pytest.TempPathFactory, plugins: Path) -> Iterator[Lab]:
     """One store for the tests of a module, so that its workers import torch once."""
     with opened(tmp_path_factory.mktemp("shared") / "store", plugins) as lab:
+        yield lab
+
+
+@pytest.fixture
+def peaceful(tmp_path: Path, plugins: Path) -> Iterator[Lab]:
+    """Another store, for what another runs in trouble."""
+    with opened(tmp_path / "peace", plugins) as lab:
         yield lab

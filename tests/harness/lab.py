@@ -8,10 +8,12 @@ As a script it trains again and again in forked processes that are killed by SIG
 import hashlib
 import json
 import logging
+import multiprocessing
 import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +29,9 @@ from harness.run import Run
 from harness.training import per_example_loss
 from methods.base import Params, Problem, Released
 from workloads.base import Records
+
+GIBIBYTES = 4
+"""More than any limit under test."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,19 @@ class TrialParams(Params):
     steps: int = 12
     pause: float = 0.0
     trouble: Literal[
-        "", "error", "diverge", "allocate", "memory", "stats", "deaf", "exit", "break", "warn"
+        "",
+        "error",
+        "diverge",
+        "allocate",
+        "memory",
+        "stats",
+        "deaf",
+        "exit",
+        "break",
+        "warn",
+        "hoard",
+        "child",
+        "fill",
     ] = ""
     at: int = 3
 
@@ -134,6 +151,12 @@ def diverged(loss: Tensor) -> Tensor:
     return loss * float("inf")
 
 
+def hoard() -> None:
+    """Fill memory until somebody ends this; only for where there is a limit."""
+    held = [b"x" * (1 << 24) for _ in range(GIBIBYTES * 64)]
+    raise RuntimeError(f"nobody minds {len(held)} pieces")
+
+
 def make_trouble(params: TrialParams, step: int) -> None:
     """Fail in step `at` as the parameters ask."""
     if step != params.at:
@@ -152,6 +175,17 @@ def make_trouble(params: TrialParams, step: int) -> None:
         time.sleep(1000)
     if params.trouble == "exit":
         os._exit(3)
+    if params.trouble == "hoard":
+        hoard()
+    if params.trouble == "child":
+        hoarder = multiprocessing.get_context("fork").Process(target=hoard)
+        hoarder.start()
+        hoarder.join()
+        raise RuntimeError(f"the child ended with {hoarder.exitcode}")
+    if params.trouble == "fill":
+        with tempfile.TemporaryFile() as file:
+            for _ in range(GIBIBYTES * 64):
+                file.write(bytes(1 << 24))
 
 
 method = Trial()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from safetensors.numpy import load
 
+from harness.attacks import family
 from harness.spec import Plugin, Task
 from harness.store import write_atomic
 
@@ -118,6 +119,18 @@ def test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on(lab: "Lab", 
     reason, message = why(lab, failing["stats"])
     assert reason == "error"
     assert "'history': nan" in message
+
+
+def test_the_blind_check_of_a_cell_that_trains_on_everybody_gives_no_verdict(
+    lab: "Lab", job: JobProcess
+) -> None:
+    half = lab.task(seed=8)
+    everybody = replace(half, cell=replace(half.cell, n_train=60))
+    blind = replace(lab.attack(everybody, models=1), attack=Plugin("blind", family.get("blind").version))
+    assert job.run(*lab.added(everybody, blind)) == ["done", "done"]
+    metrics = lab.result(blind)["metrics"]
+    assert (metrics["valid"], metrics["n_members"], metrics["n_nonmembers"]) == (None, 60, 0)
+    assert "nobody to tell members from" in metrics["message"]
 
 
 def test_what_a_task_warns_of_is_told_once_in_its_result(lab: "Lab", job: JobProcess) -> None:

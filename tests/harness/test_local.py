@@ -9,7 +9,7 @@ import pytest
 
 from harness.backends.base import Job, Settings
 from harness.backends.local import Local, only_one, submissions, supervised, supervisor_state
-from harness.backends.workers import oom_kills
+from harness.cgroup import oom_kills
 from harness.store import Store, dump
 from workloads.errors import BackendError
 

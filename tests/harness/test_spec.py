@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.spec import Cell, Plugin, Task, canonical, despelled, key_of, read_task, spelled
+from harness.spec import Cell, Plugin, Task, canonical, despelled, distinct_labels, key_of, read_task, spelled
 
 names = st.text(max_size=8).filter(lambda text: not text.startswith("$"))
 numbers = st.integers() | st.floats(allow_nan=False)
@@ -151,3 +151,18 @@ def test_a_key_is_stable_over_time() -> None:
     task = Task("train", cell(epsilon=8, clip=1.0, noise_multiplier=1.5), index=2)
     assert task.key == key_of(spelled(task.spec()))
     assert task.key == "68fd27aeac081bf4fc228de0a4204e74"
+
+
+def test_cells_of_one_name_are_told_apart_by_what_differs() -> None:
+    def cell(workload: str, n_train: int = 9, **params: Any) -> Cell:
+        return Cell(Plugin(workload, "1"), n_train, Plugin("pd-sgd", "1"), params, 0)
+
+    one, other = cell("w", gamma=1700.0, T=3), cell("w", gamma=2300.0, T=3)
+    larger, elsewhere = cell("v", n_train=10, gamma=1.0), cell("v", gamma=1.0)
+    assert list(distinct_labels([one, other, larger, elsewhere]).values()) == [
+        "pd-sgd gamma=1700",
+        "pd-sgd gamma=2300",
+        "pd-sgd n_train=10",
+        "pd-sgd n_train=9",
+    ]
+    assert distinct_labels([one, elsewhere]) == {one.key: "pd-sgd", elsewhere.key: "pd-sgd"}

@@ -6,8 +6,8 @@ import pytest
 
 from harness.backends.local import only_one
 from harness.spec import Cell, Json, Plugin, Task
-from harness.status import BEAT_OLD_SECONDS, Progress, heartbeat, supervisor_summary
-from harness.store import Store
+from harness.status import Progress, supervisor_summary
+from harness.store import BEAT_OLD_SECONDS, Store, beat
 from workloads.errors import StoreError
 
 CELLS = [Cell(Plugin("w", "1"), 5, Plugin("dp-sgd", "1"), {"epsilon": e}, 0) for e in (1.0, 4.0)]
@@ -30,7 +30,7 @@ def end(store: Store, task: Task, reason: str | None = None) -> None:
     assert store.publish(row)
 
 
-def beat(store: Store, task: Task, age: float = 0.0) -> None:
+def say(store: Store, task: Task, age: float = 0.0) -> None:
     word = {"pid": 1, "host": "here", "time": time.time() - age, "phase": "train", "done": 3, "total": 9}
     (store.folder(task.key) / "heartbeat").write_text(json.dumps(word))
 
@@ -39,7 +39,7 @@ def test_tasks_are_counted_by_what_their_folders_say(store: Store) -> None:
     end(store, TASKS[0])
     end(store, TASKS[1])
     end(store, TASKS[2], "diverged")
-    beat(store, TASKS[3])
+    say(store, TASKS[3])
     progress = Progress.of(store, "sweep")
     assert progress.summary() == {
         "sweep": "sweep",
@@ -51,6 +51,7 @@ def test_tasks_are_counted_by_what_their_folders_say(store: Store) -> None:
         "running": 1,
         "waiting": 0,
         "queued": False,
+        "backend": "local",
     }
     (running,) = progress.running
     assert (running.key, running.label) == (TASKS[3].key, "dp-sgd ε=4")
@@ -80,13 +81,13 @@ def test_a_damaged_result_is_not_an_end(store: Store) -> None:
 
 def test_an_old_or_broken_heartbeat_is_of_the_dead(store: Store) -> None:
     folder = store.folder(TASKS[0].key)
-    assert heartbeat(folder) is None
-    beat(store, TASKS[0])
-    assert heartbeat(folder) is not None
-    beat(store, TASKS[0], age=BEAT_OLD_SECONDS + 1)
-    assert heartbeat(folder) is None
+    assert beat(folder) is None
+    say(store, TASKS[0])
+    assert beat(folder) is not None
+    say(store, TASKS[0], age=BEAT_OLD_SECONDS + 1)
+    assert beat(folder) is None
     (folder / "heartbeat").write_text('{"pid": ')
-    assert heartbeat(folder) is None
+    assert beat(folder) is None
 
 
 def test_an_unknown_sweep_is_told(store: Store) -> None:

@@ -17,8 +17,7 @@ import pytest
 
 from harness.backends.base import Settings
 from harness.backends.local import Local, start_supervisor, submissions, supervised
-from harness.backends.supervisor import Supervisor
-from harness.backends.workers import Worker
+from harness.backends.workers import Worker, slots
 from harness.enqueue import resend, submit
 from harness.spec import Task
 from harness.store import write_atomic
@@ -111,7 +110,8 @@ def test_an_attack_on_a_cell_that_failed_fails_as_upstream_and_alone(lab: "Lab")
     assert reasons(lab, [*good, lab.attack(good[0])]) == [None] * 3
     lost = lab.result(lab.attack(bad[0]))
     assert lost["reason"] == "upstream"
-    assert bad[0].key[:12] in lost["message"]
+    # The first to fail is enough: which of the two it is, the machine decides.
+    assert any(task.key[:12] in lost["message"] for task in bad)
     settled(lab)
     assert lab.send([*bad, lab.attack(bad[0])], slots=2) == 0  # a failure stands until retried
     assert resend(lab.store, "sweep", "local", Settings(slots=2)) == 3
@@ -284,9 +284,9 @@ def test_an_idle_supervisor_ends_by_itself_and_leaves_nothing_behind(lab: "Lab")
 
 def test_settings_decide_the_slots() -> None:
     cores = len(os.sched_getaffinity(0))
-    assert Supervisor._slots(Settings(slots=5)) == 5
-    assert Supervisor._slots(Settings(threads=1)) == cores
-    assert Supervisor._slots(Settings(threads=10 * cores)) == 1
+    assert slots(Settings(slots=5)) == 5
+    assert slots(Settings(threads=1)) == cores
+    assert slots(Settings(threads=10 * cores)) == 1
 
 
 def test_a_supervisor_tells_what_runs(lab: "Lab") -> None:
