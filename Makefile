@@ -49,7 +49,8 @@ $(BIN)/pytest -m $(1) $(2) || { echo "==> once more, alone, what failed"; \
 	$(BIN)/pytest --last-failed --last-failed-no-failures none -m $(1) $(2); }
 endef
 
-# All of them; CI leaves out those that build the real image, for the sake of its time limit.
+# All of them; CI takes a part, for the sake of its time limit (.ci/run).
+CLUSTER_TESTS ?= tests/harness/cluster
 DOCKER_TESTS ?= tests/harness/containers
 
 cluster-up:
@@ -60,7 +61,7 @@ cluster-down:
 
 test-cluster: $(VENV)/.installed-dev
 	@echo "==> running the tests on a SLURM cluster of their own"
-	$(call twice,"cluster and not benchmark",tests/harness/cluster)
+	$(call twice,"cluster and not benchmark",$(CLUSTER_TESTS))
 
 engine-up:
 	docker/dev-engine up
