@@ -83,3 +83,5 @@ def publish_failure(store: Store, key: str, reason: str, message: str) -> None:
         result |= {"message": message, "traceback": None, "artefacts": {}, "wall_seconds": 0.0}
         result |= {"started": now, "finished": now, "provenance": {"host": socket.gethostname()}}
         store.publish(result)
+        # What a killed process last told of itself would pass for life; one that lives tells again.
+        (store.folder(key) / "heartbeat").unlink(missing_ok=True)
