@@ -229,7 +229,7 @@ def examine(task: BenchTask, measure: Measure) -> tuple[Json, list[Turn]]:
     mask = membership(Task("train", task.yardstick), len(pool))
     members = pool.take(mask.nonzero().squeeze(1)).to(device)
     problem = Problem(workload.classes, workload.model, per_example_loss)
-    share_one_heap()
+    malloc = malloc_settings() | ({"M_ARENA_MAX": "1"} if share_one_heap() else {})
     players = [
         Player(name, _training(cell, members, problem), device, measure.threads, measure.seed)
         for name, cell in task.cells.items()
@@ -250,7 +250,7 @@ def examine(task: BenchTask, measure: Measure) -> tuple[Json, list[Turn]]:
         "threads": measure.threads,
         "device": measure.device,
         "clock": measure.clock,
-        "malloc": malloc_settings(),
+        "malloc": malloc,
         **_judged(task, players, turns, weights, measure),
     }, turns
 

@@ -191,14 +191,17 @@ def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -
     return found
 
 
-def share_one_heap() -> None:
+def share_one_heap() -> bool:
     """Let threads that begin from now on allocate from the heap of the process, as a training alone does.
+
+    False where the C library does not let them.
 
     With a heap for every thread, where the system gives and takes pages is a matter of luck, and it can cost
     one training a third of a step and the next one nothing.
     """
     with suppress(OSError, AttributeError):  # a C library without it
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+        return bool(ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1))
+    return False
 
 
 def give_back_free_memory() -> None:

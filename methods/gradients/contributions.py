@@ -1,7 +1,7 @@
 """What a layer keeps of a batch: enough for every example's gradient norm and for any weighted sum."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from methods.gradients.layers import Layer
 
-# A squared norm from Gram matrices carries an error of about 1e-7 of its scale (see Sequences); below
-# this share of the scale the gradient itself is formed.
+# A squared norm from terms that cancel carries an error of about 1e-7 of their scale; below this share of the
+# scale the gradient itself is formed.
 TRUSTED = 1e-3
 
 
@@ -147,12 +147,12 @@ class Outer:
 
     def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
-        scaled = torch.mul(self.b, factors[:, None], out=self.b if self.spare else None)
+        if self.bias:
+            onto[-1].addmv_(self.b.t(), factors)
         if self.weight:
+            scaled = torch.mul(self.b, factors[:, None], out=self.b if self.spare else None)
             # The result is laid out by rows of b: this way round the product is quicker than transposed.
             onto[0].addmm_(scaled.t(), self.a)
-        if self.bias:
-            onto[-1].add_(scaled.sum(dim=0))
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""
@@ -212,23 +212,31 @@ def joined(norms: Sequence[Tensor]) -> Tensor:
 
 
 def gram_norms(a: Tensor, b: Tensor) -> Tensor:
-    """(B,): the norm of sum_t b_it a_it', squared sum_st (a_is . a_it)(b_is . b_it).
+    """(B,): the norm of sum_t b_it a_it', squared sum_st (a_is . a_it)(b_is . b_it)."""
+    return trusted_roots(*gram_squares(a, b), lambda row: b[row].t() @ a[row])
 
-    The terms may cancel. Their rounding errors are relative to (sum_t |a_it| |b_it|)^2, so where the
-    result is small against that, the product is formed after all: too small a norm would clip too little.
-    """
+
+def gram_squares(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """(B,) each: the squares of `gram_norms`, and (sum_t |a_it| |b_it|)^2, to which rounding is relative."""
     of_a, of_b = torch.bmm(a, a.transpose(1, 2)), torch.bmm(b, b.transpose(1, 2))
-    squares = (of_a * of_b).sum(dim=(1, 2))
     diagonals = of_a.diagonal(dim1=1, dim2=2) * of_b.diagonal(dim1=1, dim2=2)
     scale = diagonals.sqrt().sum(dim=1).square_()
-    doubtful = (squares < TRUSTED * scale).nonzero().flatten()
+    return of_a.mul_(of_b).sum(dim=(1, 2)), scale
+
+
+def trusted_roots(squares: Tensor, scale: Tensor, form: Callable[[int], Tensor]) -> Tensor:
+    """(B,): norms from squares that are sums of terms as large as `scale`, which may cancel.
+
+    Where a square is small against its terms it is rounding, and too small a norm would clip too little: of
+    such a row `form` gives the gradient itself.
+    """
     norms = squares.sqrt()
-    for row in doubtful.tolist():
-        norms[row] = torch.linalg.vector_norm(b[row].t() @ a[row])
+    for row in (squares < TRUSTED * scale).nonzero().flatten().tolist():
+        norms[row] = torch.linalg.vector_norm(form(row))
     return norms
 
 
 def gram_is_cheaper(places: int, inputs: int, outputs: int) -> bool:
     """Whether Gram matrices cost less than storing the gradient and passing over it again."""
-    # A pass over the stored gradient costs as much as about eight multiplications per entry.
-    return places * places * (inputs + outputs) < 8 * inputs * outputs
+    # The passes over a stored gradient take as long as about twenty multiplications per entry (measured).
+    return places * places * (inputs + outputs) < 20 * inputs * outputs

@@ -1,8 +1,9 @@
-"""Per-example gradients of two-dimensional convolutions, one row of the kernel at a time.
+"""Per-example gradients of two-dimensional convolutions, a few rows of the kernel at a time.
 
 The usual way copies the input into columns (kernel height x kernel width times larger) and multiplies. Here
-only the kernel's width is unrolled: with its rows laid out one after the other, the input that a kernel row
-sees is one contiguous run of that copy, and the run goes into the product as it is.
+only the kernel's width is unrolled, and as many of its rows as the stride skips: with the places laid out row
+by row, the input that these kernel rows see is one contiguous run of that copy, and the run goes into the
+product as it is. Channels last, a place's share of the copy is one contiguous run of the input.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.grad import conv2d_weight
 
 from methods.gradients.contributions import (
-    TRUSTED,
     Arena,
     Call,
+    Sequences,
     gram_is_cheaper,
     gram_norms,
+    gram_squares,
     joined,
     row_norms,
+    trusted_roots,
 )
 from workloads.models.wrn import Standardisation, StandardisedConv2d
 
@@ -36,8 +38,8 @@ Pull = Callable[[Tensor], Tensor]
 class KernelGradients:
     """Stored gradients of a kernel, and of its bias, in the order in which they are computed."""
 
-    rows: Tensor | None
-    """As `kernel_rows` gives them: before `pull`."""
+    blocks: list[Tensor]
+    """As `kernel_blocks` gives them, before `pull`; none where the kernel is not trained."""
     bias: Tensor | None
     """(B, outputs)"""
     norm: Tensor
@@ -52,23 +54,22 @@ class KernelGradients:
 
     def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
-        if self.rows is not None:
-            summed = torch.stack([factors @ row.flatten(1) for row in self.rows])
-            kernel = arranged(summed.view(len(summed), 1, *self.rows.shape[2:]), self.shape)
-            onto[0].add_(self.pull(kernel)[0])
+        if self.blocks:
+            summed = [(factors @ block.flatten(1)).view(1, *block.shape[1:]) for block in self.blocks]
+            onto[0].add_(self.pull(arranged(summed, self.shape))[0])
         if self.bias is not None:
             onto[-1].addmv_(self.bias.t(), factors)
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""
-        gradients = [self.pull(arranged(self.rows, self.shape))] if self.rows is not None else []
+        gradients = [self.pull(arranged(self.blocks, self.shape))] if self.blocks else []
         return [*gradients, self.bias] if self.bias is not None else gradients
 
     def take(self, rows: Tensor) -> "KernelGradients":
         """See Contribution."""
         return replace(
             self,
-            rows=None if self.rows is None else self.rows[:, rows],
+            blocks=[block[rows] for block in self.blocks],
             bias=None if self.bias is None else self.bias[rows],
             norm=self.norm[rows],
         )
@@ -76,64 +77,55 @@ class KernelGradients:
 
 @dataclass(frozen=True)
 class KernelGram:
-    """Gradients of a kernel on few places: norms from Gram matrices, sums from one ordinary backward."""
+    """Gradients of a kernel on few places, not formed: what the places see is a sequence."""
 
-    layer: nn.Conv2d
-    x: Tensor
-    """(B, inputs, height, width), padded."""
-    b: Tensor
-    """(B, outputs, height, width)"""
-    bias: bool
+    places: Sequences
+    """Columns in the order of a block of all kernel rows."""
+    norm: Tensor
+    """(B,): after `pull`."""
+    shape: torch.Size
+    """Of the kernel."""
+    pull: Pull
 
     def norms(self) -> Tensor:
         """See Contribution."""
-        layer = self.layer
-        size, stride, dilation = map(pair, (layer.kernel_size, layer.stride, layer.dilation))
-        columns = F.unfold(self.x, size, dilation, 0, stride)
-        norms = gram_norms(columns.transpose(1, 2), self.b.flatten(2).transpose(1, 2))
-        return joined([norms, row_norms(self.b.sum(dim=(2, 3)))]) if self.bias else norms
+        return self.norm
 
     def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
-        scaled = self.b * factors[:, None, None, None]
-        stride, dilation = pair(self.layer.stride), pair(self.layer.dilation)
-        weight = self.layer.weight
-        onto[0].add_(conv2d_weight(self.x, weight.shape, scaled, stride, 0, dilation))  # type: ignore[no-untyped-call]
-        if self.bias:
-            onto[1].add_(scaled.sum(dim=(0, 2, 3)))
+        summed = onto[0].new_zeros(self.shape[0], self.shape[1:].numel())
+        self.places.add_to([summed, *onto[1:]], factors)
+        onto[0].add_(self.pull(arranged([summed[None]], self.shape))[0])
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""
-        gradients = [arranged(kernel_rows(self.layer, self.x, self.b, Arena()), self.layer.weight.shape)]
-        return [*gradients, self.b.sum(dim=(2, 3))] if self.bias else gradients
+        kernel, *bias = self.places.examples()
+        return [self.pull(arranged([kernel], self.shape)), *bias]
 
     def take(self, rows: Tensor) -> "KernelGram":
         """See Contribution."""
-        return replace(self, x=self.x[rows], b=self.b[rows])
+        return replace(self, places=self.places.take(rows), norm=self.norm[rows])
 
 
 def convolve(call: Call, weight: bool, bias: bool) -> KernelGradients | KernelGram:
     """The contribution of a convolution; `weight` and `bias` say which of them trains."""
     layer: Any = call.layer.module
     b, shape = call.b, layer.weight.shape
-    x = padded(layer, call.a)
-    standardised = isinstance(layer, StandardisedConv2d)
-    few = gram_is_cheaper(b[0, 0].numel(), shape[1:].numel(), shape[0])
-    if weight and few and layer.groups == 1 and not standardised:
-        return KernelGram(layer, x, b, bias)
     of_bias = b.sum(dim=(2, 3)) if bias else None
     norms = [] if of_bias is None else [row_norms(of_bias)]
-    rows, pull = None, unchanged
-    if weight:
-        rows = kernel_rows(layer, x, b, call.arena)
-        if standardised:
-            with torch.no_grad():
-                standardisation = layer.standardisation()
-            norms.append(standardised_norms(layer, standardisation, rows, x, b, call.y))
-            pull = standardisation.pull_back
-        else:
-            norms.append(kernel_norms(rows))
-    return KernelGradients(rows, of_bias, joined(norms), shape, pull)
+    if not weight:
+        return KernelGradients([], of_bias, joined(norms), shape, unchanged)
+    x = padded(layer, call.a.contiguous(memory_format=torch.channels_last))
+    left_out = LeftOut.of(layer, x, b, call.y) if isinstance(layer, StandardisedConv2d) else None
+    pull = left_out.made.pull_back if left_out else unchanged
+    if layer.groups == 1 and gram_is_cheaper(b[0, 0].numel(), shape[1:].numel(), shape[0]):
+        columns = unroll(layer, x, shape[2], b.shape[3])
+        places = Sequences(columns, b.flatten(2).transpose(1, 2), bias)
+        norms.append(left_out.gram_norms(places) if left_out else gram_norms(places.a, places.b))
+        return KernelGram(places, joined(norms), shape, pull)
+    blocks = kernel_blocks(layer, x, b, call.arena)
+    norms += [left_out.norms(blocks)] if left_out else [row_norms(block.flatten(1)) for block in blocks]
+    return KernelGradients(blocks, of_bias, joined(norms), shape, pull)
 
 
 def unchanged(gradients: Tensor) -> Tensor:
@@ -141,84 +133,115 @@ def unchanged(gradients: Tensor) -> Tensor:
     return gradients
 
 
-def kernel_norms(rows: Tensor) -> Tensor:
-    """(B,): the norms of stored rows."""
-    norms: Tensor = torch.linalg.vector_norm(torch.linalg.vector_norm(rows.flatten(2), dim=2), dim=0)
-    return norms
+@dataclass(frozen=True)
+class LeftOut:
+    """What standardisation leaves out of a kernel's gradients g: their mean and their part along r.
 
-
-def standardised_norms(
-    layer: StandardisedConv2d, made: Standardisation, rows: Tensor, x: Tensor, b: Tensor, y: Tensor | None
-) -> Tensor:
-    """(B,): the norms of the stored kernel's gradients, from rows of the standardised kernel's gradients g.
-
-    The mean and the direction r that standardisation leaves out are orthogonal, so for each output the square
-    is scale^2 (|g|^2 - fan_in mean(g)^2 - <r, g>^2). Neither needs g: fan_in mean(g) is the sum over places
-    of b times the sum of the inputs the kernel sees there, <r, g> the sum of b times the output.
+    The two are orthogonal, so for each output the squared norm of the stored kernel's gradient is
+    scale^2 (|g|^2 - fan_in mean(g)^2 - <r, g>^2). Neither needs g: fan_in mean(g) is the sum over places of b
+    times the sum of the inputs the kernel sees there, <r, g> the sum of b times the output.
     """
-    count, groups = len(x), layer.groups
-    if y is None or layer.bias is not None:
+
+    made: Standardisation
+    squares: Tensor
+    """(B,): the sum over outputs of scale^2 (fan_in mean(g)^2 + <r, g>^2)."""
+
+    @classmethod
+    def of(cls, layer: StandardisedConv2d, x: Tensor, b: Tensor, y: Tensor | None) -> "LeftOut":
+        """From the padded input, the output's gradient and the output, where it is known."""
+        count, groups = len(x), layer.groups
+        stride, dilation = pair(layer.stride), pair(layer.dilation)
         with torch.no_grad():
-            y = F.conv2d(x, made.kernel, None, pair(layer.stride), 0, pair(layer.dilation), groups)
-    along = (b * y).sum(dim=(2, 3)).mul_(made.free.flatten())
-    seen = x.reshape(count, groups, -1, *x.shape[2:]).sum(dim=2)
-    ones = x.new_ones(groups, 1, *layer.kernel_size)
-    seen = F.conv2d(seen, ones, None, pair(layer.stride), 0, pair(layer.dilation), groups)
-    means = torch.bmm(b.reshape(count * groups, -1, seen[0, 0].numel()), seen.view(count * groups, -1, 1))
-    means = means.view(count, -1).mul_(layer.weight[0].numel() ** -0.5)
-    whole = torch.linalg.vector_norm(torch.linalg.vector_norm(rows, dim=3), dim=0).flatten(1).square_()
-    scale = made.scale.flatten().square()
-    squares: Tensor = (whole - means.square_() - along.square_()) @ scale
-    # Where almost all of a gradient is left out the difference is rounding: leave it out of the gradient.
-    doubtful = (squares < TRUSTED * (whole @ scale)).nonzero().flatten()
-    norms = squares.sqrt()
-    for row in doubtful.tolist():
-        norms[row] = torch.linalg.vector_norm(made.pull_back(arranged(rows[:, [row]], layer.weight.shape)))
-    return norms
+            made = layer.standardisation()
+        if y is None or layer.bias is not None:
+            y = F.conv2d(x, made.kernel, None, stride, 0, dilation, groups)
+        along = (b * y).sum(dim=(2, 3)).mul_(made.free.flatten())
+        seen = x.reshape(count, groups, -1, *x.shape[2:]).sum(dim=2)
+        ones = x.new_ones(groups, 1, *layer.kernel_size)
+        seen = F.conv2d(seen, ones, None, stride, 0, dilation, groups)
+        means = torch.bmm(b.reshape(count * groups, -1, seen[0, 0].numel()), seen.view(count * groups, -1, 1))
+        means = means.view(count, -1).mul_(layer.weight[0].numel() ** -0.5)
+        return cls(made, (means.square_() + along.square_()) @ made.scale.flatten().square())
+
+    def norms(self, blocks: Sequence[Tensor]) -> Tensor:
+        """(B,): of the stored kernel's gradients, from blocks of the standardised kernel's."""
+        whole = joined([torch.linalg.vector_norm(block, dim=3).flatten(1) for block in blocks])
+        scale = whole.square_() @ self.made.scale.flatten().square()
+
+        def form(row: int) -> Tensor:
+            kernel = arranged([block[[row]] for block in blocks], self.made.kernel.shape)
+            return self.made.pull_back(kernel)
+
+        return trusted_roots(scale - self.squares, scale, form)
+
+    def gram_norms(self, places: Sequences) -> Tensor:
+        """(B,): the same from what the places see."""
+        whole, scale = gram_squares(places.a, places.b * self.made.scale.flatten())
+
+        def form(row: int) -> Tensor:
+            kernel = (places.b[row].t() @ places.a[row])[None]
+            return self.made.pull_back(arranged([kernel], self.made.kernel.shape))
+
+        return trusted_roots(whole - self.squares, scale, form)
 
 
-def kernel_rows(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> Tensor:
-    """(kernel height, B, groups, inputs * kernel width, outputs): every example's kernel gradient.
+def kernel_blocks(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> list[Tensor]:
+    """Every example's kernel gradient, in blocks (B, groups, outputs, kernel rows * kernel width * inputs).
 
     Inputs and outputs are those of one group. The entry of kernel row i, example n, input c, column j and
     output o is the sum over places p of b[n, o, p] times the padded x[n, c] at stride p + dilation (i, j).
     """
     outputs, inputs, height, width = layer.weight.shape
-    rows = arena.empty((height, len(x), layer.groups, inputs * width, outputs // layer.groups), x)
-    unrolled = x[0].numel() // x.shape[3] * width * b.shape[3]
-    size = max(1, AT_ONCE // unrolled)
+    high, wide = b.shape[2:]
+    at_once = rows_at_once(layer)
+    blocks = [
+        arena.empty((len(x), layer.groups, outputs // layer.groups, rows * width * inputs), x)
+        for rows in (min(at_once, height - top) for top in range(0, height, at_once))
+    ]
+    # Where the last block has fewer rows, the copy below reads beyond what they see, and uses none of it.
+    missing = (
+        (len(blocks) - 1) * at_once * layer.dilation[0] + (high - 1) * layer.stride[0] + at_once - x.shape[2]
+    )
+    x = F.pad(x, (0, 0, 0, missing)) if missing > 0 else x
+    size = max(1, AT_ONCE // (x[0].numel() // x.shape[3] * wide * width))
     for start in range(0, len(x), size):
         chunk = slice(start, start + size)
-        _fill(rows[:, chunk], layer, x[chunk], b[chunk])
-    return rows
+        _fill([block[chunk] for block in blocks], layer, x[chunk], b[chunk])
+    return blocks
 
 
-def _fill(rows: Tensor, layer: nn.Conv2d, x: Tensor, b: Tensor) -> None:
+def rows_at_once(layer: nn.Conv2d) -> int:
+    """How many rows of the kernel never see the same row of the input: they share one copy of it."""
+    return min(layer.stride[0], layer.kernel_size[0]) if layer.dilation[0] == 1 else 1
+
+
+def _fill(blocks: Sequence[Tensor], layer: nn.Conv2d, x: Tensor, b: Tensor) -> None:
     high, wide = b.shape[2:]
-    b = b.reshape(len(x) * layer.groups, -1, high * wide).transpose(1, 2)
-    stride, dilation = layer.stride[0], layer.dilation[0]
-    columns: dict[int, Tensor] = {}
-    for i, row in enumerate(rows):
-        # Kernel row i sees the input rows i * dilation + stride * p: consecutive ones of a phase.
-        first, phase = divmod(i * dilation, stride)
-        if phase not in columns:
-            columns[phase] = unroll_width(layer, x[:, :, phase::stride], wide)
-        run = columns[phase][:, :, first * wide : (first + high) * wide]
-        # With b on the right the product is quicker than the other way round.
-        torch.bmm(run, b, out=row.flatten(0, 1))
+    b = b.reshape(len(x) * layer.groups, -1, high * wide)
+    offset, stride = rows_at_once(layer) * layer.dilation[0], layer.stride[0]
+    unrolled: dict[int, Tensor] = {}
+    for number, block in enumerate(blocks):
+        # A kernel row i sees the input rows i * dilation + stride * p: consecutive ones of a phase.
+        first, phase = divmod(number * offset, stride)
+        if phase not in unrolled:
+            unrolled[phase] = unroll(layer, x[:, :, phase:], rows_at_once(layer), wide)
+        run = unrolled[phase][:, first * wide : (first + high) * wide, : block.shape[3]]
+        torch.bmm(b, run, out=block.flatten(0, 1))
 
 
-def unroll_width(layer: nn.Conv2d, x: Tensor, places: int) -> Tensor:
-    """(B * groups, inputs per group * kernel width, height * places): x at stride * place + dilation * j."""
-    count, inputs, height, _ = x.shape
+def unroll(layer: nn.Conv2d, x: Tensor, at_once: int, places: int) -> Tensor:
+    """(B * groups, rows * places, at_once * kernel width * inputs): what kernel rows see at every place."""
+    count, channels, height, _ = x.shape
+    inputs, groups = channels // layer.groups, layer.groups
     of_example, of_channel, of_row, of_column = x.stride()
-    width, stride, dilation = layer.kernel_size[1], layer.stride[1], layer.dilation[1]
-    view = x.as_strided(
-        (count, inputs, width, height, places),
-        (of_example, of_channel, of_column * dilation, of_row, of_column * stride),
-        x.storage_offset(),
-    )
-    return view.reshape(count * layer.groups, inputs // layer.groups * width, height * places)
+    stride, dilation = pair(layer.stride), pair(layer.dilation)
+    rows = (height - 1 - (at_once - 1) * dilation[0]) // stride[0] + 1
+    sizes = (count, groups, rows, places, at_once, layer.kernel_size[1], inputs)
+    to_next_place = (of_row * stride[0], of_column * stride[1])
+    within_place = (of_row * dilation[0], of_column * dilation[1], of_channel)
+    strides = (of_example, of_channel * inputs, *to_next_place, *within_place)
+    view = x.as_strided(sizes, strides, x.storage_offset())
+    return view.reshape(count * groups, rows * places, -1)
 
 
 def padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
@@ -229,12 +252,13 @@ def padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
     return F.pad(x, widths, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
 
 
-def arranged(rows: Tensor, shape: torch.Size) -> Tensor:
-    """(height, B, groups, ...) rows to (B, *shape of the kernel), in memory of their own."""
-    height, count, groups = rows.shape[:3]
-    parts = rows.view(height, count, groups, shape[1], shape[3], -1)
-    ordered = parts.permute(1, 2, 5, 3, 0, 4).clone(memory_format=torch.contiguous_format)
-    return ordered.view(count, *shape)
+def arranged(blocks: Sequence[Tensor], shape: torch.Size) -> Tensor:
+    """`kernel_blocks` to (B, *shape of the kernel), in memory of their own."""
+    outputs, inputs, height, width = shape
+    parts = [block.view(len(block), outputs, -1, inputs).transpose(1, 2) for block in blocks]
+    # Two passes over long runs of memory take less time than one over short runs.
+    taps = torch.cat(parts, dim=1).view(len(blocks[0]), height * width, outputs * inputs)
+    return taps.transpose(1, 2).clone(memory_format=torch.contiguous_format).view(-1, *shape)
 
 
 def pair(values: tuple[int, ...]) -> tuple[int, int]:

@@ -175,7 +175,7 @@ import ctypes, threading
 from pathlib import Path
 from harness.interleave import share_one_heap
 
-share_one_heap()
+assert share_one_heap()
 malloc = ctypes.CDLL(None).malloc
 malloc.restype = ctypes.c_void_p
 places = []
@@ -252,6 +252,8 @@ def test_figures_of_a_real_bench(benched: tuple[Store, Json]) -> None:
     assert all(each["steps"] >= 50 for each in document["methods"])
     assert entry(document, "dp-sgd bookkeeping")["engine_used"] == "bookkeeping"
     assert (document["batch_size"], document["parameters"], document["threads"]) == (32, 650, 1)
+    if sys.platform.startswith("linux"):
+        assert document["malloc"]["M_ARENA_MAX"] == "1", "bench lets all threads use one heap, and says so"
 
 
 def test_memory_of_a_step_is_what_it_takes(benched: tuple[Store, Json]) -> None:
