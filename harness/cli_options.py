@@ -27,7 +27,9 @@ AttackOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Without a file: NAME=VALUE[,VALUE...] of a method's parameter."),
+    typer.Option(
+        "--set", help="Without a file: NAME=VALUE[,VALUE...] of a parameter, or canary=KIND and canaries=N."
+    ),
 ]
 MembersOption = Annotated[
     int | None, typer.Option("--n-train", min=1, help="Members per model; else as many as the workload says.")
@@ -44,6 +46,9 @@ SlotsOption = Annotated[
     int | None, typer.Option("--slots", min=1, help="Tasks at a time; else one per GPU or core.")
 ]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=1, help="Threads per task.")]
+SentThreadsOption = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads per task; else as the sweep was sent.")
+]
 TimeoutOption = Annotated[
     float | None, typer.Option("--timeout", min=1, help="Seconds after which a task is ended.")
 ]

@@ -16,6 +16,7 @@ from harness.cli_options import (
     ModelsOption,
     ProfileOption,
     SentOption,
+    SentThreadsOption,
     SetOption,
     SlotsOption,
     StoreOption,
@@ -128,6 +129,7 @@ def run_sweep(
     on_interrupt: str = "stop",
 ) -> None:
     """Enqueue, watch, collect and print; exit code 1 where a task failed or is still open."""
+    from harness import summary
     from harness.backends import BACKENDS
     from harness.collect import collect as gather
     from harness.watch import ctrl_c, watch
@@ -143,8 +145,9 @@ def run_sweep(
         elif interrupted():
             console.say(f"Detached: the sweep goes on. See `privbench status {name}`.")
     gather(opened.path)
-    console.frontier(opened, made.cells)
+    summary.frontier(opened, made.cells)
     console.warnings(progress.warnings)
+    console.alarms(progress.alarms)
     console.failures(progress.failures)
     if progress.failures or not progress.over:
         raise typer.Exit(1)
@@ -188,23 +191,29 @@ def retry(
     backend: SentOption = None,
     profile: ProfileOption = None,
     slots: SlotsOption = None,
-    threads: ThreadsOption = 1,
+    threads: SentThreadsOption = None,
     timeout: TimeoutOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Run the failed tasks again; the old reasons stay in the tasks' folders."""
+    """Run the failed tasks again, as they were sent except for what the options say.
+
+    The old reasons stay in the tasks' folders.
+    """
     from dataclasses import replace
 
+    from harness.backends.base import Settings
     from harness.enqueue import resend
     from harness.store import Store
 
     opened = Store.open(store_path(store))
     for name in [sweep] if sweep else opened.sweep_names():
         sent = opened.sweep(name)
+        before = Settings(**sent.get("settings", {}))
         chosen = backend or sent["backend"]
-        how = _settings(chosen, profile, slots, threads, timeout)
+        limit = timeout or before.timeout_seconds
+        how = _settings(chosen, profile, slots or before.slots, threads or before.threads, limit)
         if chosen == sent["backend"] and profile is None:
-            how = replace(how, profile=sent.get("profile"))
+            how = replace(how, profile=before.profile)
         count = resend(opened, name, chosen, how)
         console.say(f"{name}: {count} tasks sent again.")
 

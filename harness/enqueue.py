@@ -1,6 +1,7 @@
 """Hand what a plan has left to do to a backend, and let go."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from harness.backends import BACKENDS
@@ -54,7 +55,7 @@ def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
         "name": plan.sweep.name,
         "enqueued": datetime.now(UTC).isoformat(),
         "backend": backend,
-        "profile": settings.profile,
+        "settings": asdict(settings),
         "cells": [cell.key for cell in plan.cells],
         "tasks": [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in plan.tasks],
     }

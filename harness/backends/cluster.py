@@ -17,7 +17,11 @@ from workloads.errors import BackendError
 
 ANSWER_SECONDS = 60.0
 """How long a busy controller may take."""
+GONE = "GONE"
+"""Our own word for an element that SLURM leaves out while it lists others of the same array: cancelled singly
+while it waited, of which SLURM keeps nothing, or ended so long ago that it was forgotten."""
 OVER = (
+    GONE,
     "BOOT_FAIL",
     "CANCELLED",
     "COMPLETED",
@@ -127,6 +131,21 @@ def seconds_left(job: str) -> int:
         return seconds_of((told or "").strip())
     except ValueError:
         return 0
+
+
+def requeue(job: str) -> str | None:
+    """Ask SLURM to run the job that asks again; its objection, or None.
+
+    SLURM ends the job for that, and scontrol with it: one that was killed or gives no answer has not refused.
+    """
+    command = ["scontrol", "requeue", job]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
+    except FileNotFoundError:
+        return "there is no scontrol on the node"
+    except subprocess.TimeoutExpired:
+        return None
+    return done.stderr.strip() or "no reason given" if done.returncode > 0 else None
 
 
 def cancel(ids: Sequence[str]) -> None:

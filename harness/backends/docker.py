@@ -23,7 +23,6 @@ from harness.backends.containers import Container, hand_over, plain_user
 from harness.backends.local import Local
 from harness.backends.workers import Worker, gpus, slots
 from harness.store import Store
-from workloads.data.places import cache_root, data_root
 
 SPARE_BYTES = 2**30
 """Beside twice what a recorded training needed: the limit is there to contain mistakes, not to cause them."""
@@ -66,6 +65,9 @@ def complete(settings: Settings, jobs: Sequence[Job]) -> Settings:
 
     BackendError where the engine does not answer or has no such image: better now than in every task.
     """
+    # Imported here: it loads numpy, which those who only look at a sweep do without.
+    from workloads.data.places import cache_root, data_root
+
     profile = Container(**(settings.profile or {}))
     if profile.engine:
         engine.use(profile.engine)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from harness.backends import cluster
 from harness.backends.base import publish_failure
-from harness.backends.records import Record, end_mark, folder, read
+from harness.backends.records import BEGAN, Record, end_mark, folder, read
 from harness.backends.workers import JOB, Worker
 from harness.cgroup import oom_kills
 from harness.store import Store
@@ -37,8 +37,10 @@ class Element:
         self.mark = end_mark(store, record, index)
         self.order: Literal["", "requeue", "stop"] = ""
         self.warned = False
+        # SLURM counts from the beginning of the batch script: its setup lines take time, too.
+        spent = time.time() - float(os.environ.get(BEGAN) or time.time())
         limit = record.profile.time_seconds - record.profile.signal_seconds
-        self._until = time.monotonic() + limit
+        self._until = time.monotonic() + limit - spent
         self.worker: Worker | None = None
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
@@ -152,15 +154,26 @@ class Element:
         return ["apptainer", "exec", *profile.container_options, *inside]
 
     def _requeue(self) -> None:
-        """Ask SLURM to run this element again, unless it has been often enough."""
+        """Ask SLURM to run this element again, unless it has been often enough.
+
+        It ends this process; what is open then runs again, from its checkpoint.
+        """
         times = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         allowed = self.record.profile.requeues
-        reason = f"the time limit came after {times} requeues, and the profile allows {allowed}"
-        if times < allowed:
-            # It ends this process; what is open then runs again, from its checkpoint.
-            if cluster.ask("scontrol", "requeue", os.environ["SLURM_JOB_ID"]) is not None:
+        if times >= allowed:
+            self._give_up(f"the time limit came after {times} requeues, and the profile allows {allowed}")
+            return
+        limit = self._until + self.record.profile.signal_seconds
+        while (objection := cluster.requeue(os.environ["SLURM_JOB_ID"])) is not None:
+            if self.order == "stop":
                 return
-            reason = "the time limit came, and SLURM refuses to requeue the job"
+            if time.monotonic() > limit:
+                self._give_up(f"the time limit came, and SLURM does not requeue the job ({objection})")
+                return
+            time.sleep(TICK_SECONDS)  # a controller may be away for a moment
+
+    def _give_up(self, reason: str) -> None:
+        """A row for everything open, by whether it had begun."""
         for key in self.pack:
             if self.store.result(key) is None:
                 begun = (self.store.folder(key) / "log.txt").exists()

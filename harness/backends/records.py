@@ -22,6 +22,8 @@ from harness.backends.cluster import WHOLE, Word
 from harness.backends.profile import Profile
 from harness.store import Store, dump, write_atomic
 
+BEGAN = "PRIVBENCH_JOB_BEGAN"
+"""The variable in which a batch script leaves when it began, in seconds since 1970."""
 NAME_LENGTH = 40
 """Of the sweep's name, as much as people need to recognise a job by."""
 

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from harness.backends import arrays, cluster
 from harness.backends.base import Handle, Job, Settings, publish_failure
-from harness.backends.cluster import Limits, Site, Word
+from harness.backends.cluster import GONE, Limits, Site, Word
 from harness.backends.profile import Profile
-from harness.backends.records import Element, Record, elements, folder, new_name, records, tidy
+from harness.backends.records import BEGAN, Element, Record, elements, folder, new_name, records, tidy
 from harness.store import Store, beat, locked, write_atomic
 from workloads.errors import BackendError
 
@@ -132,13 +132,13 @@ def held(every: Iterable[Element]) -> dict[str, str]:
 def beating(store: Store, key: str, known: Mapping[str, Word]) -> bool:
     """Whether some process says that it runs the task, and SLURM does not know that its job is gone.
 
-    Of a job on a node it has lost SLURM knows nothing: that one may go on.
+    Of a job on a node it has lost, or that it has forgotten, SLURM knows nothing: that one may go on.
     """
     said = beat(store.folder(key))
     if said is None or store.result(key, summed=False) is not None:
         return False
     word = known.get(said.get("job") or "")
-    return word is None or not word.over or word.state == "NODE_FAIL"
+    return word is None or not word.over or word.state in ("NODE_FAIL", GONE)
 
 
 def made(found: Sequence[Sequence[Job]], sweep: str, settings: Settings) -> Record:
@@ -180,7 +180,7 @@ def batch_script(record: Record, store: Store, after: Collection[str]) -> str:
     executor.update_parameters(**parameters(record, store, after))
     executor.parameters["map_count"] = len(record.packs)
     exports = [f"export {name}={shlex.quote(value)}" for name, value in profile.environment.items()]
-    executor.parameters["setup"] = [*exports, *profile.setup]
+    executor.parameters["setup"] = [f"export {BEGAN}=$(date +%s)", *exports, *profile.setup]
     words = [sys.executable, "-m", "harness.backends.element", str(store.path), record.name]
     # `exec`: signals for the batch script reach the element itself; one that comes before it listens
     # must not kill it.
@@ -232,7 +232,7 @@ def settle(store: Store, keys: Set[str], words: list[Word]) -> list[Element]:
 
     A node that SLURM has lost may go on working: a task that still tells of itself is let be.
     """
-    every = remembered([each for each in elements(store, words) if keys & {*each.tasks}])
+    every = remembered([each for each in elements(store, words) if keys & {*each.tasks}], words)
     known = {each.word.id: each.word for each in every if each.word}
     lost = keys - held(every).keys()
     beats = {key for key in lost if beating(store, key, known)}
@@ -243,11 +243,21 @@ def settle(store: Store, keys: Set[str], words: list[Word]) -> list[Element]:
     return [each for each in every if each.alive or beats & {*each.tasks}]
 
 
-def remembered(every: Sequence[Element]) -> list[Element]:
-    """Elements, those that the controller has forgotten with the words of the accounting."""
+def remembered(every: Sequence[Element], words: Iterable[Word]) -> list[Element]:
+    """Elements, those that the controller does not list with the best other word on them.
+
+    That is the accounting's; else GONE, where the controller lists another element of the array.
+    """
     names = sorted({each.record.name for each in every if each.word is None})
     known = {(word.name, word.index): word for word in cluster.past(names)} if names else {}
-    return [replace(each, word=each.word or known.get((each.record.name, each.index))) for each in every]
+    arrays = {word.name: word.job for word in words}
+
+    def best(each: Element) -> Word | None:
+        name = each.record.name
+        gone = Word(name, arrays[name], each.index, GONE, "", "") if name in arrays else None
+        return each.word or known.get((name, each.index), gone)
+
+    return [replace(each, word=best(each)) for each in every]
 
 
 def begun(store: Store, key: str) -> bool:
@@ -257,6 +267,9 @@ def begun(store: Store, key: str) -> bool:
 
 def epitaph(store: Store, key: str, word: Word) -> tuple[str, str]:
     """(reason, message) for a task whose job has ended without a result."""
+    if word.state == GONE and not begun(store, key):
+        said = f"SLURM has others of its array and not its job {word.id}: cancelled before it began"
+        return "cancelled", f"{said}, or ended long ago; enqueue the sweep again to go on"
     said = f"SLURM says {word.state} of job {word.id} on {word.node or 'no node'}"
     if word.state == "CANCELLED":
         return "cancelled", f"{said}; enqueue the sweep again to go on"

@@ -210,6 +210,26 @@ def shared_lab(tmp_path_factory: pytest.TempPathFactory, plugins: Path) -> Itera
 
 
 @pytest.fixture
+def mount_small() -> Iterator[Callable[[Path, str], None]]:
+    """Puts an empty file system of a size, as 256k, on a folder; skips where that may not be done."""
+    mounted: list[Path] = []
+
+    def mount(folder: Path, size: str) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            pytest.skip("there is no mount command")
+        if done.returncode:
+            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
 def peaceful(tmp_path: Path, plugins: Path) -> Iterator[Lab]:
     """Another store, for what another runs in trouble."""
     with opened(tmp_path / "peace", plugins) as lab:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from harness.backends.base import Settings
 from harness.backends.element import AGAIN_CODE
 from harness.backends.profile import Profile
-from harness.backends.records import Record
+from harness.backends.records import BEGAN, Record
 from harness.spec import Task
 
 if TYPE_CHECKING:
@@ -63,6 +64,52 @@ def test_before_the_time_limit_state_is_saved_and_too_many_requeues_end_it(lab: 
     assert (lab.store.folder(long.key) / "checkpoint" / "warm.safetensors").exists()
 
 
+def install(patch: pytest.MonkeyPatch, folder: Path, **programs: str) -> None:
+    """Put programs that run a line of shell before all others."""
+    folder.mkdir()
+    for name, line in programs.items():
+        (folder / name).write_text(f"#!/bin/bash\n{line}\n")
+        (folder / name).chmod(0o755)
+    patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_an_element_asks_for_its_requeue_until_that_ends_the_question_too(
+    lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first time the controller is away; the second time SLURM kills everything of the job.
+    twice = f"test -e {tmp_path}/asked && kill -TERM $$; touch {tmp_path}/asked; exit 1"
+    install(monkeypatch, tmp_path / "bin", squeue="echo 2:00", scontrol=twice)
+    long = lab.task(steps=500, pause=0.1)
+    element = start(lab, long, signal_seconds=120)
+    lab.wait(lambda: lab.stepping(long))
+    element.send_signal(signal.SIGUSR1)
+    assert element.wait(120) == AGAIN_CODE
+    assert lab.store.result(long.key) is None
+
+
+def test_an_element_that_is_not_requeued_tells_why(
+    lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, tmp_path / "bin", squeue="echo 0:01", scontrol="echo 'not here' >&2; exit 1")
+    long = lab.task(steps=500, pause=0.1)
+    element = start(lab, long)
+    lab.wait(lambda: lab.stepping(long))
+    element.send_signal(signal.SIGUSR1)
+    assert element.wait(120) == 1
+    assert reasons(lab, long) == ["timed_out"]
+    assert "SLURM does not requeue the job (not here)" in lab.result(long)["message"]
+
+
+def test_what_the_batch_script_took_before_counts_against_the_time_limit(
+    lab: "Lab", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BEGAN, str(time.time() - 3000))
+    long = lab.task(steps=500, pause=0.1)
+    element = start(lab, long, requeues=0, time="50")
+    assert element.wait(120) == 1
+    assert "the time limit came" in lab.result(long)["message"]
+
+
 def test_a_preempted_element_leaves_its_tasks_open(lab: "Lab") -> None:
     long, never = lab.task(steps=500, pause=0.1), lab.task(1)
     element = start(lab, long, never)
@@ -75,13 +122,12 @@ def test_a_preempted_element_leaves_its_tasks_open(lab: "Lab") -> None:
     lab.wait(lambda: not lab.workers())
 
 
-def test_in_a_container_the_worker_is_run_by_apptainer(lab: "Lab", tmp_path: Any, monkeypatch: Any) -> None:
-    program = tmp_path / "bin" / "apptainer"
-    program.parent.mkdir()
+def test_in_a_container_the_worker_is_run_by_apptainer(
+    lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # It notes how it is called, leaves out its own arguments and runs the rest with this Python.
-    program.write_text(f'#!/bin/bash\necho "$@" > {tmp_path}/called\nshift 6\nexec {sys.executable} "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    noting = f'echo "$@" > {tmp_path}/called\nshift 6\nexec {sys.executable} "$@"'
+    install(monkeypatch, tmp_path / "bin", apptainer=noting)
     task = lab.task()
     element = start(lab, task, container="image.sif", container_options=["--nv"])
     assert element.wait(240) == 0

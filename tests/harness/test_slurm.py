@@ -113,9 +113,33 @@ def test_what_lives_is_requeued_or_is_unknown_gets_no_row(
 ) -> None:
     store, tasks = sent
     answers(tmp_path / "bin", monkeypatch, sacct="")
-    words = [word(0, "PENDING"), word(1, "COMPLETING"), word(2, "REQUEUED")]
+    record(tasks[3:], "sweep.2", made=2.0).write(store)
+    words = [word(0, "PENDING"), word(1, "COMPLETING"), word(2, "REQUEUED"), word(3, "FAILED")]
     living = settle(store, unfinished(store, "sweep"), words)
-    assert [each.index for each in living] == [0, 1, 2], "of the fourth nobody knows"
+    assert [each.index for each in living] == [0, 1, 2], "of the second array nobody knows"
+    assert reasons(store, tasks) == [None] * 4
+
+
+def test_an_element_that_alone_of_its_array_is_not_listed_has_ended(
+    sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tasks = sent
+    answers(tmp_path / "bin", monkeypatch, sacct="sweep.1|7_3|TIMEOUT|n1\n")
+    for task in tasks[2:]:
+        (store.folder(task.key) / "log.txt").write_text("it ran")
+    assert [each.index for each in settle(store, unfinished(store, "sweep"), [word(0, "PENDING")])] == [0]
+    assert reasons(store, tasks) == [None, "cancelled", "killed", "timed_out"]
+    assert "not its job 7_1: cancelled before it began" in (store.result(tasks[1].key) or {})["message"]
+
+
+def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_forgotten_its_job(
+    sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tasks = sent
+    answers(tmp_path / "bin", monkeypatch, sacct="")
+    beat(store, tasks[1], job="7_1")
+    living = settle(store, unfinished(store, "sweep"), [word(index, "PENDING") for index in (0, 2, 3)])
+    assert [each.index for each in living] == [0, 1, 2, 3]
     assert reasons(store, tasks) == [None] * 4
 
 
@@ -148,8 +172,8 @@ def test_the_last_array_a_task_was_given_to_decides(
     answers(tmp_path / "bin", monkeypatch, sacct="")
     record(tasks[:2], "sweep.2", made=2.0).write(store)
     words = [word(index, "FAILED") for index in range(4)]
-    # The second array has no word yet: it may be on its way.
-    settle(store, unfinished(store, "sweep"), [*words, word(0, "PENDING", "sweep.2")])
+    later = [word(0, "PENDING", "sweep.2"), word(1, "COMPLETING", "sweep.2")]
+    settle(store, unfinished(store, "sweep"), [*words, *later])
     assert reasons(store, tasks) == [None, None, "killed", "killed"]
 
 
@@ -207,9 +231,10 @@ def test_a_script_asks_for_what_the_profile_says(
         "--time=2:00:00",
     ):
         assert f"#SBATCH {option}" in lines
+    began = lines.index("export PRIVBENCH_JOB_BEGAN=$(date +%s)")
     export, load = lines.index("export PRIVBENCH_DATA='/a folder'"), lines.index("module load cuda")
     (run,) = [number for number, line in enumerate(lines) if line.startswith("exec ")]
-    assert export < load < run
+    assert began < export < load < run
     assert lines[run].endswith(f"-m harness.backends.element {lab.store.path} sweep.1")
 
 

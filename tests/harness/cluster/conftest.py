@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SCRIPT = Path(__file__).parents[3] / "slurm" / "dev-cluster"
 UP_SECONDS = 300
 """Enough to install the packages too."""
-PATIENCE = 900.0
+PATIENCE = 1800.0
 """Seconds for a sweep to end: it ends sooner, but the machine may be busy."""
 ARRAY = 4
 """The cluster's MaxArraySize: small, so that sweeps of a test need several arrays."""

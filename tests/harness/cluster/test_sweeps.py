@@ -101,14 +101,15 @@ def test_what_failed_stands_until_it_is_retried(sweeper: "Sweeper") -> None:
     bad, good = [lab.task(i, trouble="error") for i in range(2)], lab.task(seed=1)
     deaf = lab.task(seed=2, trouble="deaf")
     every = [*bad, lab.attack(bad[0]), deaf, good]
-    sweeper.send(every, timeout=6.0, pack=5)
+    sweeper.send(every, timeout=20.0, pack=5)
     sweeper.finish(every)
     assert sweeper.reasons(every) == ["error", "error", "upstream", "timed_out", None]
     assert "no luck today" in lab.result(bad[0])["message"]
-    assert sweeper.send(every) == 0
-    again = privbench(sweeper, "retry", "sweep", "--timeout", "6")
+    assert sweeper.send(every, timeout=20.0) == 0
+    again = privbench(sweeper, "retry", "sweep")  # with its profile and its time limit
     assert "sweep: 4 tasks sent again." in again.stdout, again.stdout + again.stderr
     sweeper.finish(every)
+    assert sweeper.reasons(every) == ["error", "error", "upstream", "timed_out", None]
     assert sweeper.runs(bad[0]) == 2
     assert sweeper.runs(good) == 1
 
@@ -129,6 +130,21 @@ def test_a_cancelled_sweep_has_a_row_for_every_task_and_spares_other_sweeps(swee
     lab.wait(lambda: not sweeper.elements())
     assert (sweeper.store.folder(running.key) / "checkpoint").exists()
     assert Progress.of(sweeper.store, "cancelled").summary()["failed"] == 2
+
+
+def test_a_job_cancelled_singly_while_it_waits_is_told(sweeper: "Sweeper") -> None:
+    tasks = [sweeper.lab.task(index) for index in range(3)]
+    sweeper.send(tasks, pack=1, options={"hold": True})
+    (job,) = set(sweeper.cluster.ask("squeue", "-h", "-o", "%F").split())
+    sweeper.cluster.ask("scancel", f"{job}_1")
+    told = status(sweeper)
+    assert (told["failed"], told["waiting"], told["queued"]) == (1, 2, True)
+    assert sweeper.reasons(tasks[1:2]) == ["cancelled"]
+    assert sweeper.send(tasks) == 3  # of which the array still holds all but the cancelled one
+    sweeper.cluster.ask("scontrol", "release", job)
+    sweeper.finish(tasks)
+    assert sweeper.reasons(tasks) == [None] * 3
+    assert {sweeper.runs(task) for task in tasks} == {1}
 
 
 def test_a_job_that_never_starts_is_told_with_slurms_reason(sweeper: "Sweeper") -> None:

@@ -1,6 +1,7 @@
 """A real Docker engine for the tests that ask for one (`make test-docker`); left out of all other runs."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -134,7 +135,7 @@ class Boxes:
             "image": HOST,
             "memory": "2G",
             "read_only": sorted(folders),
-            "environment": {"PYTHONPATH": str(plugins)},
+            "environment": {"PYTHONPATH": os.pathsep.join([str(ROOT), str(plugins)])},
         }
 
     def send(

@@ -156,7 +156,7 @@ def test_a_full_scratch_folder_fails_alone(boxes: "Boxes") -> None:
 
 def test_a_task_that_hangs_is_ended_at_its_time_limit(boxes: "Boxes") -> None:
     bad, good = boxes.lab.task(trouble="deaf"), boxes.lab.task(1)
-    boxes.send([bad, good], timeout=5)
+    boxes.send([bad, good], timeout=30)
     assert boxes.finish([bad, good]) == ["timed_out", None]
 
 

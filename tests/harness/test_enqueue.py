@@ -1,0 +1,24 @@
+"""What a sweep is sent with, and sent again with."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import cli_sweeps
+
+if TYPE_CHECKING:
+    from tests.harness.conftest import Lab
+
+
+@pytest.mark.slow
+def test_a_retry_runs_as_the_sweep_was_sent_except_for_what_its_options_say(lab: "Lab") -> None:
+    deaf = lab.task(trouble="deaf")  # without a time limit it would outlast the test's patience
+    lab.send([deaf], slots=1, timeout_seconds=1.5)
+    lab.wait_for(deaf)
+    cli_sweeps.retry("sweep", store=lab.store.path)
+    lab.wait_for(deaf)
+    assert lab.result(deaf)["message"] == "ran longer than 1.5 s"
+    cli_sweeps.retry("sweep", timeout=2.5, store=lab.store.path)
+    lab.wait_for(deaf)
+    assert lab.result(deaf)["message"] == "ran longer than 2.5 s"
+    assert len(list((lab.store.folder(deaf.key) / "failures").iterdir())) == 2
