@@ -1,0 +1,166 @@
+"""How well pictures were rebuilt: errors, likeness, and the baseline of the picture's own mean colour."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+from torch.nn.functional import conv2d
+
+from harness.attacks.base import Floats
+from harness.attacks.metrics import CONFIDENCE, clopper_pearson
+
+WINDOW, SIGMA, K1, K2 = 11, 1.5, 0.01, 0.03
+"""Of SSIM, as its authors have them (Wang et al. 2004); the range of values is 1."""
+SUCCESS = 1e-3
+"""A picture with a smaller mean squared error counts as recovered."""
+EXACT = 1e-10
+"""Mean squared errors below this are rounding: a PSNR is at most 100 dB."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How near n rebuilt pictures are to their originals; an array of n each."""
+
+    mse: Floats
+    """In [0, 1]."""
+    mse_normalised: Floats
+    """In units of each colour plane's standard deviation over the pool: the scale of the papers."""
+    ssim: Floats | None
+    """None where the pictures are smaller than the window."""
+    mse_mean_colour: Floats
+    """What the original's own mean colour would have got: a smooth picture that shows nothing."""
+
+    def arrays(self) -> dict[str, Floats]:
+        """By name, for the record."""
+        return {name: each for name, each in vars(self).items() if each is not None}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a result says of a number of pictures. `_low` and `_high` bound 95 % intervals over pictures."""
+
+    images: int
+    mse_median: float
+    mse_median_low: float | None
+    mse_median_high: float | None
+    mse_median_normalised: float
+    mse_median_mean_colour: float
+    ssim_mean: float | None
+    ssim_mean_low: float | None
+    ssim_mean_high: float | None
+    psnr_median: float
+    beats_mean_colour: float
+    beats_mean_colour_low: float
+    beats_mean_colour_high: float
+    success_rate: float
+    success_rate_low: float
+    success_rate_high: float
+    label_accuracy: float
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def compare(originals: Tensor, rebuilt: Tensor, deviation: Tensor) -> Likeness:
+    """Hold pictures (n, planes, height, width) in [0, 1] against each other.
+
+    `deviation` (planes, 1, 1) is that of the pool's pictures in [0, 1].
+    """
+    one, other = originals.double(), rebuilt.double()
+    colour = one.mean((2, 3), keepdim=True).expand_as(one)
+    return Likeness(
+        mse=_mean_square(one - other),
+        mse_normalised=_mean_square((one - other) / deviation.double()),
+        ssim=ssim(one, other).numpy() if min(one.shape[2:]) >= WINDOW else None,
+        mse_mean_colour=_mean_square(one - colour),
+    )
+
+
+def summarise(found: Likeness, right_labels: Tensor) -> Figures:
+    """The figures of a result; `right_labels` tells whose label was found."""
+    n = len(found.mse)
+    low, high = median_interval(found.mse)
+    alike = (None, None, None) if found.ssim is None else mean_interval(found.ssim)
+    better = share(int((found.mse < found.mse_mean_colour).sum()), n)
+    exact = share(int((found.mse < SUCCESS).sum()), n)
+    return Figures(
+        images=n,
+        mse_median=float(np.median(found.mse)),
+        mse_median_low=low,
+        mse_median_high=high,
+        mse_median_normalised=float(np.median(found.mse_normalised)),
+        mse_median_mean_colour=float(np.median(found.mse_mean_colour)),
+        ssim_mean=alike[0],
+        ssim_mean_low=alike[1],
+        ssim_mean_high=alike[2],
+        psnr_median=float(np.median(psnr(found.mse))),
+        beats_mean_colour=better[0],
+        beats_mean_colour_low=better[1],
+        beats_mean_colour_high=better[2],
+        success_rate=exact[0],
+        success_rate_low=exact[1],
+        success_rate_high=exact[2],
+        label_accuracy=int(right_labels.sum()) / n,
+    )
+
+
+def ssim(one: Tensor, other: Tensor) -> Tensor:
+    """(n,): structural similarity of (n, planes, height, width) in [0, 1] (Wang et al. 2004).
+
+    The mean over planes and over the places where the whole window fits.
+    """
+    places = torch.arange(WINDOW, dtype=one.dtype) - WINDOW // 2
+    bell = torch.exp(-places.square() / (2 * SIGMA**2))
+    window = (torch.outer(bell, bell) / bell.sum() ** 2)[None, None]
+
+    def blurred(x: Tensor) -> Tensor:
+        return conv2d(x.flatten(0, 1)[:, None], window)
+
+    mean_one, mean_other = blurred(one), blurred(other)
+    variance_one = blurred(one * one) - mean_one.square()
+    variance_other = blurred(other * other) - mean_other.square()
+    covariance = blurred(one * other) - mean_one * mean_other
+    c1, c2 = K1**2, K2**2
+    lightness = (2 * mean_one * mean_other + c1) / (mean_one.square() + mean_other.square() + c1)
+    structure = (2 * covariance + c2) / (variance_one + variance_other + c2)
+    return (lightness * structure).flatten(1).mean(1).view(one.shape[:2]).mean(1)
+
+
+def psnr(mse: Floats) -> Floats:
+    """Peak signal-to-noise ratio in dB for values in [0, 1]."""
+    return -10 * np.log10(np.maximum(mse, EXACT))
+
+
+def median_interval(values: Floats) -> tuple[float | None, float | None]:
+    """A 95 % interval of the median from order statistics, whatever the distribution; null below 6 values."""
+    n = len(values)
+    # P(the r-th smallest is above the median) = P(fewer than r of n fair coins show heads).
+    rank = int(stats.binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))
+    if rank < 1:
+        return None, None
+    ordered = np.sort(values)
+    return float(ordered[rank - 1]), float(ordered[n - rank])
+
+
+def mean_interval(values: Floats) -> tuple[float, float | None, float | None]:
+    """Mean, and its 95 % t-interval; null for a single value."""
+    n, mean = len(values), float(values.mean())
+    if n < 2:
+        return mean, None, None
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * values.std(ddof=1) / math.sqrt(n))
+    return mean, mean - half, mean + half
+
+
+def share(count: int, n: int) -> tuple[float, float, float]:
+    """A share with its exact interval."""
+    return count / n, *clopper_pearson(count, n)
+
+
+def _mean_square(difference: Tensor) -> Floats:
+    square: Floats = difference.square().flatten(1).mean(1).numpy()
+    return square

@@ -1,0 +1,131 @@
+"""The picture grid: members above what attacks rebuilt of them from the gradients that each method shares."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from safetensors.numpy import load
+
+from harness.report.data import BASELINE, Row, name_groups, rows_of, select
+from harness.report.leakage import name_attack
+from harness.report.style import empty_figure, house_style, new_figure, save_as, shorten
+from harness.store import Store
+from workloads.errors import StoreError
+
+TITLE = "What shared gradients show of members"
+VIEW = "reconstruction"
+SHOWN = 14
+"""Pictures in a line."""
+GAP = 2
+"""White pixels between two pictures."""
+MOMENTS = {"start": "gradients of the untrained model", "end": "gradients of the released model"}
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """What one attack rebuilt on one cell: pictures as (n, planes, height, width)."""
+
+    row: Row
+    originals: Bytes
+    rebuilt: Bytes
+
+
+def write_reconstructions(store: Path, out: Path, where: str | None = None) -> list[Path]:
+    """Write reconstructions.png and .svg into `out`; `where` is a condition on the view `reconstruction`."""
+    galleries = read_galleries(store, where)
+    with house_style():
+        return save_as(draw(galleries, where), out, "reconstructions", TITLE, select(VIEW, where))
+
+
+def read_galleries(store: Path, where: str | None = None) -> list[Gallery]:
+    """The rows of the view with their pictures, which are in the store."""
+    order = f"workload, attack, moment, method <> '{BASELINE}', method, epsilon desc nulls first, attack_task"
+    rows = rows_of(store, f"{select(VIEW, where)} order by {order}")
+    name_groups(rows)
+    return [_with_pictures(Store.open(store), row) for row in rows]
+
+
+def _with_pictures(store: Store, row: Row) -> Gallery:
+    result = store.result(row["attack_task"])
+    if result is None:
+        raise StoreError(f"the result of task {row['attack_task']} is gone: run `privbench collect`")
+    found = load(store.read_artefact(result, "pictures"))
+    return Gallery(row, found["originals"], found["rebuilt"])
+
+
+def draw(galleries: Sequence[Gallery], where: str | None) -> Figure:
+    """A block for each attack on the same members: these, their mean colours, and a line for each cell."""
+    if not galleries:
+        return empty_figure(TITLE, _explain_empty(where))
+    blocks = group(galleries)
+    heights = [0.5, *(0.45 + 0.72 * (2 + len(block)) for block in blocks)]
+    figure = new_figure(12, sum(heights))
+    parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
+    parts[0].text(0.01, 0.5, TITLE, fontsize=14, weight="bold", va="center")
+    rows = [gallery.row for gallery in galleries]
+    for part, block in zip(parts[1:], blocks, strict=True):
+        row = block[0].row
+        told = (row["group"], name_attack(row, rows), MOMENTS[row["moment"]], f"{row['images']} pictures")
+        part.suptitle(" · ".join(shorten(each, 60) for each in told), x=0.01, ha="left", fontsize=10.5)
+        _draw_block(part, block)
+    return figure
+
+
+def group(galleries: Sequence[Gallery]) -> list[list[Gallery]]:
+    """Galleries of the same attack on the same pictures, together."""
+    blocks: dict[tuple[Any, ...], list[Gallery]] = defaultdict(list)
+    for gallery in galleries:
+        row = gallery.row
+        same = (row["group"], row["attack"], str(row["attack_params"]), gallery.originals.tobytes())
+        blocks[same].append(gallery)
+    return list(blocks.values())
+
+
+def _draw_block(part: Any, block: Sequence[Gallery]) -> None:
+    originals = block[0].originals[:SHOWN]
+    colours = originals.mean(axis=(2, 3), keepdims=True).round().astype(np.uint8)
+    lines = [("members", originals)]
+    baseline = block[0].row["mse_median_mean_colour"]
+    lines += [(f"their mean colours\nMSE {baseline:.2g}", np.broadcast_to(colours, originals.shape))]
+    lines += [(describe(gallery.row), gallery.rebuilt[:SHOWN]) for gallery in block]
+    places = part.subplots(len(lines), 2, squeeze=False, width_ratios=[2.4, 9.6])
+    for (left, right), (text, pictures) in zip(places, lines, strict=True):
+        left.text(1.0, 0.5, text, ha="right", va="center", fontsize=8)
+        right.imshow(strip(pictures), interpolation="nearest")
+        left.axis("off")
+        right.axis("off")
+
+
+def describe(row: Row) -> str:
+    """A cell's name, and how near its pictures came."""
+    likeness = "" if row["ssim_mean"] is None else f", SSIM {row['ssim_mean']:.2f}"
+    return (
+        f"{shorten(row['label'])}\nMSE {row['mse_median']:.2g}{likeness}\n"
+        f"{100 * row['beats_mean_colour']:.0f} % beat the mean colour"
+    )
+
+
+def strip(pictures: Bytes) -> Bytes:
+    """Pictures side by side as (height, width, 3), white between them and to the right of the last."""
+    planes = pictures.shape[1]
+    shown = pictures if planes == 3 else np.repeat(pictures[:, :1], 3, axis=1)
+    count, _, height, width = shown.shape
+    line = np.full((height, SHOWN * (width + GAP), 3), 255, dtype=np.uint8)
+    for place in range(count):
+        left = place * (width + GAP)
+        line[:, left : left + width] = shown[place].transpose(1, 2, 0)
+    return line
+
+
+def _explain_empty(where: str | None) -> str:
+    if where:
+        return f"No row of {VIEW} fits the condition\n{shorten(where, 90)}"
+    command = "privbench run --workload cifar10-lenet --method sgd --models 1 --attack inverting-gradients"
+    return f"No picture was rebuilt yet.\nRun: {command}"
