@@ -113,6 +113,9 @@ over_models as (
     where a.place = 1
     group by a.task
 ),
+proved as (
+    select cell, max(epsilon) as epsilon_audited from audit_result group by cell
+),
 spread as (
     -- Half the width of the interval. Beyond 30 degrees of freedom Student's quantile is the normal one plus
     -- the first four terms of its Cornish-Fisher expansion (right to 3e-8).
@@ -146,6 +149,15 @@ point as (
         a.tpr_at_0p1pct, a.tpr_at_0p1pct_low, a.tpr_at_0p1pct_high, a.tpr_at_0p1pct_reason,
         a.tpr_at_0p01pct, a.tpr_at_0p01pct_low, a.tpr_at_0p01pct_high, a.tpr_at_0p01pct_reason,
         a.n_members, a.n_nonmembers,
+        a.adaptive, a.record_tpr_median, a.record_tpr_p99, a.record_tpr_max,
+        c.canary, c.canaries,
+        case when c.canary is null then 'average case only' else 'worst case too' end as tested,
+        a.canary_auc, a.canary_auc_low, a.canary_auc_high,
+        a.canary_tpr_at_10pct, a.canary_tpr_at_10pct_low, a.canary_tpr_at_10pct_high,
+        a.canary_tpr_at_10pct_reason,
+        a.canary_tpr_at_1pct, a.canary_tpr_at_1pct_low, a.canary_tpr_at_1pct_high,
+        a.canary_tpr_at_1pct_reason,
+        d.epsilon_audited,
         o.step_seconds, o.step_overhead, o.step_cpu_overhead,
         o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
         c.tuned, b.auc as blind_auc, b.valid, a.task as attack_task,
@@ -155,6 +167,7 @@ point as (
     left join over_models o on o.task = a.task
     left join spread s on s.task = a.task
     left join blind_ranked b on b.cell = a.cell and b.place = 1
+    left join proved d on d.cell = a.cell
     where a.place = 1
 )
 select
@@ -166,6 +179,8 @@ select
             and other.workload = p.workload
             and other.workload_version = p.workload_version
             and other.n_train = p.n_train
+            and other.canary is not distinct from p.canary
+            and other.canaries = p.canaries
             and other.attack = p.attack
             and cast(other.attack_params as varchar) = cast(p.attack_params as varchar)
             and other.accuracy >= p.accuracy
@@ -173,6 +188,127 @@ select
             and (other.accuracy > p.accuracy or other.auc < p.auc)
     ) as on_front
 from point p;
+
+-- audit: one row per audit of a cell: what its canaries prove, beside the price and the paper's claim.
+-- Where a cell was audited several times in the same way, the newest version with the most models.
+--   epsilon_audited   a lower bound with that confidence; a small one proves nothing
+--   alarm             the bound is above the price
+--   meaning           what the bound is about: a guarantee put to the test, or an effective epsilon
+create view audit as
+with ranked as (
+    select
+        a.*,
+        row_number() over (
+            partition by cell, attack, cast(attack_params as varchar)
+            order by length(attack_version) desc, attack_version desc, models desc, task
+        ) as place
+    from audit_result a
+),
+promise as (
+    select
+        cell, max(guarantee_kind) as guarantee_kind, max(adjacency) as adjacency,
+        max(accountant) as accountant, avg(test_accuracy order by index) as accuracy
+    from model_run
+    group by cell
+)
+select
+    c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
+    p.guarantee_kind, p.adjacency, p.accountant, p.accuracy,
+    a.attack, a.attack_params, a.models, c.canary, a.canaries, a.copies,
+    a.trials, a.guesses, a.correct,
+    a.epsilon as epsilon_audited, a.confidence, a.delta,
+    a.epsilon_priced, a.epsilon_paper, a.alarm, a.message,
+    case
+        when a.epsilon_priced is null then 'effective epsilon at these canaries'
+        else 'the guarantee put to the test'
+    end as meaning,
+    c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task
+from ranked a
+join cell c on c.key = a.cell
+left join promise p on p.cell = a.cell
+where a.place = 1;
+
+-- reconstruction: one row per gradient inversion of a cell: how well members' pictures were rebuilt from the
+-- gradients that single steps of the method share. Where a cell was attacked several times in the same way, the
+-- newest version with the most models. Errors are of pixels in [0, 1].
+--   moment                  start: the untrained model shares; end: the released one
+--   mse_median_normalised   in units of each colour plane's standard deviation over the pool
+--   mse_median_mean_colour  of the originals' own mean colours: the baseline, which shows nothing
+--   beats_mean_colour       the share of pictures that are nearer to the original than that
+--   success_rate            the share with a mean squared error below 0.001
+create view reconstruction as
+with ranked as (
+    select
+        a.*,
+        row_number() over (
+            partition by cell, attack, cast(attack_params as varchar)
+            order by length(attack_version) desc, attack_version desc, models desc, task
+        ) as place
+    from reconstruction_result a
+),
+promise as (
+    select
+        cell, max(guarantee_kind) as guarantee_kind, max(adjacency) as adjacency,
+        max(accountant) as accountant, max(epsilon) as epsilon, max(delta) as delta,
+        avg(test_accuracy order by index) as accuracy
+    from model_run
+    group by cell
+)
+select
+    c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
+    p.guarantee_kind, p.adjacency, p.accountant, p.epsilon, p.delta, p.accuracy,
+    a.attack, a.attack_params, a.moment, a.models, a.images,
+    a.mse_median, a.mse_median_low, a.mse_median_high, a.mse_median_normalised, a.mse_median_mean_colour,
+    a.ssim_mean, a.ssim_mean_low, a.ssim_mean_high, a.psnr_median,
+    a.beats_mean_colour, a.beats_mean_colour_low, a.beats_mean_colour_high,
+    a.success_rate, a.success_rate_low, a.success_rate_high, a.label_accuracy,
+    c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task
+from ranked a
+join cell c on c.key = a.cell
+left join promise p on p.cell = a.cell
+where a.place = 1;
+
+-- attribute: one row per attribute inference on a cell: how often a sensitive column is guessed.
+-- Where a cell was attacked several times in the same way, the newest version with the most models.
+--   advantage_*   accuracy less that of an imputation without any model; what non-members have of it was learnt
+--   gap           the advantage on members less that on non-members: the leak of members' own records
+--   gap_ceiling   what (epsilon, delta)-DP lets the gap be at most, (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), at
+--                 the highest price among the models; null without a price, and where it is no (epsilon, delta)
+create view attribute as
+with ranked as (
+    select
+        a.*,
+        row_number() over (
+            partition by cell, attack, cast(attack_params as varchar)
+            order by length(attack_version) desc, attack_version desc, models desc, task
+        ) as place
+    from attribute_result a
+),
+promise as (
+    select
+        a.task, max(r.guarantee_kind) as guarantee_kind, max(r.adjacency) as adjacency,
+        max(r.accountant) as accountant, max(r.epsilon) as epsilon, max(r.delta) as delta,
+        avg(r.test_accuracy order by r.index) as accuracy
+    from ranked a
+    join model_run r on r.cell = a.cell and r.index < a.models
+    where a.place = 1
+    group by a.task
+)
+select
+    c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
+    p.guarantee_kind, p.adjacency, p.accountant, p.epsilon, p.delta, p.accuracy,
+    a.attack, a.attack_params, a.models, a.attribute, a.n_members, a.n_nonmembers,
+    a.prior, a.accuracy_members, a.accuracy_nonmembers, a.imputation_members, a.imputation_nonmembers,
+    a.advantage_members, a.advantage_nonmembers, a.gap, a.gap_low, a.gap_high, a.gap_interval,
+    case when p.guarantee_kind in ('approximate-dp', 'pure-dp') then
+        -- tanh: e^epsilon itself overflows for an epsilon of hundreds.
+        tanh(p.epsilon / 2) + 2 * coalesce(p.delta, 0) / (1 + exp(least(p.epsilon, 700)))
+    end as gap_ceiling,
+    c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task
+from ranked a
+join cell c on c.key = a.cell
+left join promise p on p.task = a.task
+where a.place = 1;
 
 -- overhead: what training costs, one row per cell and kind of machine (device and threads; usually one).
 -- All figures are medians over the cell's models. _p25 and _p75 bound the middle half of one model's steps.

@@ -143,7 +143,16 @@ def query(
 @app.command()
 def report(
     kind: Annotated[
-        Literal["frontier", "overhead", "reproduce", "pd-sgd-theory", "all"],
+        Literal[
+            "frontier",
+            "overhead",
+            "calibration",
+            "audit",
+            "reconstructions",
+            "reproduce",
+            "pd-sgd-theory",
+            "all",
+        ],
         typer.Argument(help="Which report."),
     ] = "all",
     where: WhereOption = None,
@@ -157,8 +166,10 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="A folder; else reports/ in the store.")] = None,
     store: StoreOption = None,
 ) -> None:
-    """Draw the frontier and the overhead as PNG, SVG and one self-contained page; `all` does these.
+    """Draw frontier, overhead, calibration and audit as PNG and SVG, and one self-contained page: `all`.
 
+    `calibration` compares methods at equal measured leakage; `audit` shows what canaries prove about epsilon.
+    `reconstructions` shows members beside what gradient inversion rebuilt of them.
     `reproduce` puts published numbers beside ours, as text. `pd-sgd-theory` draws what pd-sgd's privacy test
     lets pass; it needs no store.
     """
@@ -179,6 +190,9 @@ def report(
     write = {
         "frontier": reports.write_frontier,
         "overhead": reports.write_overhead,
+        "calibration": reports.write_calibration,
+        "audit": reports.write_audit,
+        "reconstructions": reports.write_reconstructions,
         "all": reports.write_all,
     }
     for file in write[kind](opened.path, out or opened.reports, where):

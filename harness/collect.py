@@ -31,6 +31,9 @@ OF_A_TASK = {
     "task": "key",
     "model_run": "task",
     "attack_result": "task",
+    "audit_result": "task",
+    "attribute_result": "task",
+    "reconstruction_result": "task",
     "bench_result": "task",
     "step_time": "task",
 }

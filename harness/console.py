@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from harness.schedule import Schedule
     from harness.spec import Cell, Json
     from harness.status import Progress
-    from harness.store import Store
 
 out = Console()
 if not out.is_terminal:
@@ -165,6 +164,7 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
                 "running_tasks": [vars(task) for task in each.running],
                 "failures": [failure_row(result) for result in each.failures],
                 "warnings": each.warnings,
+                "alarms": each.alarms,
                 "scheduler": each.scheduler,
             }
             for each in sweeps
@@ -180,6 +180,7 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
         for task in each.running:
             say(f"{task.key[:12]} {task.label} {task.phase} {task.done}/{task.total}")
         warnings(each.warnings)
+        alarms(each.alarms)
         failures(each.failures)
 
 
@@ -216,6 +217,12 @@ def warnings(texts: "dict[str, list[str]]") -> None:
     for text, keys in texts.items():
         others = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
         say(f"warning of {keys[0][:12]}{others}: {text}")
+
+
+def alarms(texts: "dict[str, str]") -> None:
+    """What audits proved above the price, in red."""
+    for label, text in texts.items():
+        out.print(f"ALARM: {label}: {text}", style="bold red", markup=False, highlight=False)
 
 
 def failures(results: "list[Json]") -> None:
@@ -260,7 +267,7 @@ def _bench_row(entry: dict[str, Any]) -> dict[str, Any]:
     return {
         "method": entry["variant"],
         "engine": entry["engine_used"],
-        "step / sgd": _interval(measured, "ratio"),
+        "step / sgd": interval(measured, "ratio"),
         "whole step": _rounded(entry["ratio_whole_step"], 1, 3),
         "CPU ms": _rounded(entry["median_cpu_seconds"], 1e3, 3),
         "IQR": _rounded(entry["iqr_cpu_seconds"], 1e3, 3),
@@ -275,89 +282,10 @@ def _rounded(value: float | None, scale: float, digits: int) -> str | None:
     return None if value is None else f"{value * scale:.{digits}f}"
 
 
-def frontier(store: "Store", cells: "Sequence[Cell]") -> None:
-    """The frontier rows of these cells, as a table with intervals."""
-    from harness.query import query
-    from harness.spec import distinct_labels
-
-    columns = (
-        "cell, workload, attack, models, accuracy, accuracy_low, accuracy_high, auc, auc_low, auc_high, "
-        "tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, guarantee_kind, step_cpu_overhead, "
-        "valid, on_front"
-    )
-    keys = ", ".join(f"'{each.key}'" for each in cells)
-    order = "workload, epsilon_asked desc nulls first, method, attack"
-    sql = f"select {columns} from frontier where cell in ({keys}) order by {order}"
-    labels = distinct_labels(cells)
-    rows = [{**row, "label": labels[row["cell"]]} for row in query(store.path, sql).arrow.to_pylist()]
-    if rows:
-        out.print(table([_frontier_row(row) for row in rows], title="frontier"))
-    _unattacked(store, keys, labels)
-    for row in rows:
-        if row["valid"] is False:
-            say(f"INVALID: {row['workload']} {row['label']}: the blind check tells members from non-members")
-
-
-def _unattacked(store: "Store", keys: str, labels: "dict[str, str]") -> None:
-    """Cells without a row in `frontier`: no attack was asked for, or none has succeeded."""
-    from harness.query import query
-
-    sql = f"""
-        select c.key, c.workload, count(*) as models, avg(r.test_accuracy order by r.index) as accuracy,
-            max(r.epsilon) as epsilon, max(r.guarantee_kind) as guarantee_kind
-        from cell c join model_run r on r.cell = c.key
-        where c.key in ({keys}) and c.key not in (select cell from frontier)
-        group by c.key, c.workload, c.label, c.epsilon_asked
-        order by c.workload, c.epsilon_asked desc nulls first, c.label
-    """
-    rows = [
-        {
-            "workload": row["workload"],
-            "method": labels[row["key"]],
-            "models": row["models"],
-            "accuracy": f"{100 * row['accuracy']:.1f} %",
-            "priced ε": None if row["epsilon"] is None else f"{row['epsilon']:.3g}",
-            "kind": row["guarantee_kind"],
-        }
-        for row in query(store.path, sql).arrow.to_pylist()
-    ]
-    if rows:
-        out.print(table(rows, title="trained, and attacked by nothing: not in the frontier"))
-
-
-def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
-    priced = None if row["epsilon"] is None else f"{row['epsilon']:.3g}"
-    # CPU time: the wall times of trainings that ran side by side are not comparable.
-    overhead = None if row["step_cpu_overhead"] is None else f"{row['step_cpu_overhead']:.1f}x"
-    return {
-        "workload": row["workload"],
-        "method": row["label"],
-        "attack": row["attack"],
-        "models": row["models"],
-        "accuracy": _percent(row, "accuracy"),
-        "AUC": _interval(row, "auc"),
-        "TPR at 1 % FPR": _percent(row, "tpr_at_1pct"),
-        "priced ε": priced,
-        "kind": row["guarantee_kind"],
-        "step CPU": overhead,
-        "front": "★" if row["on_front"] else "",
-    }
-
-
-def _interval(row: dict[str, Any], name: str) -> str | None:
+def interval(row: dict[str, Any], name: str) -> str | None:
+    """A figure with its interval, where there is one."""
     if row[name] is None:
         return None
     if row[f"{name}_low"] is None:
         return f"{row[name]:.3f}"
     return f"{row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
-
-
-def _percent(row: dict[str, Any], name: str) -> str | None:
-    scaled = {
-        key: None if value is None else 100 * value for key, value in row.items() if key.startswith(name)
-    }
-    if scaled[name] is None:
-        return None
-    if scaled[f"{name}_low"] is None:
-        return f"{scaled[name]:.1f} %"
-    return f"{scaled[name]:.1f} % [{scaled[f'{name}_low']:.1f}, {scaled[f'{name}_high']:.1f}]"

@@ -12,6 +12,8 @@ import methods
 import workloads
 from harness import attacks
 from harness.accounting import FREE, NOISE, calibrate
+from harness.attacks.base import Attack, Audit
+from harness.canaries import KINDS, armed_model, refusals
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import AGAIN, Store
 from harness.sweep import Choice, Sweep
@@ -22,8 +24,11 @@ from workloads.recipe import Recipe, recipe
 ALWAYS = Choice("blind", {})
 """Run on every cell: a split that can be told apart without a model makes the cell invalid."""
 
-OF_THE_CELL = ("n_train", "setting")
-"""Keys of a grid that no method has: members per model, and the number of a setting in the recipe."""
+OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
+"""Keys of a grid that no method has: members per model, the number of a setting in the recipe, canaries."""
+
+
+OTHERS = [kind for kind in KINDS if kind != "gradient"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     Reads the store and writes nothing; with `store` None nothing counts as done.
     """
     problems = list(problems)
-    choices = list(_attacks(sweep, problems))
+    choices = list(_assaults(sweep, problems))
     cells: dict[str, tuple[Cell, int | None]] = {}
     for grid in sweep.grids:
         for point in grid.points():
@@ -58,13 +63,31 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
                 cells[found[0].key] = found
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
-    tasks = tuple(task for cell, tuned in cells.values() for task in _tasks(cell, tuned, sweep, choices))
+    problems += _unarmed(choices, [cell for cell, _ in cells.values()])
+    if problems:
+        raise SpecError(problems)
+    planned = (task for cell, tuned in cells.values() for task in _tasks(cell, tuned, sweep, choices))
+    tasks = tuple({task.key: task for task in planned}.values())
     done, failed = _standing(tasks, store)
     return Plan(sweep, tuple(cell for cell, _ in cells.values()), tasks, done, failed)
 
 
-def _attacks(sweep: Sweep, problems: list[str]) -> Iterator[tuple[Plugin, Json]]:
-    """Every attack once, with its parameters complete; the blind check always among them."""
+@dataclass(frozen=True)
+class Assault:
+    """An attack with its parameters complete, and the method of its shadows where that is another."""
+
+    attack: Plugin
+    params: Json
+    shadows: str | None
+
+    @property
+    def audits(self) -> bool:
+        """Whether it needs canaries."""
+        return isinstance(attacks.family.get(self.attack.name), Audit)
+
+
+def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
+    """Every attack once; the blind check always among them."""
     seen = []
     for choice in [*sweep.attacks, ALWAYS]:
         if choice.name not in attacks.family.members:
@@ -81,9 +104,15 @@ def _attacks(sweep: Sweep, problems: list[str]) -> Iterator[tuple[Plugin, Json]]
         if not _has(where, choice.params, member.Params, problems):
             continue
         params = _validated(where, member.Params, choice.params, problems)
-        if params is not None and (choice.name, params) not in seen:
-            seen.append((choice.name, params))
-            yield Plugin(choice.name, member.version), params.model_dump()
+        if choice.shadows is not None and choice.shadows not in methods.family.names():
+            problems.append(f"{where}: shadows: {unknown('method', choice.shadows, methods.family.names())}")
+        elif choice.shadows is not None and not (isinstance(member, Attack) and member.shadows):
+            problems.append(
+                f"{where}: shadows = {choice.shadows!r}: this attack has no shadows; leave it out"
+            )
+        elif params is not None and (choice.name, params, choice.shadows) not in seen:
+            seen.append((choice.name, params, choice.shadows))
+            yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows)
 
 
 def _cell(
@@ -107,13 +136,16 @@ def _cell(
         problems.append(f"{where}: epsilon is solved for {method.free}: give one of the two")
         return None
     n_train = _n_train(where, point.get("n_train", workload.n_train), problems)
+    canary, count = point.get("canary"), point.get("canaries")
     book = recipe(workload)
     try:
         values = _from_recipe(book, names["method"], method, point) | given
         params = _validated(where, method.Params, values, problems)
-        if params is None or n_train is None:
+        strange = refusals(workload, canary, count)
+        problems += [f"{where}: {each}" for each in strange]
+        if params is None or n_train is None or strange:
             return None
-        params = solve(method, params, n_train, workload.model)
+        params = solve(method, params, n_train, armed_model(workload, canary, count or 0))
     except BenchError as error:
         problems.append(f"{where}: {error}")
         return None
@@ -123,8 +155,22 @@ def _cell(
         method=Plugin(names["method"], method.version),
         params=params.model_dump(),
         seed=seed,
+        canary=canary,
+        canaries=count or 0,
     )
     return cell, book.tuned(names["method"])
+
+
+def _unarmed(choices: Sequence[Assault], cells: Sequence[Cell]) -> list[str]:
+    """Audits that have no cell with canaries to run on; cells without are left to the other attacks."""
+    if any(cell.canary for cell in cells):
+        return []
+    return [
+        f'attack {choice.attack.name} needs canaries: give canary = "gradient" (or {", ".join(OTHERS)}) '
+        "and their number, as canaries = 100, in a grid"
+        for choice in choices
+        if choice.audits
+    ]
 
 
 def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
@@ -209,11 +255,32 @@ def _validated(
         return None
 
 
-def _tasks(cell: Cell, tuned: int | None, sweep: Sweep, choices: list[tuple[Plugin, Json]]) -> Iterator[Task]:
+def _tasks(cell: Cell, tuned: int | None, sweep: Sweep, choices: Sequence[Assault]) -> Iterator[Task]:
     for index in range(sweep.models):
         yield Task("train", cell, index=index, tuned=tuned)
-    for attack, params in choices:
-        yield Task("attack", cell, models=sweep.models, attack=attack, attack_params=params, tuned=tuned)
+    for choice in choices:
+        if choice.audits and cell.canary is None:
+            continue
+        shadows = _undefended(cell, choice.shadows)
+        if shadows is not None:
+            yield from (Task("train", shadows, index=index) for index in range(sweep.models))
+        yield Task("attack", cell, 0, sweep.models, choice.attack, choice.params, shadows, tuned)
+
+
+def _undefended(cell: Cell, method: str | None) -> Cell | None:
+    """The cell of the same members whose models are the shadows; None where they are the cell's own.
+
+    All cells of a workload share it: nothing is trained twice.
+    """
+    if method is None or method == cell.method.name:
+        return None
+    problems: list[str] = []
+    armed = {"canary": cell.canary, "canaries": cell.canaries} if cell.canary else {}
+    point = {"workload": cell.workload.name, "method": method, "n_train": cell.n_train, **armed}
+    found = _cell(point, f"shadows of {cell.label}", cell.seed, problems)
+    if found is None:
+        raise SpecError(problems)
+    return found[0]
 
 
 def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[str], dict[str, Json]]:

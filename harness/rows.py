@@ -43,7 +43,8 @@ def task_rows(store: Store, spec: Json, result: Json, broken: list[Path]) -> Row
         quantiles = to_arrow("step_time", _quantile_rows(result["key"], payload["phases"]))
         rows["step_time"] = [quantiles, *_single_steps(store, result, broken)]
     elif task["kind"] == "attack":
-        rows["attack_result"] = [to_arrow("attack_result", [_attack_row(task, cell, payload)])]
+        name, row = _finding(task, cell, payload)
+        rows[name] = [to_arrow(name, [row])]
     elif task["kind"] == "bench":
         rows["bench_result"] = [to_arrow("bench_result", _bench_rows(task, payload))]
     return rows
@@ -78,6 +79,8 @@ def cell_row(spec: Json) -> Json | None:
         "n_train": task["n_train"],
         "label": notes["label"],
         "tuned": notes.get("tuned"),
+        "canary": task.get("canary"),
+        "canaries": task.get("canaries", 0),
     }
 
 
@@ -162,22 +165,46 @@ def _total_seconds(phase: Json) -> float:
     return float(phase["steps"] * (phase["wall"]["mean"] or 0.0) if total is None else total)
 
 
-def _attack_row(task: Json, cell: str, payload: Json) -> Json:
-    metrics = payload["metrics"]
-    row = {
-        **{name: value for name, value in metrics.items() if name != "tpr"},
+def _finding(task: Json, cell: str, payload: Json) -> tuple[str, Json]:
+    """The table that an attack's result belongs to, and its row."""
+    # Shadows of another method make another attack: the views tell attacks apart by their parameters.
+    shadows = {"shadows": task["shadows"]["method"]["name"]} if "shadows" in task else {}
+    head = {
         "task": payload["key"],
         "cell": cell,
         "attack": task["attack"]["name"],
         "attack_version": task["attack"]["version"],
-        "attack_params": _text(task["attack_params"]),
+        "attack_params": _text({**task["attack_params"], **shadows}),
         "models": task["models"],
-        "roc": _text(payload["roc"]),
     }
-    for rate, name in RATES.items():
-        point = metrics["tpr"][rate]
-        row[f"tpr_at_{name}"] = point["value"]
-        row |= {f"tpr_at_{name}_{part}": point[part] for part in ("low", "high", "reason")}
+    if "attribute" in payload:
+        return "attribute_result", {**payload["attribute"], **head}
+    if "audit" in payload:
+        return "audit_result", {**payload["audit"], **head}
+    if "reconstruction" in payload:
+        found = {**payload["reconstruction"], "moment": task["attack_params"]["when"]}
+        return "reconstruction_result", {**found, **head}
+    return "attack_result", {**_membership(payload), **head, "adaptive": not shadows}
+
+
+def _membership(payload: Json) -> Json:
+    metrics = payload["metrics"]
+    row = {name: value for name, value in metrics.items() if name not in ("tpr", "canaries")}
+    row |= _rates(metrics["tpr"], RATES, "tpr_at_") | {"roc": _text(payload["roc"])}
+    canaries = metrics.get("canaries")
+    if canaries is not None:
+        few = {rate: RATES[rate] for rate in ("0.1", "0.01")}
+        row |= {f"canary_{name}": canaries[name] for name in ("auc", "auc_low", "auc_high")}
+        row |= _rates(canaries["tpr"], few, "canary_tpr_at_")
+    return row
+
+
+def _rates(points: Json, names: dict[str, str], prefix: str) -> Json:
+    """The columns of TPRs: value, interval and the reason where there is none."""
+    row = {}
+    for rate, name in names.items():
+        row[f"{prefix}{name}"] = points[rate]["value"]
+        row |= {f"{prefix}{name}_{part}": points[rate][part] for part in ("low", "high", "reason")}
     return row
 
 

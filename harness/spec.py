@@ -36,15 +36,20 @@ class Cell:
     method: Plugin
     params: Mapping[str, Any]
     seed: int
+    canary: str | None = None
+    """The kind of canaries among the records, see harness/canaries.py."""
+    canaries: int = 0
 
     def spec(self) -> Json:
-        """As it stands in a task's JSON."""
+        """As it stands in a task's JSON; a cell without canaries does not mention them."""
+        armed = {"canary": self.canary, "canaries": self.canaries} if self.canary else {}
         return {
             "workload": self.workload.spec(),
             "n_train": self.n_train,
             "method": self.method.spec(),
             "params": dict(self.params),
             "seed": self.seed,
+            **armed,
         }
 
     @cached_property
@@ -71,9 +76,10 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """A short name for people: the method, with its epsilon where it has one."""
+        """A short name for people: the method, with its epsilon and its canaries where it has them."""
         epsilon = self.params.get("epsilon")
-        return self.method.name if epsilon is None else f"{self.method.name} ε={epsilon:g}"
+        name = self.method.name if epsilon is None else f"{self.method.name} ε={epsilon:g}"
+        return f"{name} +{self.canaries} {self.canary}" if self.canary else name
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,8 @@ class Task:
     models: int = 0
     attack: Plugin | None = None
     attack_params: Mapping[str, Any] = field(default_factory=dict)
+    shadows: Cell | None = None
+    """Another cell of the same members whose models are the shadows; None: the cell's own."""
     tuned: int | None = None
     """Configurations tried before these settings were chosen; told beside the result, not hashed."""
 
@@ -97,7 +105,8 @@ class Task:
         if self.attack is None:
             raise ValueError("an attack task names its attack")
         attack = {"attack": self.attack.spec(), "attack_params": dict(self.attack_params)}
-        return {**head, "models": self.models, **attack}
+        shadows = {"shadows": self.shadows.spec()} if self.shadows else {}
+        return {**head, "models": self.models, **attack, **shadows}
 
     @cached_property
     def key(self) -> str:
@@ -110,11 +119,8 @@ class Task:
     @property
     def needs(self) -> tuple[str, ...]:
         """The keys of the trainings whose models this attack reads; none for a training."""
-        return tuple(self.cell.training_key(index) for index in range(self.models))
-
-    def trainings(self) -> list["Task"]:
-        """The train tasks whose models this attack reads; none for a training."""
-        return [Task("train", self.cell, index=i, tuned=self.tuned) for i in range(self.models)]
+        cells = [self.cell, self.shadows] if self.shadows else [self.cell]
+        return tuple(cell.training_key(index) for cell in cells for index in range(self.models))
 
     def file(self) -> Json:
         """The content of `spec.json`: the task, and notes that are not part of its identity."""
@@ -185,13 +191,7 @@ def _short(value: Any) -> str:
 def read_task(file: Json) -> Task:
     """The task of a `spec.json`."""
     task = despelled(file["task"])
-    cell = Cell(
-        workload=Plugin(**task["workload"]),
-        n_train=task["n_train"],
-        method=Plugin(**task["method"]),
-        params=task["params"],
-        seed=task["seed"],
-    )
+    cell = _read_cell(task)
     tuned = file["notes"].get("tuned")
     if task["kind"] == "train":
         return Task("train", cell, index=task["index"], tuned=tuned)
@@ -201,7 +201,20 @@ def read_task(file: Json) -> Task:
         models=task["models"],
         attack=Plugin(**task["attack"]),
         attack_params=task["attack_params"],
+        shadows=_read_cell(task["shadows"]) if "shadows" in task else None,
         tuned=tuned,
+    )
+
+
+def _read_cell(given: Json) -> Cell:
+    return Cell(
+        workload=Plugin(**given["workload"]),
+        n_train=given["n_train"],
+        method=Plugin(**given["method"]),
+        params=given["params"],
+        seed=given["seed"],
+        canary=given.get("canary"),
+        canaries=given.get("canaries", 0),
     )
 
 

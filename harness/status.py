@@ -86,6 +86,15 @@ class Progress:
         return found
 
     @property
+    def alarms(self) -> dict[str, str]:
+        """What audits proved above the price: the cell's label and the audit's words."""
+        found = {}
+        for key, result in self.ended.items():
+            if (result.get("audit") or {}).get("alarm"):
+                found[self.store.spec(key)["notes"]["label"]] = result["audit"]["message"]
+        return found
+
+    @property
     def over(self) -> bool:
         """Whether every task has ended."""
         return len(self.ended) == len(self.tasks)

@@ -22,6 +22,8 @@ class Choice:
 
     name: str
     params: Mapping[str, Any]
+    shadows: str | None = None
+    """The method that trains the shadows; None: that of the target, which is what an adversary would do."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +151,8 @@ def _attacks(given: Any, problems: list[str]) -> tuple[Choice, ...]:
         if isinstance(each, str):
             found.append(Choice(each, {}))
         elif isinstance(each, dict) and isinstance(each.get("attack"), str):
-            params = {key: value for key, value in each.items() if key != "attack"}
-            found.append(Choice(each["attack"], params))
+            params = {key: value for key, value in each.items() if key not in ("attack", "shadows")}
+            found.append(Choice(each["attack"], params, each.get("shadows")))
         else:
             problems.append(
                 f'attacks: {each!r}: give a name, or a table such as {{ attack = "lira", mode = "offline" }}'

@@ -4,7 +4,7 @@ import hashlib
 import io
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,14 @@ from torch.nn.functional import cross_entropy
 import methods
 import workloads
 from harness.accounting import Guarantee, check, price
+from harness.canaries import Armed, arm, coins
+from harness.public import public_records
 from harness.run import Run, Series
 from harness.spec import Json, Plugin, Task
 from methods.base import Budgeted, Method, Params, Problem, Released
 from workloads.base import Records, Workload
 from workloads.errors import Diverged, SpecError
+from workloads.records import without
 
 EVALUATION_BATCH = 2048
 DELTA = 1e-5
@@ -44,20 +47,20 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     """Train model `task.index` of the cell and measure what it gives and what it tells."""
     workload, method = members_of(task)
     params = method.Params(**task.cell.params)
-    pool, test = workload.pool(), workload.test()
-    mask = membership(task, len(pool))
+    armed, public = lay_out(task)
+    mask = torch.cat([membership(task, len(armed.pool)), coins(task.cell, task.index)])
     run = Run(task.key, device, folder / "checkpoint", stop=stop)
     watch(run)
-    problem = Problem(workload.classes, workload.model, per_example_loss)
-    members = pool.take(mask.nonzero().squeeze(1)).to(device)
-    released = method.train(members, problem, params, run)
+    given = None if public is None else public.x.to(device)
+    problem = Problem(workload.classes, armed.model, per_example_loss, given)
+    released = method.train(armed.members(mask).to(device), problem, params, run)
     run.finish()
     guarantee = price(released.ledger, getattr(params, "delta", DELTA))
     check(guarantee, bound(method, params))
-    signals = ask(released, pool, test, device)
+    signals = ask(released, armed, device)
     return Outcome(
         payload={
-            "metrics": utility(signals, pool, test, mask),
+            "metrics": utility(signals, mask[: len(armed.pool)]),
             "guarantee": {**guarantee.asdict(), "kind": promised(guarantee, method)},
             "stats": finite(released.stats),
             "phases": {name: summary(series) for name, series in run.phases.items()},
@@ -68,6 +71,15 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
             "steps.parquet": step_table(run.phases),
         },
     )
+
+
+def lay_out(task: Task) -> tuple[Armed, Records | None]:
+    """The records of the cell, and the public ones that its method is given, if any."""
+    workload, method = members_of(task)
+    armed, public = arm(workload, task.cell), public_records(workload, method)
+    if public is not None:  # who was looked at in training judges nothing
+        armed = replace(armed, test=without(armed.test, public))
+    return armed, public
 
 
 def bound(method: Method, params: Params) -> float | None:
@@ -135,14 +147,15 @@ def per_example_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return cross_entropy(logits, labels, reduction="none")
 
 
-def ask(released: Released, pool: Records, test: Records, device: torch.device) -> dict[str, Tensor]:
-    """One pass of the released model over the pool and the test records: all that attacks read."""
+def ask(released: Released, armed: Armed, device: torch.device) -> dict[str, Tensor]:
+    """One pass of the released model over the pool with its canaries and the test records."""
     predictor = released.predictor.to(device).eval()
+    asked = armed.asked
     return {
-        "logits": answers(predictor, pool, device),
-        "labels": pool.y,
-        "test_logits": answers(predictor, test, device),
-        "test_labels": test.y,
+        "logits": answers(predictor, asked, device),
+        "labels": asked.y,
+        "test_logits": answers(predictor, armed.test, device),
+        "test_labels": armed.test.y,
     }
 
 
@@ -156,13 +169,15 @@ def answers(predictor: nn.Module, records: Records, device: torch.device) -> Ten
     return logits.contiguous()
 
 
-def utility(signals: dict[str, Tensor], pool: Records, test: Records, mask: Tensor) -> Json:
-    """Accuracy of the last iterate on test records, members and non-members."""
-    right = signals["logits"].argmax(1) == pool.y
-    losses = per_example_loss(signals["logits"].double(), pool.y)
-    test_losses = per_example_loss(signals["test_logits"].double(), test.y)
+def utility(signals: dict[str, Tensor], mask: Tensor) -> Json:
+    """Accuracy of the last iterate on test records, members and non-members; canaries do not count."""
+    logits, labels = signals["logits"][: len(mask)], signals["labels"][: len(mask)]
+    test_logits, test_labels = signals["test_logits"], signals["test_labels"]
+    right = logits.argmax(1) == labels
+    losses = per_example_loss(logits.double(), labels)
+    test_losses = per_example_loss(test_logits.double(), test_labels)
     return {
-        "test_accuracy": share(signals["test_logits"].argmax(1) == test.y),
+        "test_accuracy": share(test_logits.argmax(1) == test_labels),
         "test_loss": float(test_losses.mean()),
         "train_accuracy": share(right[mask]),
         "train_loss": float(losses[mask].mean()),

@@ -2,5 +2,11 @@
 
 import os
 
+from hypothesis import HealthCheck, settings
+
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# How long an example takes says more about the machine's other guests than about the code.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")

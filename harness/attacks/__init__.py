@@ -11,6 +11,6 @@ from typing import TYPE_CHECKING
 from workloads.family import Family
 
 if TYPE_CHECKING:  # listing errors and names must not load torch
-    from harness.attacks.base import Attack
+    from harness.attacks.base import Attacker
 
-family: "Family[Attack]" = Family("attack", __name__, "attack")
+family: "Family[Attacker]" = Family("attack", __name__, "attack")

@@ -1,17 +1,37 @@
 """What an attack is: from the evidence of one cell to one score per record and target."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from methods.base import Params
+from workloads.base import Attribute, Records
 from workloads.errors import BenchError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+When = Literal["start", "end"]
+"""A moment of a training: the untrained model, or the released one."""
+
+
+def nothing_kept(*_: Any) -> Any:
+    """Stands where evidence holds answers only."""
+    raise BenchError("this evidence holds the answers of models, not the models: give an attack on signals")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What one training step tells whoever sees the weights before and after it."""
+
+    model: nn.Module
+    """As it was before the step, in evaluation mode on the CPU."""
+    gradients: list[Tensor]
+    """For each trainable weight, in the order of the model's parameters."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +51,46 @@ class Evidence:
     population_logits: NDArray[np.float32]
     """(M, p, C): answers on records that are nobody's members."""
     population_labels: NDArray[np.int64]
-    features: NDArray[np.float32]
-    """(n, d): the records themselves, flattened. Only the blind check reads them."""
+    pool: Records
+    """The n records themselves, the canaries last; read only where an attack asks for them."""
+    population: Records | None = None
+    """The p records."""
+    canaries: int = 0
+    """So many of the last pool records are canaries: members by a fair coin each, made to be remembered."""
+    copies: int = 1
+    """Rows that each of their coins decides on."""
+    released: Callable[[int], nn.Module] = nothing_kept
+    """Model m as it was released, in evaluation mode on the CPU. For attacks from the model."""
+    shared: Callable[[int, Records, When], Shared] = nothing_kept
+    """What one step of model m's training on these records alone would share, noised as the method noises."""
+    shadow_logits: NDArray[np.float32] | None = None
+    """(M, n, C): of models with the same members, trained by another method; None: of the targets."""
+    shadow_population_logits: NDArray[np.float32] | None = None
+    """(M, p, C)"""
+    sensitive: Attribute | None = None
+    """The column that the workload declares sensitive; for attribute inference."""
+
+    def against(self, target: int) -> "Evidence":
+        """With the other models' answers replaced by those of the shadows."""
+        if self.shadow_logits is None or self.shadow_population_logits is None:
+            return self
+        if self.shadow_population_logits.shape != self.population_logits.shape:
+            raise BenchError(
+                "the shadows were asked about other test records than the targets, whose method takes some "
+                "of them as public: leave `shadows` out"
+            )
+        logits, population = self.shadow_logits.copy(), self.shadow_population_logits.copy()
+        logits[target], population[target] = self.logits[target], self.population_logits[target]
+        # The models at hand are the targets: an attack that asked for a shadow would get one of them.
+        return replace(
+            self, logits=logits, population_logits=population, shadow_logits=None, released=nothing_kept
+        )
+
+    @cached_property
+    def features(self) -> NDArray[np.float32]:
+        """(n, d): the records flattened. Only the blind check reads them."""
+        flat: NDArray[np.float32] = self.pool.x.reshape(len(self.pool), -1).float().numpy()
+        return flat
 
     @cached_property
     def phi(self) -> Floats:
@@ -99,8 +157,8 @@ def cross_entropy(phi: Floats) -> Floats:
     return np.logaddexp(0.0, -phi)
 
 
-class Attack(Protocol):
-    """Scores records by how much they look like members. It never learns the method's name."""
+class Attacker(Protocol):
+    """What every attack says of itself. It never learns the method's name."""
 
     version: ClassVar[str]
     about: ClassVar[str]
@@ -110,6 +168,37 @@ class Attack(Protocol):
     shadows: ClassVar[int]
     """The fewest other models it needs beside the target; 0 where it needs none."""
 
+
+@runtime_checkable
+class Attack(Attacker, Protocol):
+    """Membership: scores records by how much they look like members."""
+
     def scores(self, evidence: Evidence, params: Any) -> Floats:
-        """(M, n) scores, higher = member. Row m may use row m's logits but not `members[m]`."""
+        """(M, n) scores, higher = member. Row m may use row m's logits but not `members[m]`.
+
+        An attack with partial training knowledge may use `members[m]` of other records, never of the record
+        that it scores, and says so in its caveats.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What an audit proves: epsilon is at least this, unless luck of probability 1 - confidence was had."""
+
+    epsilon: float
+    confidence: float
+    trials: int
+    """Coins that were tossed for the canaries it looked at."""
+    guesses: int
+    correct: int
+    """Guesses that were made about them, and those that were correct."""
+
+
+@runtime_checkable
+class Audit(Attacker, Protocol):
+    """A lower bound on epsilon from canaries."""
+
+    def bound(self, evidence: Evidence, params: Any, delta: float) -> Bound:
+        """The largest epsilon that the canaries of the cell refute at this delta."""
         ...

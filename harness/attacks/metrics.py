@@ -89,6 +89,32 @@ def evaluate(scores: Floats, members: Bools) -> Metrics:
     )
 
 
+def per_record(scores: Floats, members: Bools) -> dict[str, float | None]:
+    """How unevenly leakage falls: the TPR of single records at the pooled threshold of 1 % FPR.
+
+    A record's TPR is the share of the models trained on it that give it away, so it moves in steps of one
+    over their number. Null where there are too few non-members for that FPR.
+    """
+    names = ("record_tpr_median", "record_tpr_p99", "record_tpr_max")
+    curve = _Curve.of(scores, members)
+    if curve.n_nonmembers < 10 * ONE_IN["0.01"]:
+        return dict.fromkeys(names)
+    outsiders = np.sort(scores[~members])[::-1]
+    called = scores > outsiders[len(outsiders) // ONE_IN["0.01"]]
+    trained = members.sum(axis=0)
+    rates = ((called & members).sum(axis=0) / np.maximum(trained, 1))[trained > 0]
+    return dict(zip(names, map(float, np.quantile(rates, [0.5, 0.99, 1.0])), strict=True))
+
+
+def of_canaries(scores: Floats, members: Bools) -> dict[str, Any]:
+    """The same figures for canaries alone, over all targets together: every coin is its own."""
+    flat, truth = scores.reshape(1, -1), members.reshape(1, -1)
+    if truth.all() or not truth.any():
+        return {"auc": None, "auc_low": None, "auc_high": None, "tpr": unmeasured(truth)["tpr"]}
+    found = evaluate(flat, truth).asdict()
+    return {name: found[name] for name in ("auc", "auc_low", "auc_high", "tpr")}
+
+
 def unmeasured(members: Bools) -> dict[str, Any]:
     """The figures of an attack on models that trained on the whole pool: none, and why; no verdict either."""
     why = "every record of the pool is a member: there is nobody to tell members from"

@@ -8,6 +8,8 @@ from harness.attacks.base import Bools, Floats
 
 RESOLUTION = float(np.finfo(np.float32).eps)
 """Relative step of the stored logits; a spread below it is rounding, not a spread."""
+BLOCK = 4096
+"""Records taken at a time: what is kept of them between two models stays in the fastest cache."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,35 @@ class Moments:
         """Of no values."""
         return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
-    def __getitem__(self, target: int) -> "Moments":
-        return Moments(self.count[target], self.mean[target], self.squares[target])
+    def __getitem__(self, index: int | tuple[slice, slice]) -> "Moments":
+        """Of one target, or of some records of all: views, so that they can be changed in place."""
+        return Moments(self.count[index], self.mean[index], self.squares[index])
 
     def __setitem__(self, target: int, row: "Moments") -> None:
         self.count[target], self.mean[target] = row.count, row.mean
         self.squares[target] = row.squares
+
+    def include(self, values: Floats, weight: Floats) -> None:
+        """Add a value to each record where its weight is 1, and none where it is 0 (Welford 1962)."""
+        step = values - self.mean
+        step *= weight
+        np.add(self.count, weight, out=self.count)
+        np.add(self.mean, step / np.maximum(self.count, 1), out=self.mean)
+        step *= values - self.mean
+        np.add(self.squares, step, out=self.squares)
+
+    def merge(self, other: "Moments") -> None:
+        """Add all values of other moments, of which either may be empty (Chan, Golub and LeVeque 1983)."""
+        count = self.count + other.count
+        share = other.count / np.maximum(count, 1)
+        apart = other.mean - self.mean
+        np.add(self.mean, apart * share, out=self.mean)
+        apart *= apart
+        apart *= share
+        apart *= self.count
+        np.add(self.squares, other.squares, out=self.squares)
+        np.add(self.squares, apart, out=self.squares)
+        self.count[...] = count
 
     def pooled_variance(self) -> Floats:
         """The variance within records, pooled over all records of a target.
@@ -44,9 +69,14 @@ class Moments:
 
         A record with fewer than two values gets the pooled one. Never below what float32 resolves.
         """
-        own = self.squares / np.maximum(self.count - 1, 1)
-        variance = np.where((self.count < 2) | fixed, self.pooled_variance(), own)
-        return np.maximum(variance, (RESOLUTION * np.maximum(np.abs(self.mean), 1)) ** 2)
+        variance = self.squares / np.maximum(self.count - 1, 1)
+        few = self.count < 2
+        if fixed or few.any():
+            variance = np.where(few | fixed, self.pooled_variance(), variance)
+        least = np.maximum(np.abs(self.mean), 1)
+        least *= RESOLUTION
+        least *= least
+        return np.maximum(variance, least, out=variance)
 
     def z_scores(self, values: Floats, fixed: bool) -> Floats:
         """Distance from the mean in standard deviations; 0 where there is no mean."""
@@ -57,9 +87,9 @@ class Moments:
 def leave_one_out(values: Floats, chosen: Bools) -> Moments:
     """Moments of column i over the chosen rows other than m, for every m.
 
-    Row m of the answer is merged from the rows before m and the rows after m (Chan, Golub and
-    LeVeque 1983). Nothing is ever taken out of a sum again, so there is no cancellation, and row m
-    of `values` and of `chosen` does not enter row m of the answer, not even by rounding.
+    Row m of the answer is merged from the rows before m and the rows after m. Nothing is ever taken
+    out of a sum again, so there is no cancellation, and row m of `values` and of `chosen` does not
+    enter row m of the answer, not even by rounding.
 
     Args:
         values: (M, n)
@@ -69,27 +99,19 @@ def leave_one_out(values: Floats, chosen: Bools) -> Moments:
         (M, n) moments; count 0, mean 0 where no other row is chosen.
     """
     moments = Moments.none(values.shape)
-    before = after = Moments.none(values.shape[1:])
-    for m in range(len(values)):
-        moments[m] = before
-        before = _include(before, values[m], chosen[m])
-    for m in reversed(range(len(values))):
-        moments[m] = _merge(moments[m], after)
-        after = _include(after, values[m], chosen[m])
+    every = slice(None)
+    for start in range(0, values.shape[1], BLOCK):
+        some = every, slice(start, start + BLOCK)
+        _fill(moments[some], values[some], chosen[some].astype(np.float64))
     return moments
 
 
-def _include(old: Moments, values: Floats, chosen: Bools) -> Moments:
-    """The moments with one more value where it is chosen (Welford 1962)."""
-    step = np.where(chosen, values - old.mean, 0.0)
-    count = old.count + chosen
-    mean = old.mean + step / np.maximum(count, 1)
-    return Moments(count, mean, old.squares + step * (values - mean))
-
-
-def _merge(a: Moments, b: Moments) -> Moments:
-    """The moments of two sets of values together; either may be empty."""
-    count = a.count + b.count
-    share = b.count / np.maximum(count, 1)
-    apart = b.mean - a.mean
-    return Moments(count, a.mean + apart * share, a.squares + b.squares + apart**2 * share * a.count)
+def _fill(moments: Moments, values: Floats, weights: Floats) -> None:
+    """The answer for a block of records, into moments that are none yet."""
+    before, after = Moments.none(values.shape[1:]), Moments.none(values.shape[1:])
+    for m in range(len(values)):
+        moments[m] = before
+        before.include(values[m], weights[m])
+    for m in reversed(range(len(values))):
+        moments[m].merge(after)
+        after.include(values[m], weights[m])

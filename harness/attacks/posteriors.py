@@ -4,12 +4,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.attacks.base import Floats
+from workloads.errors import BenchError
 
 
 def posteriors(logits: NDArray[np.float32]) -> Floats:
     """(n, C): softmax in float64; a logit of -inf is a probability of 0."""
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    chances = np.exp(shifted)
+    highest = logits.max(axis=1, keepdims=True)
+    bad = int((~np.isfinite(highest)).sum())
+    if bad:
+        raise BenchError(
+            f"a model gives NaN, +inf or only -inf logits on {bad} of {len(logits)} records; attacks need "
+            "finite logits: look for a diverged training or a broken predictor"
+        )
+    chances = np.exp(logits.astype(np.float64) - highest)
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 

@@ -1,13 +1,13 @@
 """Shokri's attack: for every class a classifier that tells members from others by the whole posterior."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
+from harness.attacks.boosting import boosted_log_odds
 from harness.attacks.posteriors import posteriors, shadows_of
 from methods.bounds import Count
 
@@ -67,20 +67,6 @@ def _features(evidence: Evidence, model: int, extra: bool) -> Floats:
         return chances
     losses = cross_entropy(evidence.phi[model])
     return np.column_stack([chances, np.sort(chances, axis=1), losses])
-
-
-def boosted_log_odds(x: Floats, y: NDArray[np.bool_], asked: Floats, trees: int) -> Floats:
-    """The log odds of `asked` under trees taught with (x, y); 0 where y is of one kind only."""
-    # Loaded here: listing attacks and planning need no boosting library.
-    import lightgbm
-
-    if y.all() or not y.any():
-        return np.zeros(len(asked))
-    # One thread and row order: the same bits every time.
-    settings: dict[str, Any] = {"objective": "binary", "deterministic": True, "force_row_wise": True}
-    settings |= {"num_threads": 1, "seed": 0, "verbosity": -1}
-    booster = lightgbm.train(settings, lightgbm.Dataset(x, y.astype(np.float64)), trees)
-    return np.asarray(booster.predict(asked, raw_score=True), dtype=np.float64)
 
 
 attack: Attack = Shokri()

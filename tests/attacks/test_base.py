@@ -5,8 +5,10 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+import torch
 
 from harness.attacks.base import Evidence, cross_entropy, rescaled_logit
+from workloads.base import Records
 from workloads.errors import BenchError
 
 
@@ -81,7 +83,7 @@ def test_evidence_gives_phi_of_pool_and_population() -> None:
         members=np.array([[True]]),
         population_logits=population,
         population_labels=np.array([1, 0]),
-        features=np.zeros((1, 1), dtype=np.float32),
+        pool=Records(torch.zeros(1, 1), torch.zeros(1)),
     )
     np.testing.assert_allclose(evidence.phi, [[1]])
     np.testing.assert_allclose(evidence.population_phi, [[3, -5]])

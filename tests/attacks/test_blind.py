@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
@@ -11,6 +12,7 @@ from harness.attacks import blind
 from harness.attacks.base import Bools, Evidence, Floats
 from harness.attacks.blind import Blind, BlindParams
 from harness.attacks.metrics import blind_verdict, evaluate
+from workloads.base import Records
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -24,7 +26,14 @@ def digits() -> tuple[Images, Labels]:
 
 def evidence_of(features: Images, labels: Labels, members: Bools) -> Evidence:
     logits = np.zeros((*members.shape, int(labels.max()) + 1), dtype=np.float32)
-    return Evidence(logits, labels, members, logits[:, :1], labels[:1], features)
+    return Evidence(
+        logits,
+        labels,
+        members,
+        logits[:, :1],
+        labels[:1],
+        Records(torch.from_numpy(features), torch.from_numpy(labels)),
+    )
 
 
 def judge(features: Images, labels: Labels, members: Bools, seed: int = 0) -> tuple[bool, float]:

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from harness.attacks.base import Bools, Evidence
+from harness.attacks.boosting import boosted_log_odds
 from harness.attacks.metrics import evaluate
 from harness.attacks.posteriors import log_odds, posteriors, shadows_of
 from harness.attacks.salem import Salem, SalemParams, _features
-from harness.attacks.shokri import Shokri, ShokriParams, boosted_log_odds
+from harness.attacks.shokri import Shokri, ShokriParams
+from workloads.base import Records
 
 MODELS, RECORDS, CLASSES = 4, 600, 5
 
@@ -24,8 +27,8 @@ def dirichlet(members: Bools, peak_in: float, peak_out: float) -> Evidence:
     weights[:, np.arange(RECORDS), labels] = np.where(members, peak_in, peak_out)
     chances = random.standard_gamma(weights) + 1e-9
     logits = np.log(chances / chances.sum(axis=2, keepdims=True)).astype(np.float32)
-    features = np.zeros((RECORDS, 1), dtype=np.float32)
-    return Evidence(logits, labels, members, logits[:, :1], labels[:1], features)
+    pool = Records(torch.zeros(RECORDS, 1), torch.from_numpy(labels))
+    return Evidence(logits, labels, members, logits[:, :1], labels[:1], pool)
 
 
 @pytest.fixture

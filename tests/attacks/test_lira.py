@@ -1,15 +1,21 @@
 """LiRA against a loop with scipy's normal, and on Gaussians whose ROC is known."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
+from torch import Tensor, nn
 
-from harness.attacks.base import Bools, Evidence, Floats
+from harness.attacks.augment import View, lira_views
+from harness.attacks.base import Bools, Evidence, Floats, nothing_kept
 from harness.attacks.lira import Lira, LiraParams
 from harness.attacks.metrics import evaluate
+from workloads.base import Records
+from workloads.errors import BenchError
 
 
 def pooled_deviation(groups: list[Floats]) -> float:
@@ -138,3 +144,51 @@ def test_offline_does_not_tie_the_surest_members(
     scores = Lira().scores(from_phi(phi, members), LiraParams(mode="offline"))
     assert stats.norm.cdf(scores[0, 0]) == stats.norm.cdf(scores[0, 1]) == 1
     assert scores[0, 0] < scores[0, 1]
+
+
+class Brightness(nn.Module):
+    """Two classes by the brightness of the top left pixel, which every view of an image has another of."""
+
+    def __init__(self, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        logit = self.slope * x[:, 0, 0, 0]
+        return torch.stack([torch.zeros_like(logit), logit], 1)
+
+
+@pytest.fixture
+def pictures(masks: Callable[..., Bools]) -> Evidence:
+    random = torch.Generator().manual_seed(0)
+    pool = Records(torch.randn(30, 1, 8, 8, generator=random), torch.ones(30, dtype=torch.int64))
+    models = [Brightness(slope) for slope in (1.0, 1.5, 2.0, 0.5, 0.8)]
+    logits = torch.stack([model(pool.x) for model in models]).numpy()
+    members, labels = masks(np.random.default_rng(0), 5, 30, 15), pool.y.numpy()
+    return Evidence(logits, labels, members, logits[:, :1], labels[:1], pool, released=models.__getitem__)
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_queries_average_the_scores_of_the_views(
+    mode: Literal["online", "offline"], pictures: Evidence
+) -> None:
+    scores = Lira().scores(pictures, LiraParams(mode=mode, queries=3))
+    each = []
+    for view in (View(), View(mirrored=True), lira_views(3)[2]):
+        moved = view.of(pictures.pool.x)
+        logits = torch.stack([pictures.released(m)(moved) for m in range(5)]).numpy()
+        each.append(Lira().scores(replace(pictures, logits=logits), LiraParams(mode=mode)))
+    np.testing.assert_allclose(scores, np.mean(each, axis=0), rtol=1e-12, atol=1e-12)
+
+
+def test_one_query_needs_no_model(pictures: Evidence) -> None:
+    stored = replace(pictures, released=nothing_kept)
+    np.testing.assert_array_equal(
+        Lira().scores(stored, LiraParams(queries=1)), Lira().scores(pictures, LiraParams())
+    )
+
+
+def test_several_queries_are_refused_where_records_are_no_images(from_phi: Callable[..., Evidence]) -> None:
+    evidence = from_phi(np.zeros((3, 4)), np.eye(3, 4, dtype=np.bool_))
+    with pytest.raises(BenchError, match=r"lira with queries = 2 asks for mirrored"):
+        Lira().scores(evidence, LiraParams(queries=2))

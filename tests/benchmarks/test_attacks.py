@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 
 from harness.attacks.base import Evidence
 from harness.attacks.lira import Lira, LiraParams
 from harness.attacks.rmia import share_beaten
+from workloads.base import Records
 
 MODELS, RECORDS, POPULATION = 64, 50_000, 2_500
 
@@ -30,7 +32,7 @@ def test_lira_with_every_model_as_target() -> None:
         members=random.random((MODELS, RECORDS)) < 0.5,
         population_logits=logits[:, :1],
         population_labels=np.zeros(1, dtype=np.int64),
-        features=np.zeros((RECORDS, 1), dtype=np.float32),
+        pool=Records(torch.zeros(1, 1), torch.zeros(1)),
     )
     assert evidence.phi.shape == (MODELS, RECORDS)  # made once for all attacks
     seconds = min(cpu_seconds(lambda: Lira().scores(evidence, LiraParams())) for _ in range(3))

@@ -26,6 +26,7 @@ def cell(**changes: Any) -> dict[str, Any]:
         "delta": 0.1,
         "seed": 2**40,
         "n_train": 100,
+        "canaries": 0,
         "label": "dp-sgd ε=inf",
         **changes,
     }

@@ -35,7 +35,7 @@ class Rows:
 
     def insert(self, table: str, **row: Any) -> None:
         """One row; what a test does not care about is filled in."""
-        blank: dict[type, Any] = {str: "", int: 0}
+        blank: dict[type, Any] = {str: "", int: 0, bool: True}
         needed = {
             column.name: blank.get(column.type.python_type, "{}")
             for column in TABLES[table].columns

@@ -228,6 +228,8 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
         "frontier": 13,
         "overhead": 7,
         "failures": 1,
+        **dict.fromkeys(("audit", "audit_result", "attribute", "attribute_result"), 0),
+        **dict.fromkeys(("reconstruction", "reconstruction_result"), 0),
         "bench_result": 0,
         "bench": 0,
         "published": 772,

@@ -143,7 +143,7 @@ def test_every_cell_gets_its_trainings_its_attacks_and_the_blind_check() -> None
     )
     position = {task.key: place for place, task in enumerate(made.tasks)}
     for attack in attacks:
-        assert all(position[training.key] < position[attack.key] for training in attack.trainings())
+        assert all(position[training] < position[attack.key] for training in attack.needs)
 
 
 def test_a_cell_asked_for_twice_is_planned_once() -> None:

@@ -246,8 +246,8 @@ def test_a_mistake_is_told_with_what_there_is(path: Path) -> None:
         query(path, "select accuracy from frontir")
     problem = str(caught.value)
     assert "frontir does not exist" in problem
-    assert "views: model_cost, frontier, overhead, bench, failures, reproduction, steps" in problem
-    assert "tables: attack_result, bench_result, cell, model_run, published" in problem
+    assert "views: model_cost, frontier, audit, reconstruction, attribute, overhead, bench" in problem
+    assert "tables: attack_result, attribute_result, audit_result, bench_result, cell, model_run" in problem
     assert len(problem.splitlines()) == 2
 
 

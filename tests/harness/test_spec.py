@@ -140,10 +140,8 @@ def test_a_task_survives_its_file(task: Task) -> None:
 
 def test_an_attack_reads_the_trainings_of_its_cell() -> None:
     attack = Task("attack", cell(epsilon=1), models=3, attack=Plugin("loss", "1"))
-    assert [each.key for each in attack.trainings()] == [
-        Task("train", cell(epsilon=1), index=i).key for i in range(3)
-    ]
-    assert Task("train", cell(epsilon=1)).trainings() == []
+    assert list(attack.needs) == [Task("train", cell(epsilon=1), index=i).key for i in range(3)]
+    assert Task("train", cell(epsilon=1)).needs == ()
 
 
 def test_a_key_is_stable_over_time() -> None:

@@ -10,13 +10,14 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 import methods
+from harness.canaries import Armed
 from harness.run import Run
 from harness.training import ask, per_example_loss, utility
 from methods.base import Problem
 from workloads.base import Records
 from workloads.features.pixels import IMAGENET, Pixels
 from workloads.models.mlp import mlp
-from workloads.records import LazyRecords
+from workloads.records import LazyRecords, every_other, without
 
 CPU = torch.device("cpu")
 IN_MEMORY = Records(torch.randn(50, 4, generator=torch.Generator().manual_seed(1)), torch.arange(50) % 3)
@@ -101,8 +102,9 @@ def test_a_method_trains_to_the_same_bits_and_is_judged_the_same(name: str) -> N
     found = []
     for pool in (IN_MEMORY, LazyRecords(Together(), IN_MEMORY.y)):
         released = method.train(pool.take(mask.nonzero().squeeze(1)), problem, params, Run("0" * 64, CPU))
-        signals = ask(released, pool, pool, CPU)
-        found.append((signals, utility(signals, pool, pool, mask)))
+        armed = Armed(pool, pool, problem.model, pool.take(torch.arange(0)), copies=1)
+        signals = ask(released, armed, CPU)
+        found.append((signals, utility(signals, mask)))
     (signals, judged), (lazy_signals, lazy_judged) = found
     assert all(torch.equal(signals[key], lazy_signals[key]) for key in signals)
     assert judged == lazy_judged
@@ -117,3 +119,18 @@ def test_pixels_are_scaled_when_they_are_read() -> None:
     assert torch.equal(x, IMAGENET(images)[4])
     assert int(y) == 4
     assert len(Pixels(images, labels, IMAGENET)) == 6
+
+
+@pytest.mark.parametrize("records", [IN_MEMORY, LazyRecords(Counting(), IN_MEMORY.y)])
+def test_every_other_record_and_the_rest(records: Records) -> None:
+    some = every_other(records)
+    assert torch.equal(some.x, IN_MEMORY.x[::2])
+    rest = without(records, some)
+    assert torch.equal(rest.x, IN_MEMORY.x[1::2])
+    assert torch.equal(rest.y, IN_MEMORY.y[1::2])
+    assert len(without(records, records)) == 0
+
+
+def test_a_record_is_left_out_with_its_copies() -> None:
+    doubled = Records(IN_MEMORY.x.repeat(2, 1), IN_MEMORY.y.repeat(2))
+    assert len(without(doubled, every_other(IN_MEMORY))) == 50

@@ -1,0 +1,106 @@
+"""Attribute inference: what an attack hands over, and how the harness judges it."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from harness.attacks.base import Attacker, Bools, Evidence, Floats
+from harness.attacks.metrics import CONFIDENCE, check
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """The sensitive value of every record, as the number of one of the attribute's values."""
+
+    attribute: str
+    """Its name."""
+    truth: Ints
+    """(n,)"""
+    guessed: Ints
+    """(M, n): by the attack on each target."""
+    imputed: Ints
+    """(n,): by somebody who knows the other columns and the label, and public records, but no model."""
+    prior: float
+    """The share of the most common value among public records."""
+
+
+@runtime_checkable
+class Inference(Attacker, Protocol):
+    """Guesses a column of a record from the rest of it and a model."""
+
+    def guesses(self, evidence: Evidence, params: Any) -> Guesses:
+        """Row m may ask model m but not know `members[m]`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """How often guesses are right, over all targets of a cell.
+
+    What a model tells about everybody is no leak of a member's record: an advantage over imputation that
+    non-members have as well is what the model has learnt. Differential privacy bounds `gap` alone.
+    """
+
+    attribute: str
+    n_members: int
+    n_nonmembers: int
+    """Pooled: (record, target) pairs."""
+    prior: float
+    accuracy_members: float
+    accuracy_nonmembers: float
+    imputation_members: float
+    imputation_nonmembers: float
+    advantage_members: float
+    """Accuracy less that of the imputation, on members."""
+    advantage_nonmembers: float
+    gap: float
+    """The advantage on members less that on non-members, the mean over targets."""
+    gap_low: float
+    gap_high: float
+    gap_interval: str
+    """How the interval was made."""
+
+
+def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
+    """Judge guesses about the first `people` records; BenchError where a target has no members among them, or
+    nobody else."""
+    members = members[:, :people]
+    attacked = (guesses.guessed == guesses.truth)[:, :people].astype(np.float64)
+    imputed = np.broadcast_to((guesses.imputed == guesses.truth)[:people].astype(np.float64), attacked.shape)
+    check(attacked, members)
+    gained = attacked - imputed
+    gaps = np.array([row[own].mean() - row[~own].mean() for row, own in zip(gained, members, strict=True)])
+    low, high, how = _interval(gaps, gained[0], members[0])
+    return Inferred(
+        attribute=guesses.attribute,
+        n_members=int(members.sum()),
+        n_nonmembers=int((~members).sum()),
+        prior=guesses.prior,
+        accuracy_members=float(attacked[members].mean()),
+        accuracy_nonmembers=float(attacked[~members].mean()),
+        imputation_members=float(imputed[members].mean()),
+        imputation_nonmembers=float(imputed[~members].mean()),
+        advantage_members=float(gained[members].mean()),
+        advantage_nonmembers=float(gained[~members].mean()),
+        gap=float(gaps.mean()),
+        gap_low=low,
+        gap_high=high,
+        gap_interval=how,
+    )
+
+
+def _interval(gaps: Floats, gained: Floats, members: Bools) -> tuple[float, float, str]:
+    """A 95 % interval of the mean gap; for a lone target from the spread over its records (Welch)."""
+    if len(gaps) > 1:
+        error, how = gaps.std(ddof=1) / np.sqrt(len(gaps)), "t over models"
+        half = stats.t.ppf((1 + CONFIDENCE) / 2, len(gaps) - 1) * error
+    else:
+        sides = gained[members], gained[~members]
+        error, how = np.sqrt(sum(side.var() / len(side) for side in sides)), "normal over records"
+        half = stats.norm.ppf((1 + CONFIDENCE) / 2) * error
+    return float(gaps.mean() - half), float(gaps.mean() + half), how

@@ -1,0 +1,175 @@
+"""White-box: what the last layer's gradient, its activations and the loss say about a record's membership."""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+import methods.base
+from harness.attacks.base import Attack, Bools, Evidence, Floats
+from harness.attacks.boosting import boosted_log_odds
+from harness.attacks.posteriors import shadows_of
+from harness.attacks.queries import blocks
+from methods.bounds import Count
+from workloads.errors import BenchError
+
+FOLDS = 2
+"""Of the target's records; who asks about those of one knows the membership of the others."""
+WIDTH = 64
+"""Activations that the classifier sees, at most."""
+TOP = 3
+"""Posteriors that it sees from the highest down; all of them, less the label's 1, are in the gradient."""
+
+
+class WhiteBoxParams(methods.base.Params):
+    """Who teaches the classifier."""
+
+    knowledge: Literal["partial", "shadow"] = Field(
+        default="partial",
+        description="partial: the adversary knows the membership of half of the target's records; "
+        "shadow: it knows none and learns on other models",
+    )
+    shadow_models: Count = Field(default=4, description="Shadows that teach, at most; for shadow.")
+    trees: Count = Field(default=100, description="Boosting rounds of a classifier.")
+    seed: int = Field(default=0, ge=0, description="seed of the folds and of the reduction of activations")
+
+
+class WhiteBox:
+    """Nasr, Shokri and Houmansadr 2019, on the last layer, with boosted trees as classifier.
+
+    The gradient of the loss by the last weight matrix is the outer product of p - y and the layer's input, so
+    both factors and their norms stand for it and no backward pass is made. The classifier sees them with the
+    loss, the label and the highest posteriors.
+
+    With `partial` knowledge the records are cut into two random halves, whoever is in them, and each half is
+    scored by a classifier taught by the target's members and others in the other half: no score uses the
+    membership of its own record. With `shadow` the other models of the cell teach; the units of two models do
+    not correspond, so activations are sorted.
+    """
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "a classifier on last-layer gradient, activations, loss and posterior"
+    source: ClassVar[str] = "Nasr et al. 2019, Comprehensive Privacy Analysis of Deep Learning (S&P)"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "`partial` knows the membership of half of the target's records: more than other attacks here know",
+        "the last layer only, and boosted trees for the authors' networks: a bound from below",
+        "activations beyond 64 are reduced: random directions of them, or every so many of the sorted ones",
+        "needs a model that ends in a linear layer",
+    )
+    Params: ClassVar[type[methods.base.Params]] = WhiteBoxParams
+    shadows: ClassVar[int] = 0
+
+    def scores(self, evidence: Evidence, params: WhiteBoxParams) -> Floats:
+        """(M, n): log odds of membership."""
+        models = range(len(evidence.members))
+        if params.knowledge == "shadow" and len(models) == 1:
+            raise BenchError(
+                "white-box with knowledge = shadow learns on other models, but the cell has one model: "
+                "give models = 2 or more, or knowledge = partial"
+            )
+        columns = [_columns(evidence, m, params) for m in models]
+        if params.knowledge == "partial":
+            return np.stack(
+                [_across_halves(columns[m], evidence.members[m], params.trees, params.seed) for m in models]
+            )
+        scores = np.zeros(evidence.members.shape)
+        for m in models:
+            teachers = shadows_of(m, len(models), params.shadow_models)
+            x = np.concatenate([columns[s] for s in teachers])
+            y = np.concatenate([evidence.members[s] for s in teachers])
+            scores[m] = boosted_log_odds(x, y, columns[m], params.trees)
+        return scores
+
+
+def _across_halves(columns: Floats, members: Bools, trees: int, seed: int) -> Floats:
+    """(n,): each half of the records scored by a classifier that was taught by the other.
+
+    The halves are drawn without a look at membership, so one has a few more members than the other. Odds are
+    even ones: else the half with fewer members would be called the likelier.
+    """
+    scores = np.empty(len(members))
+    order = np.random.default_rng(seed).permutation(len(members))
+    for half in np.array_split(order, FOLDS):
+        others = np.ones(len(members), dtype=np.bool_)
+        others[half] = False
+        scores[half] = boosted_log_odds(columns[others], members[others], columns[half], trees, even=True)
+    return scores
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """What one pass of a model shows of its last layer."""
+
+    logits: Tensor
+    error: Tensor
+    """(b, C): p - y, the gradient of the cross-entropy by the logits and by the layer's bias."""
+    activation: Tensor
+    """(b, k): what enters the layer."""
+
+    @property
+    def gradient(self) -> Tensor:
+        """(b, C, k): of every record's loss by the layer's weights."""
+        return self.error[:, :, None] * self.activation[:, None, :]
+
+
+def last_layer(model: nn.Module, x: Tensor, y: Tensor) -> LastLayer:
+    """Logits and the factors of every record's last-layer gradient, without a backward pass."""
+    seen: deque[tuple[Tensor, Tensor]] = deque(maxlen=1)
+    hooks = [
+        layer.register_forward_hook(lambda _, given, made: seen.append((given[0], made)))
+        for layer in model.modules()
+        if isinstance(layer, nn.Linear)
+    ]
+    try:
+        with torch.no_grad():
+            logits = model(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if torch.isnan(logits).any():
+        raise BenchError("the model answers NaN: look for a diverged training or a broken predictor")
+    if not seen or seen[-1][1] is not logits:
+        raise BenchError(
+            "white-box reads the linear layer that makes the logits, and this model ends otherwise: "
+            "take an attack that needs answers only"
+        )
+    error = logits.softmax(1)
+    error[torch.arange(len(y)), y] -= 1
+    return LastLayer(logits, error, seen[-1][0])
+
+
+def _columns(evidence: Evidence, model: int, params: WhiteBoxParams) -> Floats:
+    """(n, columns): what the classifier sees of every record under one model."""
+    released = evidence.released(model)
+    parts = [_describe(last_layer(released, x, y), y, params) for x, y in blocks(evidence.pool, 1)]
+    return np.asarray(torch.cat(parts).numpy(), dtype=np.float64)
+
+
+def _describe(layer: LastLayer, y: Tensor, params: WhiteBoxParams) -> Tensor:
+    losses = torch.nn.functional.cross_entropy(layer.logits.double(), y, reduction="none")
+    error = torch.linalg.vector_norm(layer.error, dim=1)
+    activation = torch.linalg.vector_norm(layer.activation, dim=1)
+    figures = torch.stack([losses, y.double(), error, activation, error * activation], dim=1)
+    top = layer.logits.softmax(1).topk(min(TOP, layer.logits.shape[1]), dim=1).values
+    return torch.cat([figures, top, layer.error, _narrow(layer.activation, params)], dim=1)
+
+
+def _narrow(activation: Tensor, params: WhiteBoxParams) -> Tensor:
+    """(b, at most WIDTH): the activations, comparable among records of a model or also between models."""
+    width = activation.shape[1]
+    if params.knowledge == "shadow":
+        ordered = activation.sort(dim=1, descending=True).values
+        return ordered[:, torch.linspace(0, width - 1, min(width, WIDTH)).round().long()]
+    if width <= WIDTH:
+        return activation
+    random = torch.Generator().manual_seed(params.seed)
+    directions = torch.randn(width, WIDTH, generator=random) / math.sqrt(width)
+    return activation @ directions
+
+
+attack: Attack = WhiteBox()

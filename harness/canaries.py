@@ -1,0 +1,226 @@
+"""Canaries: records made to be remembered, members by a fair coin each, that show the worst case.
+
+The average record of a data set says little about what a method may leak (Aerni, Zhang and Tramèr 2024), and
+a lower bound on epsilon needs records whose membership is independent coin tosses (Steinke, Nasr and
+Jagielski 2023). Canaries come on top of a model's `n_train` members, so that those are the same people as
+without canaries, and a sampling rate is at most the planned one: the price never rises above the target.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from harness.spec import Cell
+from workloads.base import Records, Workload
+from workloads.errors import SpecError
+
+MARK = 2**20
+"""A gradient canary's first feature is this plus its number: no record of a data set comes near."""
+SCALE = 10.0
+"""A gradient canary's gradient has about this norm; a clip above it would see it unclipped."""
+NEARNESS = 0.01
+"""A near-duplicate differs from its twin by noise of this share of each feature's spread."""
+
+
+@dataclass(frozen=True)
+class Armed:
+    """A workload with canaries: what a training of the cell reads instead of the workload's own."""
+
+    pool: Records
+    """The workload's own, without canaries."""
+    test: Records
+    """Without the records that canaries were made of."""
+    model: Callable[[int], nn.Module]
+    canaries: Records
+    """`copies` rows for each canary, together; none where the cell has none."""
+    copies: int
+    """How many rows one coin decides on: the size of the group that a bound is about."""
+
+    @property
+    def count(self) -> int:
+        """How many canaries there are."""
+        return len(self.canaries) // self.copies
+
+    @property
+    def asked(self) -> Records:
+        """The pool, and one row of every canary after it: the records that attacks know of."""
+        return join(self.pool, self.canaries.take(torch.arange(0, len(self.canaries), self.copies)))
+
+    def members(self, mask: Tensor) -> Records:
+        """The members of one model: `mask` over pool and canaries, as over `asked`."""
+        own, coins = mask[: len(self.pool)], mask[len(self.pool) :]
+        rows = coins.repeat_interleave(self.copies).nonzero().squeeze(1)
+        return join(self.pool.take(own.nonzero().squeeze(1)), self.canaries.take(rows))
+
+
+def join(records: Records, more: Records) -> Records:
+    """Both, one after the other; without more, the records themselves, which may be lazy."""
+    if len(more) == 0:
+        return records
+    return Records(torch.cat([records.x, more.x.to(records.x.dtype)]), torch.cat([records.y, more.y]))
+
+
+def arm(workload: Workload, cell: Cell) -> Armed:
+    """The workload as the models of a cell see it."""
+    pool, test = workload.pool(), workload.test()
+    if cell.canary is None:
+        return Armed(pool, test, workload.model, pool.take(torch.arange(0)), copies=1)
+    stream = generator(cell, "canaries")
+    order = torch.randperm(len(test), generator=stream)
+    made, copies = KINDS[cell.canary].make(test, order[: cell.canaries], workload.classes, stream)
+    if KINDS[cell.canary].reads_test:
+        test = test.take(order[cell.canaries :].sort().values)
+    return Armed(pool, test, armed_model(workload, cell.canary, cell.canaries), made, copies)
+
+
+def armed_model(workload: Workload, kind: str | None, count: int) -> Callable[[int], nn.Module]:
+    """A fresh model from a seed; one with a place for every canary where they are gradient canaries."""
+    if kind != "gradient":
+        return workload.model
+    return lambda seed: Marked(workload.model(seed), count, workload.classes)
+
+
+def refusals(workload: Workload, kind: object, count: object) -> list[str]:
+    """What is wrong with the canaries a grid asks for."""
+    if kind is None and count is None:
+        return []
+    problems = []
+    if kind not in KINDS:
+        problems.append(f"canary = {kind!r}: give one of {', '.join(KINDS)}")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        problems.append(f"canaries = {count!r}: give their number, 1 or more, together with canary")
+    elif isinstance(kind, str) and kind in KINDS and KINDS[kind].reads_test:
+        test = len(workload.test())
+        if count > test // 2:
+            problems.append(
+                f"canaries = {count}: {kind} canaries are made of test records, and {workload.name} has "
+                f"{test}; give at most {test // 2}"
+            )
+    return problems
+
+
+def generator(cell: Cell, purpose: str) -> torch.Generator:
+    """A random stream that every method on the workload shares: all are tried with the same canaries."""
+    words = (purpose, cell.workload.name, cell.workload.version, cell.canary, cell.canaries, cell.seed)
+    digest = hashlib.sha256("/".join(map(str, words)).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def coins(cell: Cell, index: int) -> Tensor:
+    """Which canaries are members of model `index`: an independent fair coin each."""
+    return torch.rand(cell.canaries, generator=generator(cell, f"coins/{index}"), dtype=torch.float64) < 0.5
+
+
+Made = tuple[Records, int]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How canaries of a kind are made."""
+
+    about: str
+    make: Callable[[Records, Tensor, int, torch.Generator], Made]
+    """From test records, the rows to use, the number of classes and a random stream."""
+    reads_test: bool
+    threat: str
+    """What an adversary must be able to do who uses them."""
+
+
+def mislabelled(test: Records, rows: Tensor, classes: int, stream: torch.Generator) -> Made:
+    """Records of the workload's kind with a wrong label, each wrong one as likely."""
+    picked = test.take(rows)
+    wrong = (picked.y + torch.randint(1, classes, picked.y.shape, generator=stream)) % classes
+    return Records(picked.x, wrong), 1
+
+
+def near_duplicate(test: Records, rows: Tensor, classes: int, stream: torch.Generator) -> Made:
+    """Mislabelled pairs, a record and a nearly equal one, in or out together.
+
+    They vouch for each other where a defence asks models that did not see a record (SELENA).
+    """
+    picked, _ = mislabelled(test, rows, classes, stream)
+    x = picked.x
+    if x.is_floating_point():
+        spread = x.float().std(dim=0, correction=0)
+        twin = x + (NEARNESS * spread * torch.randn(x.shape, generator=stream)).to(x.dtype)
+    else:  # tokens: another one at one place
+        flat = x.flatten(1).clone()
+        place = torch.randint(flat.shape[1], (len(flat), 1), generator=stream)
+        donors = flat[torch.randperm(len(flat), generator=stream)]
+        twin = flat.scatter(1, place, donors.gather(1, place)).view_as(x)
+    pairs = torch.stack([x, twin], dim=1).flatten(0, 1)
+    return Records(pairs, picked.y.repeat_interleave(2)), 2
+
+
+def out_of_distribution(test: Records, rows: Tensor, classes: int, stream: torch.Generator) -> Made:
+    """Random features, each within its range in the data, with a random label."""
+    x = test.take(rows).x
+    low, high = x.amin(dim=0), x.amax(dim=0)
+    if x.is_floating_point():
+        noise = torch.rand(x.shape, generator=stream).to(x.dtype) * (high - low) + low
+    else:
+        noise = torch.randint(int(low.min()), int(high.max()) + 1, x.shape, generator=stream)
+    return Records(noise, torch.randint(classes, (len(rows),), generator=stream)), 1
+
+
+def gradient(test: Records, rows: Tensor, classes: int, stream: torch.Generator) -> Made:
+    """Records that only say which place of a `Marked` model they move."""
+    like = test.take(torch.arange(1)).x
+    if like.dtype not in (torch.float32, torch.float64, torch.int64, torch.int32):
+        raise SpecError(f"gradient canaries need records of 32 bits or more, the workload's are {like.dtype}")
+    x = torch.zeros((len(rows), *like.shape[1:]), dtype=like.dtype)
+    x.view(len(rows), -1)[:, 0] = MARK + torch.arange(len(rows))
+    return Records(x, torch.randint(classes, (len(rows),), generator=stream)), 1
+
+
+KINDS: Mapping[str, Kind] = {
+    "mislabelled": Kind("a record with a wrong label", mislabelled, True, "black-box, adds records"),
+    "near-duplicate": Kind(
+        "a mislabelled record and one nearly equal to it, in or out together",
+        near_duplicate,
+        True,
+        "black-box, adds pairs of records",
+    ),
+    "out-of-distribution": Kind(
+        "random features within the data's ranges, with a random label",
+        out_of_distribution,
+        False,
+        "black-box, adds records",
+    ),
+    "gradient": Kind(
+        "a record whose gradient moves weights that nobody else moves",
+        gradient,
+        False,
+        "white-box, adds gradients",
+    ),
+}
+
+
+class Marked(nn.Module):
+    """A model with weights that only gradient canaries move, one column for each (Nasr et al. 2021's Dirac).
+
+    The gradient of canary i lies in column i alone, with norm SCALE |p - y|, and every other record's is zero
+    there. Under plain SGD a column ends as the sum of all noisy updates of it: nothing that an
+    observer of the single steps could know about the canary is lost in the released weights.
+    """
+
+    def __init__(self, base: nn.Module, count: int, classes: int) -> None:
+        super().__init__()
+        self.base = base
+        self.marks = nn.Linear(count, classes, bias=False)
+        nn.init.zeros_(self.marks.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits: of the base model for a record, of its column for a canary."""
+        first = x.flatten(1)[:, 0]
+        marked = first >= MARK
+        number = torch.where(marked, first - MARK, torch.zeros_like(first)).long()
+        plain = x.masked_fill(marked.view(-1, *[1] * (x.dim() - 1)), 0)
+        logits = self.base(plain) * ~marked[:, None]
+        code = one_hot(number, self.marks.in_features) * marked[:, None]
+        answer: Tensor = logits + self.marks(SCALE * code.to(logits.dtype))
+        return answer
