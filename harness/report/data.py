@@ -19,12 +19,15 @@ BASELINE = "sgd"
 """The method that costs are relative to."""
 
 CELLS = """
-    select c.key as cell, c.workload_version, c.n_train, c.method,
+    select c.key as cell, c.workload_version, c.n_train, c.method, c.canary, c.canaries,
            max(r.guarantee_kind) as guarantee_kind, max(r.epsilon) as epsilon
     from cell c left join model_run r on r.cell = c.key
-    group by c.key, c.workload_version, c.n_train, c.method
+    group by c.key, c.workload_version, c.n_train, c.method, c.canary, c.canaries
 """
 """What every row should know of its cell, whichever view it comes from."""
+
+
+AUDITS = "select * from audit order by workload, canary, method, epsilon_asked, label, attack, cell"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Reading:
     overhead: list[Row] = field(default_factory=list)
     bench: list[Row] = field(default_factory=list)
     """The newest figure of every method that was benched, sgd's among them."""
+    audits: list[Row] = field(default_factory=list)
+    """Every audit, filtered or not: no condition hides an alarm (RULES 15)."""
     failures: list[Row] = field(default_factory=list)
     """Every failed task: no condition hides them (RULES 17), since a failed cell is in no other view."""
     methods: list[str] = field(default_factory=list)
@@ -90,6 +95,7 @@ def read(store: Path, where: str | None = None, view: str = "frontier") -> Readi
         rocs={row["task"]: Roc(**row["roc"]) for row in rocs if row["roc"]},
         overhead=sorted(rows["overhead"], key=_order),
         bench=list(benches),
+        audits=list(rows_of(store, AUDITS)),
         failures=sorted(rows_of(store, "select * from failures"), key=_order),
         methods=sorted({row["method"] for row in [*cells.values(), *benches]}),
         where=where,
@@ -129,7 +135,8 @@ def rows_of(store: Path, sql: str) -> list[dict[str, Any]]:
 def name_groups(rows: Sequence[dict[str, Any]]) -> None:
     """Give each row its `group`: the rows that may be compared.
 
-    That is the workload, told apart by version and number of members where the rows hold several.
+    That is the workload, told apart by version and number of members where the rows hold several, and by
+    the canaries among its records.
     """
     variants: dict[str, set[tuple[Any, Any]]] = defaultdict(set)
     for row in rows:
@@ -137,7 +144,8 @@ def name_groups(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         many = len(variants[row["workload"]]) > 1
         which = f" (version {row['workload_version']}, {row['n_train']:,} members)"
-        row["group"] = row["workload"] + (which if many else "")
+        armed = f" with {row['canaries']} {row['canary']} canaries" if row.get("canary") else ""
+        row["group"] = row["workload"] + (which if many else "") + armed
 
 
 def group_failures(failures: Iterable[Row]) -> list[dict[str, Any]]:

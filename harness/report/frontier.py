@@ -15,11 +15,11 @@ from harness.report.data import Reading, Roc, Row, group_failures, read
 from harness.report.labels import Label, place_labels
 from harness.report.leakage import (
     AUC,
-    RESOLUTION,
     Leakage,
     choose_attack,
     choose_leakage,
     name_attack,
+    resolved_fpr,
     rows_on_front,
 )
 from harness.report.style import (
@@ -202,7 +202,7 @@ def _draw_unresolved(axes: Axes, rows: Sequence[Row]) -> None:
 def _draw_rocs(axes: Axes, panel: Panel, rocs: Mapping[str, Roc], colours: Mapping[str, str]) -> None:
     """Log-log ROC curves of the cells, each from the lowest FPR that its non-members resolve."""
     drawn, which = choose_curves([row for row in panel.rows if row["attack_task"] in rocs])
-    limits = [_resolved(row) for row in drawn]
+    limits = [resolved_fpr(row) for row in drawn]
     lowest = min(limits, default=1e-2)
     turn: dict[str, int] = {}
     for row, limit in zip(drawn, limits, strict=True):
@@ -314,11 +314,6 @@ def _interval(row: Row, column: str) -> tuple[float, float]:
     value = row[column]
     low, high = row[f"{column}_low"], row[f"{column}_high"]
     return (value if low is None else low, value if high is None else high)
-
-
-def _resolved(row: Row) -> float:
-    """The lowest FPR that the row's non-members resolve."""
-    return min(0.5, RESOLUTION / max(row["n_nonmembers"] or 1, 1))
 
 
 def _span(values: Sequence[int | None]) -> str:

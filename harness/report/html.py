@@ -16,6 +16,12 @@ from harness.report.leakage import AUC, TPRS, choose_attack, choose_leakage, nam
 from harness.report.overhead import explain_clocks, name_line, relative_quartiles, say_missing
 from harness.report.style import KINDS, UNKNOWN_KIND, assign_colours, explain_empty
 
+AUDIT_COLUMNS = (
+    "workload", "label", "attack", "canary", "canaries", "models", "correct", "guesses", "epsilon_audited",
+    "confidence", "epsilon_priced", "epsilon_paper", "guarantee_kind", "meaning", "alarm", "message",
+)  # fmt: skip
+"""Of the view `audit`."""
+
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -77,6 +83,7 @@ def page_data(reading: Reading) -> dict[str, Any]:
             }
             for row in costs
         ],
+        "audits": [{name: row[name] for name in AUDIT_COLUMNS} for row in reading.audits],
         "failures": group_failures(reading.failures),
     }
 

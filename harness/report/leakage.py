@@ -98,3 +98,8 @@ def rows_on_front(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
     ]
     front = find_front([(row[leakage.column], row["accuracy"]) for row in able])
     return sorted((able[i] for i in front), key=lambda row: (row[leakage.column], row["accuracy"]))
+
+
+def resolved_fpr(row: Row) -> float:
+    """The lowest FPR that the row's non-members resolve."""
+    return min(0.5, RESOLUTION / max(row["n_nonmembers"] or 1, 1))

@@ -236,20 +236,43 @@ function showTexts(rows) {
     : "";
 }
 
+function showTable(place, columns, rows) {
+  const table = make("table"), box = make("div", null, "scroll");
+  box.tabIndex = 0;
+  fillTable(table, columns, rows);
+  box.append(table);
+  place.append(box);
+}
+
+function showAudits() {
+  const place = find("audits"), digits = (value) => value == null ? "–" : typeof value === "number" ? value.toPrecision(3) : value;
+  if (!DATA.audits.length) {
+    place.replaceChildren(make("p", "No cell was audited. Canaries are needed: canary = \"gradient\", canaries = 100 in a grid, and attack audit-one-run."));
+    return;
+  }
+  place.replaceChildren(make("p", "What canaries prove: epsilon is at least so much. A small bound proves nothing; one above the price is an alarm."));
+  for (const row of DATA.audits.filter((each) => each.alarm)) place.append(make("p", `ALARM: ${row.workload}, ${row.label}: ${row.message}`, "alarm"));
+  showTable(place, [
+    ["workload", (row) => row.workload, "text"], ["cell", (row) => row.label, "text"], ["audit", (row) => row.attack, "text"],
+    ["canaries", (row) => `${row.canaries} ${row.canary}`, "text"], ["models", (row) => row.models],
+    ["right guesses", (row) => `${row.correct} of ${row.guesses}`],
+    ["proved ε ≥", (row) => `${digits(row.epsilon_audited)} (${100 * row.confidence} %)`],
+    ["priced ε", (row) => digits(row.epsilon_priced)], ["paper's ε", (row) => digits(row.epsilon_paper)],
+    ["meaning", (row) => row.meaning, "text"], ["alarm", (row) => row.alarm ? "ALARM" : ""],
+  ], DATA.audits);
+}
+
 function showFailures() {
   if (!DATA.failures.length) {
     find("failed").replaceChildren(make("p", "No task failed."));
     return;
   }
-  const table = make("table"), box = make("div", null, "scroll");
-  box.tabIndex = 0;
-  fillTable(table, [
+  find("failed").replaceChildren();
+  showTable(find("failed"), [
     ["workload", (row) => row.workload, "text"], ["cell", (row) => row.label ?? row.method, "text"],
     ["task", (row) => row.kind], ["reason", (row) => row.reason], ["tasks", (row) => row.tasks],
     ["message", (row) => row.message ?? "–", "text"],
   ], DATA.failures);
-  box.append(table);
-  find("failed").replaceChildren(box);
 }
 
 function download() {
@@ -310,6 +333,7 @@ async function start() {
   const condition = DATA.where ? ` · where ${DATA.where}` : "";
   find("summary").textContent = `Accuracy against measured leakage, and what it costs to train · ${cells} cells${condition} · privbench ${DATA.version}`;
   find("clocks").textContent = DATA.clocks;
+  showAudits();
   showFailures();
   if (!cells) {
     notice(DATA.empty);

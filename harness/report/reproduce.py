@@ -5,12 +5,12 @@ remark below the table; what differs for the whole table follows it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.report.data import Row, rows_of, select
+from harness.report.tables import TextTable
 from workloads.errors import SpecError, UnknownName
 
 STATUSES = ("within", "outside", "compared", "not measured", "not run")
@@ -40,21 +40,7 @@ FIGURES = {
 SUMMARY = "reproduce"
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What a report says, as plain text in cells; every form is made from it."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    remarks: tuple[str, ...] = ()
-    """Numbered from 1; the last column of a row names its own."""
-    protocol: tuple[str, ...] = ()
-    counts: str = ""
-
-
-def compare(store: Path, table: str | None = None, where: str | None = None) -> Comparison:
+def compare(store: Path, table: str | None = None, where: str | None = None) -> TextTable:
     """One published table with ours beside it; without a table, how far each of them is.
 
     `where` is an SQL condition on the view `reproduction`. UnknownName for a table that is none.
@@ -71,18 +57,7 @@ def compare(store: Path, table: str | None = None, where: str | None = None) -> 
     return tabulate(found)
 
 
-def write_comparison(comparison: Comparison, out: Path) -> list[Path]:
-    """Write the comparison as Markdown and LaTeX into `out`."""
-    out.mkdir(parents=True, exist_ok=True)
-    files = []
-    for suffix, render in ((".md", as_markdown), (".tex", as_latex)):
-        file = out / f"{comparison.name}{suffix}"
-        file.write_text(render(comparison), encoding="utf-8")
-        files.append(file)
-    return files
-
-
-def summarise(rows: Sequence[Row]) -> Comparison:
+def summarise(rows: Sequence[Row]) -> TextTable:
     """A line per published table: how many of its numbers have one of ours beside them."""
     tables: dict[str, list[Row]] = {}
     for row in rows:
@@ -94,10 +69,10 @@ def summarise(rows: Sequence[Row]) -> Comparison:
         numbers = [cells, len(own), *(count[status] for status in STATUSES)]
         lines.append((name, own[0]["printed"], own[0]["about"], *map(str, numbers)))
     columns = ("table", "printed", "about", "cells", "numbers", *STATUSES)
-    return Comparison(SUMMARY, "Published numbers", columns, tuple(lines), counts=count_statuses(rows))
+    return TextTable(SUMMARY, "Published numbers", columns, tuple(lines), counts=count_statuses(rows))
 
 
-def tabulate(rows: Sequence[Row]) -> Comparison:
+def tabulate(rows: Sequence[Row]) -> TextTable:
     """One table: a line per published number, in the order of print."""
     first = rows[0]
     remarks: dict[str, int] = {}
@@ -106,7 +81,7 @@ def tabulate(rows: Sequence[Row]) -> Comparison:
         marks = [remarks.setdefault(text, len(remarks) + 1) for text in remarks_of(row)]
         lines.append((*_line(row), " ".join(f"[{mark}]" for mark in marks)))
     columns = ("workload", "method", "figure", "paper", "ours", "difference", "verdict", "remarks")
-    return Comparison(
+    return TextTable(
         name=f"{SUMMARY}-{first['table_name']}",
         title=f"{first['citation']}, {first['printed']}: {first['about']}",
         columns=columns,
@@ -171,80 +146,3 @@ def _plain(value: Any) -> str:
 def _natural(name: str) -> tuple[Any, ...]:
     """Table 10 after Table 9."""
     return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in name.split("-"))
-
-
-# -- forms -----------------------------------------------------------------------------------------
-
-MARKDOWN = {ord(sign): f"\\{sign}" for sign in "\\`*_[]|~#"} | {
-    ord("<"): "&lt;",
-    ord(">"): "&gt;",
-    ord("&"): "&amp;",
-}
-LATEX: Mapping[int, str] = {
-    **{ord(sign): f"\\{sign}" for sign in "&%$#_{}"},
-    ord("\\"): r"\textbackslash{}",
-    ord("~"): r"\textasciitilde{}",
-    ord("^"): r"\textasciicircum{}",
-    ord("<"): r"\textless{}",
-    ord(">"): r"\textgreater{}",
-    ord("|"): r"\textbar{}",
-    ord("["): "{[}",  # a bracket at the start of a line would be an argument of the row before
-    ord("]"): "{]}",
-    ord("±"): r"$\pm$",
-    ord("ε"): r"$\varepsilon$",
-}
-
-
-def as_markdown(comparison: Comparison) -> str:
-    """A table of GitHub's Markdown with its remarks; no name can become markup."""
-    lines = [f"## {_clean(comparison.title, MARKDOWN)}", ""]
-    lines.append(_pipes(comparison.columns))
-    lines.append(_pipes(["---"] * len(comparison.columns), escaped=True))
-    lines += [_pipes(row) for row in comparison.rows]
-    lines += ["", _clean(comparison.counts, MARKDOWN)]
-    if comparison.remarks:
-        lines += ["", "Remarks:", ""]
-        lines += [f"{n}. {_clean(text, MARKDOWN)}" for n, text in enumerate(comparison.remarks, 1)]
-    if comparison.protocol:
-        lines += ["", "What differs for the whole table:", ""]
-        lines += [f"- {_clean(text, MARKDOWN)}" for text in comparison.protocol]
-    return "\n".join(lines) + "\n"
-
-
-def as_latex(comparison: Comparison) -> str:
-    """A longtable (packages longtable and booktabs) with its remarks below; no name can become a command."""
-    columns = len(comparison.columns)
-    lines = [
-        "% \\usepackage{longtable,booktabs}",
-        f"\\begin{{longtable}}{{{'l' * columns}}}",
-        f"\\caption{{{_clean(comparison.title, LATEX)}}} \\\\",
-        "\\toprule",
-        _ampersands(comparison.columns),
-        "\\midrule",
-        "\\endhead",
-        *(_ampersands(row) for row in comparison.rows),
-        "\\bottomrule",
-        "\\end{longtable}",
-        _clean(comparison.counts, LATEX),
-    ]
-    for kind, texts in (("enumerate", comparison.remarks), ("itemize", comparison.protocol)):
-        if texts:
-            items = [f"\\item {_clean(text, LATEX)}" for text in texts]
-            lines += [f"\\begin{{{kind}}}", *items, f"\\end{{{kind}}}"]
-    return "\n".join(lines) + "\n"
-
-
-RENDER: Mapping[str, Callable[[Comparison], str]] = {"md": as_markdown, "latex": as_latex}
-
-
-def _pipes(cells: Sequence[str], escaped: bool = False) -> str:
-    return "| " + " | ".join(cell if escaped else _clean(cell, MARKDOWN) for cell in cells) + " |"
-
-
-def _ampersands(cells: Sequence[str]) -> str:
-    return " & ".join(_clean(cell, LATEX) for cell in cells) + r" \\"
-
-
-def _clean(text: str, signs: Mapping[int, str]) -> str:
-    """One line, with the signs that the form would read as its own made harmless."""
-    return " ".join(text.split()).translate(dict(signs))

@@ -139,9 +139,11 @@ def test_no_database_is_a_store_error(tmp_path: Path) -> None:
 
 def test_all_reports_of_a_store(store: Path, tmp_path: Path) -> None:
     files = write_all(store, tmp_path / "out", "attack = 'lira'")
-    names = ["frontier.png", "frontier.svg", "overhead.png", "overhead.svg", "index.html"]
-    assert [file.name for file in files] == names
-    assert all(file.stat().st_size > 10_000 for file in files)
+    figures = [
+        f"{name}.{kind}" for name in ("frontier", "overhead", "calibration") for kind in ("png", "svg")
+    ]
+    assert [file.name for file in files] == [*figures, "calibration.md", "calibration.tex", "index.html"]
+    assert all(file.stat().st_size > 10_000 for file in files if file.suffix in (".png", ".svg", ".html"))
 
 
 def test_a_workload_of_two_sizes_is_two_groups(tmp_path: Path) -> None:

@@ -1,17 +1,18 @@
-"""The forms of a comparison: nothing in it can become markup or a command."""
+"""The forms of a table: nothing in it can become markup or a command."""
 
 from pathlib import Path
 
 import pytest
 
-from harness.report.reproduce import Comparison, as_latex, as_markdown, count_statuses, write_comparison
+from harness.report.reproduce import count_statuses
+from harness.report.tables import TextTable, as_latex, as_markdown, write_table
 
 NASTY = "a|b *c* _d_ `e` <f> [g](h) 50 % & $x$ #1 {y} ~z^ \\input{/etc} ± ε\nnext"
 
 
 @pytest.fixture
-def comparison() -> Comparison:
-    return Comparison(
+def table() -> TextTable:
+    return TextTable(
         name="reproduce-x",
         title=NASTY,
         columns=("method", "paper"),
@@ -22,22 +23,22 @@ def comparison() -> Comparison:
     )
 
 
-def test_markdown_keeps_its_columns(comparison: Comparison) -> None:
-    lines = as_markdown(comparison).splitlines()
-    table = [line for line in lines if line.startswith("|")]
-    assert table[:2] == ["| method | paper |", "| --- | --- |"]
-    assert table[2] == "| \\[1\\] plain | 96.09 ± 0.02 % |"
-    assert len(table) == 4
-    for line in table:
+def test_markdown_keeps_its_columns(table: TextTable) -> None:
+    lines = as_markdown(table).splitlines()
+    printed = [line for line in lines if line.startswith("|")]
+    assert printed[:2] == ["| method | paper |", "| --- | --- |"]
+    assert printed[2] == "| \\[1\\] plain | 96.09 ± 0.02 % |"
+    assert len(printed) == 4
+    for line in printed:
         assert line.replace("\\|", "").count("|") == 3
-    assert "a\\|b \\*c\\* \\_d\\_ \\`e\\` &lt;f&gt; \\[g\\](h) 50 % &amp; $x$ \\#1" in table[3]
-    assert "next" in table[3], "a line break stays inside the cell"
+    assert "a\\|b \\*c\\* \\_d\\_ \\`e\\` &lt;f&gt; \\[g\\](h) 50 % &amp; $x$ \\#1" in printed[3]
+    assert "next" in printed[3], "a line break stays inside the cell"
     assert "1. first" in lines
     assert "- all\\_of it" in lines
 
 
-def test_latex_runs_no_command_of_a_name(comparison: Comparison) -> None:
-    text = as_latex(comparison)
+def test_latex_runs_no_command_of_a_name(table: TextTable) -> None:
+    text = as_latex(table)
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and not line.startswith("\\caption")]
     assert rows[0] == r"method & paper \\"
     assert rows[1] == r"{[}1{]} plain & 96.09 $\pm$ 0.02 \% \\"
@@ -51,16 +52,16 @@ def test_latex_runs_no_command_of_a_name(comparison: Comparison) -> None:
 
 
 def test_latex_without_remarks_has_no_empty_list() -> None:
-    bare = Comparison("x", "t", ("a",), (("b",),))
+    bare = TextTable("x", "t", ("a",), (("b",),))
     assert "enumerate" not in as_latex(bare)
     assert "Remarks" not in as_markdown(bare)
 
 
-def test_both_files_are_written(comparison: Comparison, tmp_path: Path) -> None:
-    files = write_comparison(comparison, tmp_path / "new" / "folder")
+def test_both_files_are_written(table: TextTable, tmp_path: Path) -> None:
+    files = write_table(table, tmp_path / "new" / "folder")
     assert [file.name for file in files] == ["reproduce-x.md", "reproduce-x.tex"]
-    assert files[0].read_text(encoding="utf-8") == as_markdown(comparison)
-    assert files[1].read_text(encoding="utf-8") == as_latex(comparison)
+    assert files[0].read_text(encoding="utf-8") == as_markdown(table)
+    assert files[1].read_text(encoding="utf-8") == as_latex(table)
 
 
 def test_the_count_of_nothing() -> None:

@@ -1,0 +1,120 @@
+"""The audit report: what canaries prove about epsilon, beside the price and the paper's claim."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.report.data import Row, rows_of, select
+from harness.report.style import (
+    ALARM,
+    FAINT,
+    INK,
+    KINDS,
+    UNKNOWN_KIND,
+    empty_figure,
+    house_style,
+    new_figure,
+    save_as,
+    shorten,
+)
+from harness.report.tables import TextTable, write_table
+
+TITLE = "Audits: what canaries prove about epsilon"
+NOTES = (
+    "A bound says that epsilon is at least so much, at its confidence; a small one proves nothing.",
+    "Above the price it is an alarm: the method does not do what its ledger says, or is priced wrongly.",
+    "Where nothing is promised the bound is an effective epsilon at these canaries, never a guarantee.",
+)
+COLUMNS = (
+    "workload",
+    "method",
+    "audit",
+    "canaries",
+    "models",
+    "correct",
+    "proved",
+    "priced",
+    "paper",
+    "alarm",
+)
+
+
+def write_audit(store: Path, out: Path, where: str | None = None) -> list[Path]:
+    """Write audit.png, .svg, .md and .tex into `out`; `where` is an SQL condition on the view `audit`."""
+    sql = select("audit", where)
+    rows = rows_of(store, f"{sql} order by workload, canary, method, epsilon_asked, label, attack, cell")
+    return draw_audit(rows, sql, out)
+
+
+def draw_audit(rows: Sequence[Row], sql: str, out: Path) -> list[Path]:
+    """The same from rows that were read already, by this statement."""
+    with house_style():
+        files = save_as(audit_figure(rows), out, "audit", TITLE, sql)
+    return [*files, *write_table(audit_table(rows), out)]
+
+
+def audit_table(rows: Sequence[Row]) -> TextTable:
+    """A line per audit."""
+    lines = []
+    for row in rows:
+        lines.append(
+            (
+                row["workload"],
+                row["label"],
+                row["attack"],
+                f"{row['canaries']} {row['canary']}",
+                str(row["models"]),
+                f"{row['correct']} of {row['guesses']}",
+                f"≥ {row['epsilon_audited']:.3g} ({100 * row['confidence']:g} %)",
+                _epsilon(row["epsilon_priced"]),
+                _epsilon(row["epsilon_paper"]),
+                "ALARM" if row["alarm"] else "",
+            )
+        )
+    alarms = sum(bool(row["alarm"]) for row in rows)
+    counts = f"{len(rows)} audits, {alarms} alarm{'s' * (alarms != 1)}."
+    return TextTable("audit", TITLE, COLUMNS, tuple(lines), (), NOTES, counts, "How to read it")
+
+
+def audit_figure(rows: Sequence[Row]) -> Figure:
+    """A line per audit: a bar up to the bound, the price and the paper's claim as marks; alarms in red."""
+    if not rows:
+        how = "privbench run --workload W --method M --set canary=gradient --set canaries=100"
+        return empty_figure(TITLE, f"No audit is in the database.\nRun: {how} --attack audit-one-run")
+    figure = new_figure(9.5, 1.5 + 0.3 * len(rows))
+    axes = figure.subplots()
+    figure.suptitle(TITLE, x=0.01, ha="left", weight="bold")
+    for place, row in enumerate(rows):
+        _draw_line(axes, place, row)
+    axes.set_yticks(range(len(rows)), [_name(row) for row in rows], fontsize=8)
+    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
+        label.set_color(ALARM if row["alarm"] else INK)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("epsilon (bar: proved at least; mark: priced; |: paper's claim)")
+    axes.grid(visible=False, axis="y")
+    return figure
+
+
+def _draw_line(axes: Axes, place: int, row: Row) -> None:
+    colour = ALARM if row["alarm"] else "#0072B2"
+    axes.barh(place, row["epsilon_audited"], height=0.5, color=colour)
+    if row["epsilon_audited"] == 0:
+        axes.plot(0, place, marker="o", markersize=4, color=colour, clip_on=False)
+    price, claim = row["epsilon_priced"], row["epsilon_paper"]
+    if price is not None and math.isfinite(price):
+        marker = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
+        axes.plot(price, place, marker=marker, color=INK, markersize=6, linestyle="none")
+    if claim is not None and math.isfinite(claim):
+        axes.plot(claim, place, marker="|", color=FAINT, markersize=12, markeredgewidth=2, linestyle="none")
+
+
+def _name(row: Row) -> str:
+    return f"{shorten(row['workload'])} · {shorten(row['label'], 44)} · {row['attack']}"
+
+
+def _epsilon(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

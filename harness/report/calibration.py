@@ -1,0 +1,152 @@
+"""Methods at equal measured leakage: how accurate each is where an attack learns no more than so much.
+
+Epsilons of different kinds cannot be compared, and some methods have none (RULES 7). What an attack finds
+can: each method's cells are points (leakage, accuracy), its front is what it offers, and between two
+neighbours of the front a setting is assumed to exist that lies on the straight line between them. Beyond
+its leakiest cell a method offers what that cell does; below its least leaky one it offers nothing.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harness.report.data import Row
+from harness.report.leakage import AUC, Leakage, choose_attack, choose_leakage, name_attack, rows_on_front
+from harness.report.tables import TextTable
+
+LEVELS = 6
+"""At most so many levels of leakage in a table."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a method offers at a level of leakage."""
+
+    accuracy: float
+    low: float | None
+    """Ends of the interval over models; None where a cell has one model only."""
+    high: float | None
+    interpolated: bool
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A method's front under one attack, by rising leakage."""
+
+    method: str
+    leakage: Leakage
+    rows: tuple[Row, ...]
+
+    def at(self, level: float) -> Offer | None:
+        """The accuracy at no more than this leakage; None where even its least leaky cell leaks more."""
+        places = [row[self.leakage.column] for row in self.rows]
+        if not places or level < places[0]:
+            return None
+        for (here, left), (there, right) in pairwise(zip(places, self.rows, strict=True)):
+            if here <= level < there:
+                return _between(left, right, (level - here) / (there - here))
+        return _between(self.rows[-1], self.rows[-1], 0.0)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """One group of cells on one axis of leakage."""
+
+    group: str
+    leakage: Leakage
+    attack: str
+    rows: tuple[Row, ...]
+    """All cells that the attack was tried on, on a front or not."""
+    curves: tuple[Curve, ...]
+
+    def levels(self) -> list[float]:
+        """Leakages at which methods are compared: those of the cells, thinned evenly to a few."""
+        found = sorted({row[self.leakage.column] for curve in self.curves for row in curve.rows})
+        if len(found) <= LEVELS:
+            return found
+        steps = (len(found) - 1) / (LEVELS - 1)
+        return [found[round(place * steps)] for place in range(LEVELS)]
+
+
+def calibrate(rows: Sequence[Row]) -> list[Calibration]:
+    """For every group the TPR at the lowest FPR that all its cells resolve, and the AUC."""
+    found = []
+    for group in sorted({row["group"] for row in rows}):
+        own = [row for row in rows if row["group"] == group]
+        for leakage in dict.fromkeys((choose_leakage(own), AUC)):
+            found.append(_calibration(group, own, leakage))
+    return found
+
+
+def _calibration(group: str, rows: Sequence[Row], leakage: Leakage) -> Calibration:
+    attack = choose_attack(rows, leakage)
+    tried = [row for row in rows if name_attack(row, rows) == attack]
+    curves = []
+    for method in sorted({row["method"] for row in tried}):
+        front = rows_on_front([row for row in tried if row["method"] == method], leakage)
+        if front:
+            curves.append(Curve(method, leakage, tuple(front)))
+    return Calibration(group, leakage, attack, tuple(tried), tuple(curves))
+
+
+def _between(left: Row, right: Row, share: float) -> Offer:
+    def mix(column: str) -> float | None:
+        if left[column] is None or right[column] is None:
+            return None
+        return float((1 - share) * left[column] + share * right[column])
+
+    accuracy = mix("accuracy")
+    if accuracy is None:
+        raise ValueError("a cell of a front has an accuracy")
+    return Offer(accuracy, mix("accuracy_low"), mix("accuracy_high"), interpolated=share > 0)
+
+
+def ceiling(epsilon: float, delta: float, fpr: float) -> float:
+    """The highest TPR that any attack can have at this FPR against (epsilon, delta) (Kairouz et al. 2015)."""
+    if math.isinf(epsilon):
+        return 1.0
+    grown = math.exp(min(epsilon, 700.0)) * fpr + delta
+    return max(0.0, min(1.0, grown, 1 - math.exp(-epsilon) * (1 - delta - fpr)))
+
+
+def calibration_tables(found: Sequence[Calibration]) -> list[TextTable]:
+    """For every group and axis: a line per level, a column per method."""
+    tables = []
+    for each in found:
+        lines = []
+        for level in each.levels():
+            offers = [curve.at(level) for curve in each.curves]
+            lines.append((_level(level, each.leakage), *map(_told, offers)))
+        tables.append(
+            TextTable(
+                name="calibration",
+                title=f"{each.group}: accuracy at equal {each.leakage.name}, attack {each.attack}",
+                columns=(f"{each.leakage.name} at most", *(curve.method for curve in each.curves)),
+                rows=tuple(lines),
+                protocol=NOTES,
+                heading="How to read it",
+                counts=f"{len(each.rows)} cells, {len(each.curves)} methods.",
+            )
+        )
+    return tables
+
+
+NOTES = (
+    "Between two cells of a method's own front accuracy is interpolated linearly in leakage, marked ~.",
+    "Beyond its leakiest cell a method keeps that cell's accuracy; - where its least leaky cell leaks more.",
+    "Intervals are those of the cells over models, 95 %, interpolated with them; leakage is as measured.",
+    "A measured leakage is a lower bound of what could be learnt: a stronger attack may order methods anew.",
+)
+
+
+def _level(level: float, leakage: Leakage) -> str:
+    return f"{level:.3f}" if leakage is AUC else f"{100 * level:.2f} %"
+
+
+def _told(offer: Offer | None) -> str:
+    if offer is None:
+        return "-"
+    sign = "~" if offer.interpolated else ""
+    band = "" if offer.low is None else f" [{100 * offer.low:.1f}, {100 * (offer.high or 0):.1f}]"
+    return f"{sign}{100 * offer.accuracy:.1f} %{band}"

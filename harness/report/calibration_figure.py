@@ -1,0 +1,128 @@
+"""The calibration figure: what each method offers at each leakage, and ROC curves under their ceilings."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.report.calibration import Calibration, Curve, calibrate, calibration_tables, ceiling
+from harness.report.data import Reading, Roc, read
+from harness.report.leakage import resolved_fpr
+from harness.report.style import (
+    FAINT,
+    KINDS,
+    LINES,
+    UNKNOWN_KIND,
+    assign_colours,
+    empty_figure,
+    explain_empty,
+    house_style,
+    log_ticks,
+    new_figure,
+    save,
+    shorten,
+)
+from harness.report.tables import write_tables
+
+TITLE = "Methods at equal measured leakage"
+DP = ("approximate-dp", "pure-dp")
+"""Kinds whose (epsilon, delta) bounds every attack."""
+CURVES = 6
+"""ROC curves in one panel, at most."""
+
+
+def write_calibration(store: Path, out: Path, where: str | None = None) -> list[Path]:
+    """Write calibration.png and .svg, and a table per group and axis as Markdown and LaTeX.
+
+    `where` is an SQL condition on the view `frontier`.
+    """
+    return draw_calibration(read(store, where), out)
+
+
+def draw_calibration(reading: Reading, out: Path) -> list[Path]:
+    """The same from rows that were read already."""
+    found = calibrate(reading.frontier)
+    with house_style():
+        files = save(calibration_figure(reading, found), out, "calibration", TITLE, reading)
+    return [*files, *write_tables("calibration", calibration_tables(found), out)]
+
+
+def calibration_figure(reading: Reading, found: Sequence[Calibration]) -> Figure:
+    """A row of panels per group: its axes of leakage, then ROC curves with their ceilings."""
+    if not found:
+        return empty_figure(TITLE, explain_empty(reading))
+    groups = [list(each) for _, each in groupby(found, key=lambda each: each.group)]
+    colours = assign_colours([*reading.methods, *(row["method"] for row in reading.frontier)])
+    figure = new_figure(13.5, 0.7 + 3.9 * len(groups))
+    figure.suptitle(TITLE, x=0.01, ha="left", weight="bold", fontsize=13)
+    parts: Any = figure.subfigures(len(groups), 1, squeeze=False)
+    for part, calibrations in zip(parts[:, 0], groups, strict=True):
+        part.suptitle(shorten(calibrations[0].group, 90), x=0.01, ha="left", fontsize=10)
+        panels = part.subplots(1, len(calibrations) + 1)
+        for axes, each in zip(panels, calibrations, strict=False):
+            draw_offers(axes, each, colours)
+        draw_ceilings(panels[-1], calibrations[0], reading.rocs, colours)
+    return figure
+
+
+def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> None:
+    """Every method's front with its band, and the cells it is made of."""
+    column = found.leakage.column
+    reach = max((row[column] for curve in found.curves for row in curve.rows), default=1.0)
+    for curve in found.curves:
+        _draw_curve(axes, curve, reach, colours[curve.method])
+    for row in found.rows:
+        if row[column] is not None and row["accuracy"] is not None:
+            marker = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
+            colour = colours[row["method"]]
+            look: dict[str, Any] = {"mfc": "none" if row["models"] == 1 else colour, "color": colour}
+            axes.plot(row[column], row["accuracy"], marker=marker, ls="none", ms=6, **look)
+    axes.axvline(found.leakage.chance, color=FAINT, linestyle=":", linewidth=0.8)
+    axes.set_xlabel(f"{found.leakage.name} at most (attack {shorten(found.attack)})")
+    axes.set_ylabel("accuracy at no more than this leakage")
+    axes.legend(fontsize=8, loc="lower right")
+
+
+def _draw_curve(axes: Axes, curve: Curve, reach: float, colour: str) -> None:
+    start = curve.rows[0][curve.leakage.column]
+    levels = [float(level) for level in np.linspace(start, max(reach, start), 200)]
+    offers = [offer for level in levels if (offer := curve.at(level)) is not None]
+    axes.plot(levels, [offer.accuracy for offer in offers], color=colour, linewidth=1.5, label=curve.method)
+    banded = [(level, o) for level, o in zip(levels, offers, strict=True) if o.low is not None]
+    if banded:
+        low, high = ([getattr(offer, end) for _, offer in banded] for end in ("low", "high"))
+        axes.fill_between([level for level, _ in banded], low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def draw_ceilings(
+    axes: Axes, found: Calibration, rocs: Mapping[str, Roc], colours: Mapping[str, str]
+) -> None:
+    """ROC curves of the attack, log-log, each from the lowest FPR that its non-members resolve; thin and in
+    the same style, what (epsilon, delta) allows any attack."""
+    priced = [row for row in found.rows if row["guarantee_kind"] in DP and row["epsilon"] is not None]
+    drawn = [*priced, *(row for row in found.rows if row not in priced)][:CURVES]
+    lowest = min((resolved_fpr(row) for row in drawn), default=1e-2)
+    rates = np.logspace(math.log10(lowest), 0, 200)
+    for place, row in enumerate(drawn):
+        look: dict[str, Any] = {"color": colours[row["method"]], "linestyle": LINES[place % len(LINES)]}
+        roc = rocs.get(row["attack_task"], Roc([], []))
+        kept = [(f, t) for f, t in zip(roc.fpr, roc.tpr, strict=True) if f >= resolved_fpr(row) and t > 0]
+        axes.plot([f for f, _ in kept], [t for _, t in kept], lw=1.4, label=shorten(row["label"], 34), **look)
+        if row in priced:
+            most = [ceiling(row["epsilon"], row["delta"] or 0.0, float(rate)) for rate in rates]
+            axes.plot(rates, most, lw=0.7, **look)
+    axes.plot(rates, rates, color=FAINT, linestyle=":", linewidth=0.8)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(lowest, 1)
+    axes.set_ylim(lowest, 1.1)
+    log_ticks(axes.xaxis)
+    log_ticks(axes.yaxis)
+    axes.set_xlabel("false positive rate")
+    axes.set_ylabel("true positive rate (thin: ceiling of ε, δ)")
+    axes.legend(fontsize=7, loc="lower right")

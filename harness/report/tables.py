@@ -1,0 +1,112 @@
+"""Tables of text for papers: Markdown and LaTeX in which no name can become markup."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """What a report says, as plain text in cells; every form is made from it."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    remarks: tuple[str, ...] = ()
+    """Numbered from 1; the last column of a row names its own."""
+    protocol: tuple[str, ...] = ()
+    counts: str = ""
+    heading: str = "What differs for the whole table"
+    """Over the protocol."""
+
+
+def write_table(table: TextTable, out: Path) -> list[Path]:
+    """Write the table as Markdown and LaTeX into `out`."""
+    return write_tables(table.name, [table], out)
+
+
+def write_tables(name: str, tables: Sequence[TextTable], out: Path) -> list[Path]:
+    """Write tables below each other, as one file of Markdown and one of LaTeX called `name`."""
+    out.mkdir(parents=True, exist_ok=True)
+    files = []
+    for suffix, render in ((".md", as_markdown), (".tex", as_latex)):
+        file = out / f"{name}{suffix}"
+        file.write_text("\n".join(render(table) for table in tables), encoding="utf-8")
+        files.append(file)
+    return files
+
+
+MARKDOWN = {ord(sign): f"\\{sign}" for sign in "\\`*_[]|~#"} | {
+    ord("<"): "&lt;",
+    ord(">"): "&gt;",
+    ord("&"): "&amp;",
+}
+LATEX: Mapping[int, str] = {
+    **{ord(sign): f"\\{sign}" for sign in "&%$#_{}"},
+    ord("\\"): r"\textbackslash{}",
+    ord("~"): r"\textasciitilde{}",
+    ord("^"): r"\textasciicircum{}",
+    ord("<"): r"\textless{}",
+    ord(">"): r"\textgreater{}",
+    ord("|"): r"\textbar{}",
+    ord("["): "{[}",  # a bracket at the start of a line would be an argument of the row before
+    ord("]"): "{]}",
+    ord("±"): r"$\pm$",
+    ord("ε"): r"$\varepsilon$",
+}
+
+
+def as_markdown(table: TextTable) -> str:
+    """A table of GitHub's Markdown with its remarks; no name can become markup."""
+    lines = [f"## {_clean(table.title, MARKDOWN)}", ""]
+    lines.append(_pipes(table.columns))
+    lines.append(_pipes(["---"] * len(table.columns), escaped=True))
+    lines += [_pipes(row) for row in table.rows]
+    lines += ["", _clean(table.counts, MARKDOWN)]
+    if table.remarks:
+        lines += ["", "Remarks:", ""]
+        lines += [f"{n}. {_clean(text, MARKDOWN)}" for n, text in enumerate(table.remarks, 1)]
+    if table.protocol:
+        lines += ["", f"{_clean(table.heading, MARKDOWN)}:", ""]
+        lines += [f"- {_clean(text, MARKDOWN)}" for text in table.protocol]
+    return "\n".join(lines) + "\n"
+
+
+def as_latex(table: TextTable) -> str:
+    """A longtable (packages longtable and booktabs) with its remarks below; no name can become a command."""
+    columns = len(table.columns)
+    lines = [
+        "% \\usepackage{longtable,booktabs}",
+        f"\\begin{{longtable}}{{{'l' * columns}}}",
+        f"\\caption{{{_clean(table.title, LATEX)}}} \\\\",
+        "\\toprule",
+        _ampersands(table.columns),
+        "\\midrule",
+        "\\endhead",
+        *(_ampersands(row) for row in table.rows),
+        "\\bottomrule",
+        "\\end{longtable}",
+        _clean(table.counts, LATEX),
+    ]
+    for kind, texts in (("enumerate", table.remarks), ("itemize", table.protocol)):
+        if texts:
+            items = [f"\\item {_clean(text, LATEX)}" for text in texts]
+            lines += [f"\\begin{{{kind}}}", *items, f"\\end{{{kind}}}"]
+    return "\n".join(lines) + "\n"
+
+
+RENDER: Mapping[str, Callable[[TextTable], str]] = {"md": as_markdown, "latex": as_latex}
+
+
+def _pipes(cells: Sequence[str], escaped: bool = False) -> str:
+    return "| " + " | ".join(cell if escaped else _clean(cell, MARKDOWN) for cell in cells) + " |"
+
+
+def _ampersands(cells: Sequence[str]) -> str:
+    return " & ".join(_clean(cell, LATEX) for cell in cells) + r" \\"
+
+
+def _clean(text: str, signs: Mapping[int, str]) -> str:
+    """One line, with the signs that the form would read as its own made harmless."""
+    return " ".join(text.split()).translate(dict(signs))
