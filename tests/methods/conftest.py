@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +10,8 @@ from dp_accounting import DpEvent
 from torch import Tensor
 
 from harness.accounting import Allotment, Filter
-from methods.base import Budget, Problem, State
+from harness.run import Interrupted, Run
+from methods.base import Budget, Problem, Released, State
 from workloads.base import Records
 from workloads.models.mlp import mlp
 
@@ -74,3 +76,21 @@ def members() -> Records:
     y = torch.arange(60) % 3
     x = 0.5 * torch.randn(60, 4, generator=generator) + 2 * torch.eye(3, 4)[y]
     return Records(x, y)
+
+
+@pytest.fixture
+def resume(tmp_path: Path) -> Callable[[Callable[[Run], Released], int], Released]:
+    """Train until so many steps of all phases together are done, kill it, and train again to the end."""
+
+    def result(train: Callable[[Run], Released], steps: int) -> Released:
+        asked: list[bool] = []
+
+        def stop() -> bool:
+            asked.append(True)
+            return len(asked) == steps
+
+        with pytest.raises(Interrupted):
+            train(Run("seed", torch.device("cpu"), tmp_path, stop=stop))
+        return train(Run("seed", torch.device("cpu"), tmp_path))
+
+    return result
