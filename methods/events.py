@@ -50,12 +50,15 @@ class NoisyVotesDpEvent(DpEvent):  # type: ignore[misc]
     """Labels from a noisy vote of teachers on disjoint shards (PATE, Papernot et al. 2017 and 2018).
 
     Attributes:
-        votes: One row of counts per query. Private: a price that reads them is not sanitised.
+        votes: One row of counts per query, zeros where they are not known. Private: a price that reads them
+            is not sanitised.
         aggregator: `laplace`, `gaussian`, or `confident` (a noisy threshold test before the vote).
         noise: The Laplace scale, or the Gaussian's standard deviation, on every count.
         threshold: Of the test; the largest count, with noise, must reach it.
         threshold_noise: The Gaussian's standard deviation on the largest count in the test.
-        answered: For `confident`, which queries passed the test; all where it is left empty.
+        answered: For `confident`, which queries were answered; all where it is left empty.
+        most_answers: For `confident`, how many answers there could be at most, fixed beforehand: the number
+            that is paid for. None: as many as there were, so that the price is known after the fact only.
     """
 
     votes: tuple[tuple[int, ...], ...]
@@ -64,6 +67,7 @@ class NoisyVotesDpEvent(DpEvent):  # type: ignore[misc]
     threshold: float = 0.0
     threshold_noise: float = 0.0
     answered: tuple[bool, ...] = ()
+    most_answers: int | None = None
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -87,3 +91,16 @@ class SelectiveReleaseDpEvent(DpEvent):  # type: ignore[misc]
     beta: float = -1.0
     charge: str = "all_attempts"
     unpaid: tuple[str, ...] = ()
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ClaimedDpEvent(DpEvent):  # type: ignore[misc]
+    """What authors charge for a method, where their code lets out more than its noise covers.
+
+    Attributes:
+        event: What they say was done.
+        unpaid: What was let out besides, each in words; so there is no price, only their claim.
+    """
+
+    event: DpEvent
+    unpaid: tuple[str, ...]

@@ -21,6 +21,7 @@ from dp_accounting.dp_event import MixtureOfGaussiansDpEvent, RepeatAndSelectDpE
 from harness.accounting.adjacency import ADD_OR_REMOVE, REPLACE_ONE
 from harness.accounting.numbers import find_impossible
 from methods.events import (
+    ClaimedDpEvent,
     MetricDpEvent,
     NoisyVotesDpEvent,
     ParallelDpEvent,
@@ -73,6 +74,7 @@ ASSUMPTIONS: dict[type[DpEvent], tuple[str, ...]] = {
         "every attempt is paid for, accepted or not; how many attempts there may be was fixed beforehand "
         "or decided by a privacy filter",
     ),
+    ClaimedDpEvent: (),
 }
 """The events that have a price, each with what its mechanism must really have done."""
 
@@ -99,7 +101,7 @@ def is_private(event: DpEvent) -> bool:
         return True
     if isinstance(event, NonPrivateDpEvent):
         return False
-    if isinstance(event, SelectiveReleaseDpEvent) and event.unpaid:
+    if isinstance(event, SelectiveReleaseDpEvent | ClaimedDpEvent) and event.unpaid:
         return False
     noise = getattr(event, "noise_multiplier", getattr(event, "standard_deviation", None))
     if noise == 0 or (isinstance(event, NoisyVotesDpEvent) and event.noise == 0):
@@ -138,7 +140,8 @@ def expand(event: DpEvent, charge: str = "all_attempts") -> DpEvent:
     """The same event in words that accountants know: nothing private is read.
 
     A metric promise becomes a pure one, votes become noisy counts, and selective release becomes all its
-    attempts; with charge = "paper" only the accepted ones, which is what DPSUR's authors count.
+    attempts; with charge = "paper" only the accepted ones, which is what DPSUR's authors count. A claim
+    becomes what is claimed.
     """
     if isinstance(event, MetricDpEvent):
         return PureDpEvent(event.epsilon * event.diameter)
@@ -147,6 +150,8 @@ def expand(event: DpEvent, charge: str = "all_attempts") -> DpEvent:
     if isinstance(event, SelectiveReleaseDpEvent):
         count = event.accepted if charge == "paper" else event.attempts
         return repeat(expand(event.event, charge), count)
+    if isinstance(event, ClaimedDpEvent):
+        return expand(event.event, charge)
     if isinstance(event, ComposedDpEvent):
         return ComposedDpEvent([expand(part, charge) for part in event.events])
     if isinstance(event, ParallelDpEvent):
@@ -164,8 +169,10 @@ def expand_votes(event: NoisyVotesDpEvent) -> DpEvent:
     count = GaussianDpEvent(event.noise / 2**0.5)
     if event.aggregator == "gaussian":
         return repeat(count, queries)
-    answered = sum(event.answered) if event.answered else queries
-    return ComposedDpEvent([repeat(GaussianDpEvent(event.threshold_noise), queries), repeat(count, answered)])
+    answers = sum(event.answered) if event.answered else queries
+    if event.most_answers is not None:
+        answers = event.most_answers
+    return ComposedDpEvent([repeat(GaussianDpEvent(event.threshold_noise), queries), repeat(count, answers)])
 
 
 def repeat(event: DpEvent, count: int) -> DpEvent:

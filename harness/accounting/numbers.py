@@ -108,6 +108,9 @@ def _disagreement(event: DpEvent) -> str | None:
             return f"threshold_noise must be > 0 for a confident vote, got {event.threshold_noise}"
         if event.answered and len(event.answered) != len(event.votes):
             return f"answered must have one entry per query, got {len(event.answered)} for {len(event.votes)}"
+        if event.most_answers is not None and not sum(event.answered) <= event.most_answers:
+            given = sum(event.answered)
+            return f"most_answers must be at least the {given} answered, got {event.most_answers}"
     return None
 
 

@@ -29,7 +29,7 @@ from harness.accounting.rdp import (
 from harness.accounting.selective import find_selection, worst_case_lower
 from harness.accounting.sphere import Floats
 from harness.accounting.votes import epsilon_of_votes
-from methods.events import NoisyVotesDpEvent, SelectiveReleaseDpEvent
+from methods.events import ClaimedDpEvent, NoisyVotesDpEvent, SelectiveReleaseDpEvent
 from workloads.errors import AccountingError
 
 AGREEMENT = 0.01
@@ -47,6 +47,7 @@ DISPUTED = (
     "epsilons.paper charges accepted attempts only, as DPSUR's authors do; that claim does not hold in the "
     "worst case; the headline does not use it"
 )
+CLAIMED = "epsilons.paper is what the authors charge, which does not cover all that was let out"
 AFTER_THE_FACT = (
     "here accepted attempts decided how many attempts there were, so epsilon is what they cost after the "
     "fact and no bound that was fixed beforehand"
@@ -168,12 +169,12 @@ def check_opinion(pld: float, opinion: Estimate, width: float) -> None:
 
 
 def price_asides(event: DpEvent, delta: float, relation: NeighboringRelation) -> dict[str, float]:
-    """Prices that are shown and never used: of the votes as they fell, and of accepted attempts only."""
+    """Prices that are shown and never used: of the votes as they fell, and of what authors charge for."""
     found: dict[str, float] = {}
     if any(isinstance(part, NoisyVotesDpEvent) for part in walk(event)):
         votes = epsilon_of_votes(event, delta, relation)
         found |= {} if votes is None else {"data_dependent": votes}
-    if find_releases(event):
+    if find_claims(event):
         claimed = expand(event, "paper")
         if supports_rdp(claimed, relation):
             found["paper"] = epsilon_rdp(claimed, delta, relation) if count_releases(claimed) else 0.0
@@ -183,6 +184,11 @@ def price_asides(event: DpEvent, delta: float, relation: NeighboringRelation) ->
 def find_releases(event: DpEvent) -> list[SelectiveReleaseDpEvent]:
     """The runs of accepting and rejecting in an event."""
     return [part for part in walk(event) if isinstance(part, SelectiveReleaseDpEvent)]
+
+
+def find_claims(event: DpEvent) -> list[SelectiveReleaseDpEvent | ClaimedDpEvent]:
+    """The parts of an event for which authors charge otherwise than we do."""
+    return [part for part in walk(event) if isinstance(part, SelectiveReleaseDpEvent | ClaimedDpEvent)]
 
 
 def price_lower(event: DpEvent, delta: float) -> dict[str, float]:
@@ -197,11 +203,12 @@ def _price_claim(
     event: DpEvent, delta: float | None, adjacency: str, relation: NeighboringRelation
 ) -> Guarantee:
     """Without a guarantee: nothing is promised, or authors claim more than their noise covers."""
-    unpaid = tuple(line for run in find_releases(event) for line in run.unpaid)
+    unpaid = tuple(line for claim in find_claims(event) for line in claim.unpaid)
     if not unpaid or not delta or not is_private(expand(event, "paper")):
         return Guarantee("none", None, None, adjacency, "none")
     claimed, lower = price_asides(event, delta, relation), price_lower(event, delta)
-    assumed = (DISPUTED, *(f"not covered by any price: {line}" for line in unpaid))
+    charged = DISPUTED if find_releases(event) else CLAIMED
+    assumed = (charged, *(f"not covered by any price: {line}" for line in unpaid))
     return Guarantee("claimed-disputed", None, delta, adjacency, "none", claimed, assumed, lower)
 
 
