@@ -137,6 +137,7 @@ def probe(task: Task) -> Cost:
     # Imported here: planning what was recorded needs no torch of its own.
     import torch
 
+    from harness.public import public_records
     from harness.run import Interrupted, Run
     from harness.training import best_device, members_of, membership, per_example_loss, warm_up
     from methods.base import Problem
@@ -152,7 +153,9 @@ def probe(task: Task) -> Cost:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        problem = Problem(workload.classes, workload.model, per_example_loss)
+        public = public_records(workload, method)
+        examples = None if public is None else public.x.to(best_device())
+        problem = Problem(workload.classes, workload.model, per_example_loss, examples)
         method.train(members, problem, method.Params(**task.cell.params), run)
     except Interrupted:
         pass

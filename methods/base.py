@@ -31,6 +31,8 @@ class Problem:
     """A fresh model from a seed."""
     loss: Callable[[Tensor, Tensor], Tensor]
     """Logits and labels to one loss per example, shape (B,)."""
+    public: Tensor | None = None
+    """Examples of the workload's public records, without labels; only for a method that is `Assisted`."""
 
 
 class Budget(Protocol):
@@ -165,3 +167,23 @@ class Budgeted(Protocol):
         """The epsilon that the ledger's price may not pass; None where the budget was kept under a charge
         that is not the price."""
         ...
+
+
+@runtime_checkable
+class Rebuilt(Protocol):
+    """A method that releases another module than the workload's model."""
+
+    def skeleton(self, problem: Problem, params: Any) -> nn.Module:
+        """An empty predictor of the released shape, for saved weights to be loaded into."""
+        ...
+
+
+@runtime_checkable
+class Assisted(Protocol):
+    """A method that needs public records besides its members: it finds them in `Problem.public`.
+
+    What it does with them costs no privacy. Its accuracy is measured on test records that it was not given.
+    """
+
+    public_use: ClassVar[str]
+    """What it needs them for, in a few words."""

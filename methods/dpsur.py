@@ -80,7 +80,7 @@ class Dpsur:
     clipped and with Gaussian noise, must lie below beta C_v. Otherwise the step is taken back.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "DPSUR: DP-SGD steps that are kept only if a noisy validation loss falls"
     source: ClassVar[str] = (
         "Fu et al. 2024, DPSUR: Accelerating Differentially Private Stochastic Gradient Descent Using "

@@ -85,6 +85,48 @@ class Workload(Protocol):
 
 
 @runtime_checkable
+class Public(Protocol):
+    """A workload that declares public records: nobody is a member of them, and anybody may look at them.
+
+    They may be some of the test records. A method that is given them is judged by the others.
+    """
+
+    def public(self) -> Records:
+        """The public records, of the same kind as the pool's. Methods get the examples without the labels."""
+        ...
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A column of the records that a person would rather keep to themselves."""
+
+    name: str
+    column: int
+    values: tuple[float, ...]
+    """What it may be. A record's own is the nearest of them, so that a measurement can be low or high."""
+
+    def of(self, x: Tensor) -> Tensor:
+        """(n,): which of the values each record has, as its number."""
+        return (x[:, self.column, None] - torch.tensor(self.values)).abs().argmin(1)
+
+    def completions(self, x: Tensor) -> Tensor:
+        """(n, values, d): every record with every value in the column's place."""
+        many = x[:, None].repeat(1, len(self.values), 1)
+        many[:, :, self.column] = torch.tensor(self.values, dtype=x.dtype)
+        return many
+
+
+@runtime_checkable
+class Sensitive(Protocol):
+    """A workload of rows and columns with an attribute that is sensitive: attacks may try to infer it."""
+
+    @property
+    def sensitive(self) -> Attribute:
+        """The attribute."""
+        ...
+
+
+@runtime_checkable
 class Prepared(Protocol):
     """A workload whose records are made at first use, in minutes: who only looks asks before."""
 

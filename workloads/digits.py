@@ -7,6 +7,7 @@ from torch import nn
 from workloads.base import Records
 from workloads.data.digits import load_split
 from workloads.models.mlp import mlp
+from workloads.records import every_other
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class Digits:
     def test(self) -> Records:
         """360 records, stratified by label."""
         return load_split()[1]
+
+    def public(self) -> Records:
+        """180 records: every other test record."""
+        return every_other(self.test())
 
     def model(self, seed: int) -> nn.Module:
         """A fresh network of `widths`."""

@@ -9,6 +9,7 @@ from torch import nn
 from workloads import data
 from workloads.base import Records
 from workloads.data.dataset import Published
+from workloads.records import every_other
 
 Splits = tuple[Records, Records]
 """Pool and test."""
@@ -65,6 +66,10 @@ class OnPublishedData(ABC):
     def test(self) -> Records:
         """The records that are never members."""
         return self.splits()[1]
+
+    def public(self) -> Records:
+        """Every other test record: publishers leave nothing else that is neither pool nor test."""
+        return every_other(self.test())
 
     def model(self, seed: int) -> nn.Module:
         """A fresh network."""

@@ -1,17 +1,21 @@
 """Bits of people, one row each: Location-30 and Purchase-100."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 
 import torch
 
-from workloads.base import Records
+from workloads.base import Attribute, Records
 from workloads.data.places import data_root
 from workloads.models.mlp import mlp
 from workloads.published import OnPublishedData, Splits, published
 
 SPLIT_SEED = 1
+PLACE = Attribute("a visit to place 69", column=69, values=(0.0, 1.0))
+"""Nobody tells what the bits of Location-30 stand for. Half of the people have this one: hardest to guess."""
+PRODUCT = Attribute("a purchase of product 0", column=0, values=(0.0, 1.0))
+"""Any of Purchase-100 would do."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,7 @@ class Bits(OnPublishedData):
 
     pool_size: int = 0
     test_size: int = 0
+    sensitive: Attribute = field(kw_only=True)
 
     def splits(self) -> Splits:
         """Pool and test, read once per process."""
@@ -42,7 +47,10 @@ def split_bits(x: torch.Tensor, y: torch.Tensor, pool: int, test: int) -> Splits
 
 def location(name: str, network: str, widths: tuple[int, ...]) -> Bits:
     """A workload on Location-30: half of 4,510 train each model, 500 test."""
-    return Bits(name, network, "location-30", 30, 2_255, partial(mlp, widths), pool_size=4_510, test_size=500)
+    build = partial(mlp, widths)
+    return Bits(
+        name, network, "location-30", 30, 2_255, build, pool_size=4_510, test_size=500, sensitive=PLACE
+    )
 
 
 workloads = [
@@ -58,5 +66,6 @@ workloads = [
         partial(mlp, (600, 100)),
         pool_size=50_000,
         test_size=20_000,
+        sensitive=PRODUCT,
     ),
 ]

@@ -31,7 +31,7 @@ from harness.accounting.selective import (
     worst_case_attempts,
     worst_case_lower,
 )
-from methods.events import PureDpEvent, SelectiveReleaseDpEvent
+from methods.events import ClaimedDpEvent, PureDpEvent, SelectiveReleaseDpEvent
 from workloads.errors import AccountingError
 
 ADD_OR_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -248,3 +248,13 @@ def test_conditioning_on_an_event_is_covered_and_dear() -> None:
     kept = np.array([True, True, False])
     bound = conditional_renyi(renyi(p, q, 3), 3, float(p[kept].sum()), float(q[kept].sum()))
     assert renyi(p[kept] / p[kept].sum(), q[kept] / q[kept].sum(), 3) <= bound
+
+
+def test_a_claim_is_shown_and_never_used() -> None:
+    charged = SelfComposedDpEvent(PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0)), 50)
+    found = price(ClaimedDpEvent(charged, ("the realised batch size divides",)), 1e-5)
+    assert found.kind == "claimed-disputed"
+    assert found.epsilon is None
+    assert found.epsilons == {"paper": price(charged, 1e-5).epsilons["rdp"]}
+    assert found.assumptions[1] == "not covered by any price: the realised batch size divides"
+    assert found.lower_bounds == {}

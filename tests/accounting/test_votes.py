@@ -156,6 +156,17 @@ def test_unanswered_queries_pay_for_their_test() -> None:
     assert costs[0] == pytest.approx(tests_only, rel=1e-6)
 
 
+def test_answers_that_were_possible_are_paid_for_and_not_those_that_were_given() -> None:
+    votes, passed = (row(200, 50),) * 10, (True, *[False] * 9)
+    found = [
+        price(NoisyVotesDpEvent(votes, "confident", 40.0, 200.0, 150.0, answered, most), 1e-5)
+        for answered, most in ((passed, 4), ((), 4), (passed, None))
+    ]
+    assert found[0].epsilon == found[1].epsilon
+    assert (found[0].epsilon or 0) > (found[2].epsilon or 0)
+    assert found[0].epsilons["data_dependent"] == found[2].epsilons["data_dependent"]
+
+
 def test_votes_beside_something_else_are_priced_together() -> None:
     votes = NoisyVotesDpEvent((row(250, 0),) * 100, "laplace", SCALE)
     both = price(ComposedDpEvent([votes, GaussianDpEvent(10.0)]), 1e-5).epsilons
@@ -173,6 +184,10 @@ def test_votes_beside_something_else_are_priced_together() -> None:
         (NoisyVotesDpEvent(((1, 2),), "confident", 1.0), "threshold_noise must be > 0"),
         (NoisyVotesDpEvent(((1, 2),), "confident", 1.0, 1.0, 1.0, (True, True)), "one entry per query"),
         (NoisyVotesDpEvent(((1, 2),), "laplace", math.nan), "noise must be"),
+        (
+            NoisyVotesDpEvent(((1, 2),) * 2, "confident", 1.0, 1.0, 1.0, (True, True), 1),
+            "most_answers must be at least the 2 answered, got 1",
+        ),
     ],
 )
 def test_impossible_votes_are_refused(event: NoisyVotesDpEvent, word: str) -> None:

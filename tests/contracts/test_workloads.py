@@ -6,8 +6,9 @@ import torch
 import methods
 import workloads
 from harness.catalogue import page
-from workloads.base import Workload
+from workloads.base import Public, Workload
 from workloads.recipe import recipe
+from workloads.records import without
 
 # Grouped by workload, so that the records of a large one are read once.
 every_workload = pytest.mark.parametrize("name", workloads.family.names(), scope="module")
@@ -66,6 +67,18 @@ def test_no_test_record_is_in_the_pool(name: str) -> None:
         for records in (workload.pool(), workload.test())
     )
     assert not pool & test
+
+
+@every_workload
+def test_public_records_are_nobodys(name: str) -> None:
+    """Never members, and not all of the test: somebody must judge."""
+    workload = with_records(name)
+    if not isinstance(workload, Public):
+        pytest.skip("it declares no public records")
+    public = workload.public()
+    assert len(public) > 0
+    assert len(without(public, workload.pool())) == len(public)
+    assert len(without(workload.test(), public)) >= len(workload.test()) // 3
 
 
 @every_workload

@@ -97,7 +97,10 @@ def test_the_readme_lists_exactly_the_commands_there_are(pages: Pages) -> None:
     assert sorted(listed) == sorted(get_command(cli.app).commands)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("view", ["frontier", "overhead", "bench", "reproduction", "failures"])
+@pytest.mark.parametrize(
+    "view",
+    ["frontier", "audit", "attribute", "reconstruction", "overhead", "bench", "reproduction", "failures"],
+)
 def test_the_readme_documents_every_column_in_order(view: str, pages: Pages, tmp_path: Path) -> None:
     engine = db.open_database(tmp_path / "empty.duckdb")
     try:

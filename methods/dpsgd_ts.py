@@ -1,0 +1,71 @@
+"""dpsgd-ts: DP-SGD with tempered sigmoids in the place of the model's activations."""
+
+import logging
+from typing import ClassVar
+
+from dp_accounting import DpEvent
+from pydantic import Field
+from torch import nn
+
+from methods.base import Problem, Released, Run
+from methods.bounds import Rate
+from methods.private_descent import PrivateDescentParams, descend_privately, descent_event
+from methods.tempered import temper
+from workloads.base import Records
+
+log = logging.getLogger(__name__)
+
+
+class DpsgdTsParams(PrivateDescentParams):
+    """Parameters of dpsgd-ts: those of dp-sgd, and the shape of the activation."""
+
+    scale: Rate = Field(
+        default=2.0, description="s of s * sigmoid(T x) - o (Papernot et al. 2021); 2, 2, 1 is tanh."
+    )
+    temperature: Rate = Field(default=2.0, description="T: the slope at 0 is s T / 4.")
+    offset: float = Field(default=1.0, allow_inf_nan=False, description="o: values lie between -o and s - o.")
+
+
+class DpsgdTs:
+    """DP-SGD with bounded activations (Papernot et al. 2021). The guarantee is that of dp-sgd."""
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "DP-SGD with tempered sigmoids instead of the model's activations"
+    source: ClassVar[str] = (
+        "Papernot et al. 2021, Tempered Sigmoid Activations for Deep Learning with Differential Privacy "
+        "(AAAI)"
+    )
+    guarantee: ClassVar[str] = "approximate-dp"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "activations that are modules are replaced; those that a model calls as functions (WRN), or that are "
+        "inside recurrent layers, stay",
+        "a model without activations (digits-linear) is trained as dp-sgd trains it",
+        "the workloads *-cnn have tanh already, which is the default here; their twins *-cnn-relu have ReLU",
+        "what dp-sgd says of adjacency, generators and stats holds here too",
+    )
+    Params: ClassVar[type[DpsgdTsParams]] = DpsgdTsParams
+    free: ClassVar[str] = "noise_multiplier"
+
+    def planned(self, params: DpsgdTsParams, n_train: int) -> DpEvent:
+        """The ledger that `train` on `n_train` members will hold."""
+        return descent_event(params, n_train)
+
+    def train(self, members: Records, problem: Problem, params: DpsgdTsParams, run: Run) -> Released:
+        """Replace the activations, train for `params.steps` steps and release the model."""
+        model = tempered_model(problem, params, run.seed("init"))
+        return descend_privately(model, members, problem, params, run)
+
+    def skeleton(self, problem: Problem, params: DpsgdTsParams) -> nn.Module:
+        """The workload's model with its activations replaced: its weights alone would not tell of them."""
+        return tempered_model(problem, params, 0)
+
+
+def tempered_model(problem: Problem, params: DpsgdTsParams, seed: int) -> nn.Module:
+    """A fresh model with tempered sigmoids."""
+    model = problem.model(seed)
+    if temper(model, params.scale, params.temperature, params.offset) == 0:
+        log.warning("the model has no activation to replace: this is dp-sgd")
+    return model
+
+
+method = DpsgdTs()

@@ -1,0 +1,73 @@
+"""Which of several steps along a direction loses least, told by a private comparison."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from workloads.base import Records
+
+READ_AT_ONCE = 4096
+
+
+class LineSearch:
+    """The losses of a model at several points of a line through its weights.
+
+    Args:
+        model: Evaluated without dropout.
+        loss: Logits and labels to one loss per example, none negative.
+        weights: What moves; left where `move` puts them.
+        bound: One person's loss counts as at most this much.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        weights: Sequence[nn.Parameter],
+        bound: float,
+    ) -> None:
+        self.model, self.loss, self.weights, self.bound = model, loss, weights, bound
+
+    @torch.no_grad()
+    def losses(self, records: Records, direction: Sequence[Tensor], lengths: Tensor) -> Tensor:
+        """(len(lengths),), double: the sums of bounded losses at weights - length * direction."""
+        training = self.model.training
+        start = [weight.clone() for weight in self.weights]
+        sums = torch.zeros(len(lengths), dtype=torch.float64, device=records.y.device)
+        self.model.eval()
+        for part in pieces(records):
+            for place, length in enumerate(lengths.tolist()):
+                self._put(start, direction, length)
+                losses = self.loss(self.model(part.x), part.y).double()
+                # A loss that is not a number is as bad as can be.
+                sums[place] += losses.nan_to_num(nan=self.bound).clamp(0, self.bound).sum()
+        self._put(start, direction, 0.0)
+        self.model.train(training)
+        return sums
+
+    @torch.no_grad()
+    def move(self, direction: Sequence[Tensor], length: float) -> None:
+        """Step against the direction."""
+        self._put([weight.clone() for weight in self.weights], direction, length)
+
+    def _put(self, start: Sequence[Tensor], direction: Sequence[Tensor], length: float) -> None:
+        for weight, origin, part in zip(self.weights, start, direction, strict=True):
+            torch.sub(origin, part, alpha=length, out=weight.data)
+
+
+def noisy_argmin(sums: Tensor, scale: float, generator: torch.Generator) -> int:
+    """The number of the smallest sum, after each is made smaller by exponential noise: report noisy max.
+
+    Where one record raises every sum by something between 0 and b, as a bounded loss does, this is
+    (b / scale, 0)-DP (Ding et al. 2021). The sign matters: noise that makes sums larger protects less and
+    less the more there are, since of many such noises the smallest is near 0.
+    """
+    drawn = torch.empty(len(sums), dtype=torch.float64, device=generator.device)
+    return int((sums - scale * drawn.exponential_(generator=generator).to(sums.device)).argmin())
+
+
+def pieces(records: Records) -> Iterator[Records]:
+    """The records in their order, a few thousand at a time; nothing where there are none."""
+    rows = torch.arange(len(records), device=records.y.device)
+    return (records.take(part) for part in torch.split(rows, READ_AT_ONCE) if len(part))
