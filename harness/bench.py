@@ -30,7 +30,7 @@ from harness.training import membership, per_example_loss
 from methods.base import Method, Problem
 from methods.gradients import make_engine
 from methods.sampling import refuse_larger_than
-from workloads.base import Records
+from workloads.base import Public, Records
 from workloads.errors import SpecError, unknown
 from workloads.recipe import recipe
 
@@ -228,7 +228,8 @@ def examine(task: BenchTask, measure: Measure) -> tuple[Json, list[Turn]]:
     pool = workload.pool()
     mask = membership(Task("train", task.yardstick), len(pool))
     members = pool.take(mask.nonzero().squeeze(1)).to(device)
-    problem = Problem(workload.classes, workload.model, per_example_loss)
+    public = workload.public().x.to(device) if isinstance(workload, Public) else None
+    problem = Problem(workload.classes, workload.model, per_example_loss, public)
     malloc = malloc_settings() | ({"M_ARENA_MAX": "1"} if share_one_heap() else {})
     players = [
         Player(name, _training(cell, members, problem), device, measure.threads, measure.seed)

@@ -14,6 +14,7 @@ from harness import attacks
 from harness.accounting import FREE, NOISE, calibrate
 from harness.attacks.base import Attack, Audit
 from harness.canaries import KINDS, armed_model, refusals
+from harness.public import find_lack
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import AGAIN, Store
 from harness.sweep import Choice, Sweep
@@ -141,7 +142,7 @@ def _cell(
     try:
         values = _from_recipe(book, names["method"], method, point) | given
         params = _validated(where, method.Params, values, problems)
-        strange = refusals(workload, canary, count)
+        strange = [*refusals(workload, canary, count), *filter(None, [find_lack(workload, method)])]
         problems += [f"{where}: {each}" for each in strange]
         if params is None or n_train is None or strange:
             return None

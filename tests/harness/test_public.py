@@ -12,7 +12,7 @@ import workloads
 from harness.plan import make_plan
 from harness.public import find_lack, public_records
 from harness.sweep import read_sweep
-from harness.training import train
+from harness.training import lay_out, train
 from workloads.base import Public
 from workloads.errors import SpecError
 
@@ -46,3 +46,15 @@ def test_who_was_given_away_judges_nothing(tmp_path: Path) -> None:
     assert torch.equal(signals["test_labels"], test.y[1::2])
     right = signals["test_logits"].argmax(1) == signals["test_labels"]
     assert outcome.payload["metrics"]["test_accuracy"] == pytest.approx(float(right.double().mean()))
+
+
+def test_a_plan_refuses_a_method_that_lacks_them_and_attacks_read_the_same_judges() -> None:
+    grid: dict[str, Any] = {"workload": "tabular-synthetic", "method": "pate", **SMALL}
+    with pytest.raises(
+        SpecError, match=r"needs public records for the queries .* tabular-synthetic"
+    ):
+        make_plan(*read_sweep({"grid": [grid], "models": 1}, "test"), None)
+    able = grid | {"workload": "digits-linear"}
+    task = make_plan(*read_sweep({"grid": [able], "models": 1}, "test"), None).tasks[0]
+    armed, public = lay_out(task)
+    assert public is not None and len(armed.test) == 180
