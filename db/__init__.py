@@ -10,8 +10,8 @@ from db.engine import (
     open_database,
     view_names,
 )
+from db.findings import AttackResult, AttributeResult, AuditResult, ReconstructionResult
 from db.models import (
-    AttackResult,
     Base,
     BenchResult,
     Cell,
@@ -24,6 +24,8 @@ from db.models import (
 
 __all__ = [
     "AttackResult",
+    "AttributeResult",
+    "AuditResult",
     "Base",
     "BenchResult",
     "Cell",
@@ -33,6 +35,7 @@ __all__ = [
     "ModelRun",
     "Published",
     "PublishedMatch",
+    "ReconstructionResult",
     "StepTime",
     "Task",
     "arrow_schema",

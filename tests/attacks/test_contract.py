@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from harness.attacks import family
 from harness.attacks.base import Attack, Bools, Evidence, Floats
 from harness.attacks.metrics import evaluate
+from harness.judging import judge
 from methods.base import Params
 from workloads.base import Records
 from workloads.errors import BenchError
@@ -220,14 +221,14 @@ def test_finds_members_of_models_that_remember(name: str, recalled: Evidence) ->
 
 @every_model_attack
 def test_answers_that_are_no_numbers_are_refused(name: str, null: Evidence) -> None:
-    """A clear failure, not a score: of the stored answers and of the model."""
+    """A clear failure, by the attack itself or by who judges it: of the stored answers and of the model."""
     logits = null.logits.copy()
     logits[1, 3] = np.nan
     broken = nn.Linear(CLASSES, CLASSES)
     nn.init.constant_(broken.weight, np.nan)
     evidence = replace(null, logits=logits, released=lambda m: broken if m == 1 else null.released(m))
     with pytest.raises(BenchError, match="NaN"):
-        member(name).scores(evidence, member(name).Params())
+        judge(name, member(name), evidence, member(name).Params(), [])
 
 
 @every_membership

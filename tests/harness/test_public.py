@@ -50,9 +50,7 @@ def test_who_was_given_away_judges_nothing(tmp_path: Path) -> None:
 
 def test_a_plan_refuses_a_method_that_lacks_them_and_attacks_read_the_same_judges() -> None:
     grid: dict[str, Any] = {"workload": "tabular-synthetic", "method": "pate", **SMALL}
-    with pytest.raises(
-        SpecError, match=r"needs public records for the queries .* tabular-synthetic"
-    ):
+    with pytest.raises(SpecError, match=r"needs public records for the queries .* tabular-synthetic"):
         make_plan(*read_sweep({"grid": [grid], "models": 1}, "test"), None)
     able = grid | {"workload": "digits-linear"}
     task = make_plan(*read_sweep({"grid": [able], "models": 1}, "test"), None).tasks[0]
