@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.report.data import Row
+from harness.report.data import Row, name_groups
 from harness.report.leakage import AUC, Leakage, choose_attack, choose_leakage, name_attack, rows_on_front
 from harness.report.tables import TextTable
 
+NEARNESS = Leakage("nearness", "nearness of rebuilt pictures (minus their MSE)", None)
+"""What an inversion achieves, so that more is worse, as on the other axes."""
 LEVELS = 6
 """At most so many levels of leakage in a table."""
 
@@ -79,6 +81,18 @@ def calibrate(rows: Sequence[Row]) -> list[Calibration]:
     return found
 
 
+def calibrate_pictures(rows: Sequence[Row]) -> list[Calibration]:
+    """The same for rows of the view `reconstruction`: methods at equal error of rebuilt pictures."""
+    known = {"valid": True, "accuracy_low": None, "accuracy_high": None}
+    near = [{**row, **known, "nearness": -row["mse_median"]} for row in rows if row["mse_median"] is not None]
+    name_groups(near)
+    groups = sorted({row["group"] for row in near})
+    return [
+        _calibration(f"{group}, pictures", [row for row in near if row["group"] == group], NEARNESS)
+        for group in groups
+    ]
+
+
 def _calibration(group: str, rows: Sequence[Row], leakage: Leakage) -> Calibration:
     attack = choose_attack(rows, leakage)
     tried = [row for row in rows if name_attack(row, rows) == attack]
@@ -141,6 +155,8 @@ NOTES = (
 
 
 def _level(level: float, leakage: Leakage) -> str:
+    if leakage is NEARNESS:
+        return f"MSE at least {-level:.4f}"
     return f"{level:.3f}" if leakage is AUC else f"{100 * level:.2f} %"
 
 

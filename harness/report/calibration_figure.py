@@ -10,7 +10,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.report.calibration import Calibration, Curve, calibrate, calibration_tables, ceiling
+from harness.report.calibration import (
+    NEARNESS,
+    Calibration,
+    Curve,
+    calibrate,
+    calibrate_pictures,
+    calibration_tables,
+    ceiling,
+)
 from harness.report.data import Reading, Roc, read
 from harness.report.leakage import resolved_fpr
 from harness.report.style import (
@@ -46,7 +54,7 @@ def write_calibration(store: Path, out: Path, where: str | None = None) -> list[
 
 def draw_calibration(reading: Reading, out: Path) -> list[Path]:
     """The same from rows that were read already."""
-    found = calibrate(reading.frontier)
+    found = [*calibrate(reading.frontier), *calibrate_pictures(reading.reconstructions)]
     with house_style():
         files = save(calibration_figure(reading, found), out, "calibration", TITLE, reading)
     return [*files, *write_tables("calibration", calibration_tables(found), out)]
@@ -57,7 +65,7 @@ def calibration_figure(reading: Reading, found: Sequence[Calibration]) -> Figure
     if not found:
         return empty_figure(TITLE, explain_empty(reading))
     groups = [list(each) for _, each in groupby(found, key=lambda each: each.group)]
-    colours = assign_colours([*reading.methods, *(row["method"] for row in reading.frontier)])
+    colours = assign_colours([*reading.methods, *(row["method"] for each in found for row in each.rows)])
     figure = new_figure(13.5, 0.7 + 3.9 * len(groups))
     figure.suptitle(TITLE, x=0.01, ha="left", weight="bold", fontsize=13)
     parts: Any = figure.subfigures(len(groups), 1, squeeze=False)
@@ -66,7 +74,10 @@ def calibration_figure(reading: Reading, found: Sequence[Calibration]) -> Figure
         panels = part.subplots(1, len(calibrations) + 1)
         for axes, each in zip(panels, calibrations, strict=False):
             draw_offers(axes, each, colours)
-        draw_ceilings(panels[-1], calibrations[0], reading.rocs, colours)
+        if calibrations[0].leakage is NEARNESS:
+            panels[-1].set_axis_off()  # pictures have no ROC
+        else:
+            draw_ceilings(panels[-1], calibrations[0], reading.rocs, colours)
     return figure
 
 
@@ -82,7 +93,8 @@ def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> N
             colour = colours[row["method"]]
             look: dict[str, Any] = {"mfc": "none" if row["models"] == 1 else colour, "color": colour}
             axes.plot(row[column], row["accuracy"], marker=marker, ls="none", ms=6, **look)
-    axes.axvline(found.leakage.chance, color=FAINT, linestyle=":", linewidth=0.8)
+    if found.leakage is not NEARNESS:
+        axes.axvline(found.leakage.chance, color=FAINT, linestyle=":", linewidth=0.8)
     axes.set_xlabel(f"{found.leakage.name} at most (attack {shorten(found.attack)})")
     axes.set_ylabel("accuracy at no more than this leakage")
     axes.legend(fontsize=8, loc="lower right")

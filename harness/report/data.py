@@ -50,6 +50,8 @@ class Reading:
     """The newest figure of every method that was benched, sgd's among them."""
     audits: list[Row] = field(default_factory=list)
     """Every audit, filtered or not: no condition hides an alarm (RULES 15)."""
+    reconstructions: list[Row] = field(default_factory=list)
+    """Every gradient inversion on the cells that the condition selects."""
     failures: list[Row] = field(default_factory=list)
     """Every failed task: no condition hides them (RULES 17), since a failed cell is in no other view."""
     methods: list[str] = field(default_factory=list)
@@ -88,6 +90,8 @@ def read(store: Path, where: str | None = None, view: str = "frontier") -> Readi
     rocs = rows_of(store, f"select task, roc from attack_result where task in ({tasks})")
     cells = {row["cell"]: row for row in rows_of(store, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
+    # An inversion alone leaves no row in the frontier: without a condition all are shown.
+    among = f"cell in ({select('frontier', conditions['frontier'], 'cell')})" if where else None
     benches = _benches(store, rows["overhead"] if where else None)
     name_groups([*rows["frontier"], *rows["overhead"], *benches])
     return Reading(
@@ -96,6 +100,7 @@ def read(store: Path, where: str | None = None, view: str = "frontier") -> Readi
         overhead=sorted(rows["overhead"], key=_order),
         bench=list(benches),
         audits=list(rows_of(store, AUDITS)),
+        reconstructions=list(rows_of(store, f"{select('reconstruction', among)} order by cell, attack_task")),
         failures=sorted(rows_of(store, "select * from failures"), key=_order),
         methods=sorted({row["method"] for row in [*cells.values(), *benches]}),
         where=where,

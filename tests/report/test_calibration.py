@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.accounting import Guarantee, tpr_ceiling
-from harness.report.calibration import calibrate, calibration_tables, ceiling
+from harness.report.calibration import calibrate, calibrate_pictures, calibration_tables, ceiling
 from harness.report.calibration_figure import draw_calibration
 from harness.report.data import Reading, name_groups
 from harness.report.leakage import AUC
@@ -84,3 +84,32 @@ def test_files_are_drawn_and_equal_when_the_rows_are(cells: list[dict[str, Any]]
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
     draw_calibration(Reading(frontier=[]), tmp_path / "empty")
     assert (tmp_path / "empty" / "calibration.png").stat().st_size > 0
+
+
+def picture(method: str, mse: float, accuracy: float) -> dict[str, Any]:
+    return {
+        "workload": "cifar10-lenet",
+        "workload_version": "1",
+        "n_train": 100,
+        "method": method,
+        "label": method,
+        "guarantee_kind": "none",
+        "models": 2,
+        "accuracy": accuracy,
+        "attack": "inverting-gradients",
+        "attack_params": {},
+        "mse_median": mse,
+    }
+
+
+def test_methods_compare_at_equal_error_of_rebuilt_pictures(tmp_path: Path) -> None:
+    rows = [picture("sgd", 0.003, 0.6), picture("dp-sgd", 0.28, 0.4), picture("dp-sgd", 0.1, 0.5)]
+    (found,) = calibrate_pictures(rows)
+    dp, sgd = found.curves
+    assert [each["accuracy"] for each in dp.rows] == [0.4, 0.5] and sgd.at(-0.1) is None
+    between = dp.at(-0.19)
+    assert between is not None and between.accuracy == pytest.approx(0.45)
+    (table,) = calibration_tables([found])
+    assert [line[0] for line in table.rows] == [f"MSE at least {mse:.4f}" for mse in (0.28, 0.1, 0.003)]
+    files = draw_calibration(Reading(frontier=[], reconstructions=list(rows)), tmp_path)
+    assert "cifar10-lenet, pictures" in files[2].read_text(encoding="utf-8")
