@@ -7,12 +7,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 from db.models import Base
 
 
-class AttackResult(Base):
-    """One attack on one cell: every model was a target once. TPR columns are null with a reason
-    where there are too few non-members for that FPR.
-    """
+class Finding(Base):
+    """What every attack's row begins with: which task, on which cell, by what."""
 
-    __tablename__ = "attack_result"
+    __abstract__ = True
 
     task: Mapped[str] = mapped_column(primary_key=True)
     cell: Mapped[str]
@@ -20,6 +18,15 @@ class AttackResult(Base):
     attack_version: Mapped[str]
     attack_params: Mapped[dict[str, Any]]
     models: Mapped[int]
+
+
+class AttackResult(Finding):
+    """One attack on one cell: every model was a target once. TPR columns are null with a reason
+    where there are too few non-members for that FPR.
+    """
+
+    __tablename__ = "attack_result"
+
     n_members: Mapped[int | None]
     n_nonmembers: Mapped[int | None]
     auc: Mapped[float | None]
@@ -73,7 +80,7 @@ class AttackResult(Base):
     """{"fpr": [...], "tpr": [...]}: pooled over targets and thinned."""
 
 
-class AuditResult(Base):
+class AuditResult(Finding):
     """One audit of one cell: a lower bound on epsilon from its canaries.
 
     For a method without a guarantee it is an effective epsilon at these canaries, nothing more.
@@ -81,13 +88,9 @@ class AuditResult(Base):
 
     __tablename__ = "audit_result"
 
-    task: Mapped[str] = mapped_column(primary_key=True)
-    cell: Mapped[str]
-    attack: Mapped[str]
-    attack_version: Mapped[str]
-    attack_params: Mapped[dict[str, Any]]
-    models: Mapped[int]
     canaries: Mapped[int]
+    threat: Mapped[str | None]
+    """What an adversary must be able to do who uses such canaries."""
     copies: Mapped[int]
     """Rows of the data that one canary's coin decides on."""
     trials: Mapped[int]
@@ -106,7 +109,7 @@ class AuditResult(Base):
     message: Mapped[str | None]
 
 
-class ReconstructionResult(Base):
+class ReconstructionResult(Finding):
     """One gradient inversion on one cell: pictures of members rebuilt from what single steps share.
 
     Errors are of pixels in [0, 1]; `_low` and `_high` bound 95 % intervals over pictures.
@@ -114,14 +117,8 @@ class ReconstructionResult(Base):
 
     __tablename__ = "reconstruction_result"
 
-    task: Mapped[str] = mapped_column(primary_key=True)
-    cell: Mapped[str]
-    attack: Mapped[str]
-    attack_version: Mapped[str]
-    attack_params: Mapped[dict[str, Any]]
     moment: Mapped[str]
     """Which model shared: `start` the untrained one, `end` the released one."""
-    models: Mapped[int]
     images: Mapped[int]
     mse_median: Mapped[float]
     mse_median_low: Mapped[float | None]
@@ -148,7 +145,7 @@ class ReconstructionResult(Base):
     """The share of labels that were found; 1 where they were known."""
 
 
-class AttributeResult(Base):
+class AttributeResult(Finding):
     """One attribute inference on one cell: every model was a target once.
 
     An advantage that non-members have as well is what the models learnt about everybody; a leak of
@@ -157,12 +154,6 @@ class AttributeResult(Base):
 
     __tablename__ = "attribute_result"
 
-    task: Mapped[str] = mapped_column(primary_key=True)
-    cell: Mapped[str]
-    attack: Mapped[str]
-    attack_version: Mapped[str]
-    attack_params: Mapped[dict[str, Any]]
-    models: Mapped[int]
     attribute: Mapped[str]
     """What was guessed."""
     n_members: Mapped[int]

@@ -214,7 +214,7 @@ promise as (
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
     p.guarantee_kind, p.adjacency, p.accountant, p.accuracy,
-    a.attack, a.attack_params, a.models, c.canary, a.canaries, a.copies,
+    a.attack, a.attack_params, a.models, c.canary, a.canaries, a.threat, a.copies,
     a.trials, a.guesses, a.correct,
     a.epsilon as epsilon_audited, a.confidence, a.delta,
     a.epsilon_priced, a.epsilon_paper, a.alarm, a.message,

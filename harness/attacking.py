@@ -12,7 +12,7 @@ from torch import nn
 
 from harness import attacks
 from harness.attacks.base import Evidence, Shared, When
-from harness.canaries import Armed
+from harness.canaries import KINDS, Armed
 from harness.judging import judge
 from harness.run import Run
 from harness.sharing import CPU, share
@@ -66,6 +66,7 @@ def gather(task: Task, store: Store, results: list[Json]) -> Evidence:
         population=armed.test,
         canaries=armed.count,
         copies=armed.copies,
+        threat=KINDS[task.cell.canary].threat if task.cell.canary else None,
         released=released,
         shared=partial(share_step, task, released, armed),
         sensitive=workload.sensitive if isinstance(workload, Sensitive) else None,

@@ -52,15 +52,16 @@ def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: 
         return Outcome({"metrics": metrics.unmeasured(evidence.members), "roc": {"fpr": [], "tpr": []}}, {})
     scores, members = score(attacker, evidence, params), evidence.members
     people = members.shape[1] - evidence.canaries
-    found = metrics.evaluate(scores[:, :people], members[:, :people])
-    measured = found.asdict() | metrics.per_record(scores[:, :people], members[:, :people])
+    of_people = scores[:, :people], members[:, :people]
+    found = metrics.evaluate(*of_people)
+    measured = found.asdict() | metrics.per_record(*of_people)
     if evidence.canaries:
         measured["canaries"] = metrics.of_canaries(scores[:, people:], members[:, people:])
     if checks_split:
         valid, message = metrics.blind_verdict(found)
         measured |= {"valid": valid, "message": message}
     return Outcome(
-        payload={"metrics": measured, "roc": metrics.roc(scores[:, :people], members[:, :people])},
+        payload={"metrics": measured, "roc": metrics.roc(*of_people)},
         artefacts={"scores.safetensors": save({"scores": scores, "members": members})},
     )
 
@@ -69,8 +70,8 @@ def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[
     """What canaries prove about epsilon, beside the price; a proof above the price is an alarm."""
     if not evidence.canaries:
         raise BenchError("the cell has no canaries to audit: give canary and canaries in the grid")
-    deltas = [each["delta"] for each in guarantees if each["delta"] is not None]
-    found = audit.bound(evidence, params, max(deltas, default=DELTA))
+    delta = max((each["delta"] for each in guarantees if each["delta"] is not None), default=DELTA)
+    found = audit.bound(evidence, params, delta)
     prices = [each["epsilon"] for each in guarantees]
     priced = None if None in prices else max(prices)
     claims = [each["epsilons"]["paper"] for each in guarantees if "paper" in (each.get("epsilons") or {})]
@@ -83,9 +84,10 @@ def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[
         )
     audited = {
         **dataclasses.asdict(found),
-        "delta": max(deltas, default=DELTA),
+        "delta": delta,
         "canaries": evidence.canaries,
         "copies": evidence.copies,
+        "threat": evidence.threat,
         "epsilon_priced": priced,
         "epsilon_paper": max(claims, default=None),
         "alarm": above,

@@ -87,11 +87,14 @@ class Progress:
 
     @property
     def alarms(self) -> dict[str, str]:
-        """What audits proved above the price: the cell's label and the audit's words."""
+        """What audits proved above the price, by workload, cell and audit: no alarm hides another."""
         found = {}
         for key, result in self.ended.items():
             if (result.get("audit") or {}).get("alarm"):
-                found[self.store.spec(key)["notes"]["label"]] = result["audit"]["message"]
+                spec = self.store.spec(key)
+                task, label = spec["task"], spec["notes"]["label"]
+                name = f"{task['workload']['name']}, {label}, {task['attack']['name']}"
+                found[name] = result["audit"]["message"]
         return found
 
     @property

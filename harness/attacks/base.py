@@ -59,6 +59,8 @@ class Evidence:
     """So many of the last pool records are canaries: members by a fair coin each, made to be remembered."""
     copies: int = 1
     """Rows that each of their coins decides on."""
+    threat: str | None = None
+    """What an adversary must be able to do who uses such canaries."""
     released: Callable[[int], nn.Module] = nothing_kept
     """Model m as it was released, in evaluation mode on the CPU. For attacks from the model."""
     shared: Callable[[int, Records, When], Shared] = nothing_kept
