@@ -42,11 +42,15 @@ def test_planning_a_hundred_thousand_tasks(tmp_path: Path, record_property: Reco
     assert memory < 1e9
 
 
+ARTEFACTS = ("signals", "model", "steps")
+
+
 def result(task: Task) -> Json:
     """About as long as the result of a training is."""
     times = {f"p{each:02d}": each / 7 for each in range(25)}
     phases = {"train": {"steps": 300, "wall": times, "cpu": times, "clocks": {"clip": times}}}
-    row: Json = {"key": task.key, "kind": "train", "status": "done", "reason": None, "artefacts": {}}
+    files = {name: {"file": f"{name}.safetensors", "bytes": 3, "sha256": "0" * 64} for name in ARTEFACTS}
+    row: Json = {"key": task.key, "kind": "train", "status": "done", "reason": None, "artefacts": files}
     return {**row, "phases": phases, "metrics": times, "provenance": {"platform": "x" * 600}}
 
 
@@ -57,6 +61,8 @@ def test_looking_at_ten_thousand_tasks(tmp_path: Path, record_property: Record) 
     store.add(*tasks)
     for task in tasks[:9000]:
         row = result(task)
+        for each in row["artefacts"].values():
+            (store.folder(task.key) / each["file"]).write_bytes(b"any")
         (store.folder(task.key) / "result.json").write_bytes(dump({**row, "checksum": checksum(row)}))
     entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in tasks]
     store.write_sweep("sweep", {"tasks": entries})
