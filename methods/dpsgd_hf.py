@@ -46,7 +46,7 @@ class DpsgdHf:
     are normalised as they are.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "Handcrafted-DP: DP-SGD on normalised scattering features"
     source: ClassVar[str] = (
         "Tramer and Boneh 2021, Differentially Private Learning Needs Better Features (or Much More Data) "
@@ -57,7 +57,7 @@ class DpsgdHf:
         "private statistics cost epsilon 0.70 at delta 1e-5 before training begins (norm_noise = 8): smaller "
         "targets need more norm_noise, or normalisation = 'group', which is free",
         "the authors clip the statistics to exact medians of the data, which their epsilon does not cover; "
-        "here the medians are private and in the ledger",
+        "here the bounds are private quantiles, as high as can be told privately, and in the ledger",
         "the authors' batches are shuffled and priced as Poisson; here they are Poisson",
         "their epsilon 3 is the classic Rényi conversion: 2.6 by the improved one, 2.4 by PLD",
         "the published hyper-parameters were tuned on the test set",

@@ -15,6 +15,8 @@ from workloads.errors import SpecError
 READ_AT_ONCE = 2048
 BOUNDS = 2.0 ** (torch.arange(-40, 41, dtype=torch.float64) / 4)
 """Norms to choose a clipping bound from, whatever the data: 2^-10 to 2^10 in steps of a fifth."""
+SURE = 30.0
+"""Times 1 / epsilon: so many norms above a bound keep the draw, but for 1 in 10,000, from one above all."""
 
 
 class GroupNormalised(nn.Module):
@@ -65,8 +67,8 @@ def estimate_moments(
     """Mean and variance of every channel, private at the price of `moments_event`.
 
     Tramer and Boneh 2021: the channels' means and mean squares of each record, clipped to a norm and averaged
-    with Gaussian noise. They clip to the exact median of the norms, which nobody pays for; here the median is
-    private.
+    with Gaussian noise. They clip to the exact median of the norms, which nobody pays for and which makes the
+    variances of unlike records too small; here the bound is private, and as high as `high_share` allows.
     """
     per_record = [channel_moments(x) for x in members.batches(READ_AT_ONCE)]
     mean, square = (
@@ -93,26 +95,35 @@ def noisy_mean(rows: Tensor, noise: float, bound_epsilon: float, generator: torc
     """
     rows = torch.where(torch.isfinite(rows).all(dim=1, keepdim=True), rows.double(), 0.0)
     norms = torch.linalg.vector_norm(rows, dim=1)
-    bound = private_median(norms, bound_epsilon, generator)
+    bound = private_quantile(norms, high_share(len(rows), bound_epsilon), bound_epsilon, generator)
     total = (rows * (bound / norms.clamp(min=bound))[:, None]).sum(dim=0)
     drawn = torch.randn(total.shape, generator=generator, device=generator.device, dtype=torch.float64)
     mean: Tensor = (total + noise * bound * drawn.to(total.device)) / len(rows)
     return mean
 
 
-def private_median(values: Tensor, epsilon: float, generator: torch.Generator) -> float:
-    """One of BOUNDS near the median: the exponential mechanism, (epsilon, 0)-DP (McSherry and Talwar 2007).
+def high_share(count: int, epsilon: float) -> float:
+    """The highest share of values, at least half, whose quantile can be told from one above all of them."""
+    return max(0.5, 1 - SURE / (epsilon * count))
 
-    The score of a bound is minus the distance of the number of values below it from half of all. Adding or
-    removing a value changes it by at most 1/2.
+
+def private_quantile(values: Tensor, share: float, epsilon: float, generator: torch.Generator) -> float:
+    """One of BOUNDS near a quantile: the exponential mechanism, (epsilon, 0)-DP (McSherry and Talwar 2007).
+
+    The best bound is the first with at least that share of the values below it; the score of any other is
+    minus the number of values by which it misses. Adding or removing a value changes it by at most the larger
+    of `share` and 1 - `share`.
     """
     bounds = BOUNDS.to(values.device)
-    below = (values[:, None] < bounds).sum(dim=0).double()
-    score = -(below - len(values) / 2).abs()
+    lacking = share * len(values) - (values[:, None] < bounds).sum(dim=0).double()
+    # What the bound before it has too many: without this all bounds above all values would be as good.
+    beyond = torch.cat([lacking.new_zeros(1), -lacking[:-1]])
+    score = -torch.maximum(lacking, beyond).clamp(min=0)
     uniform = torch.rand(len(bounds), generator=generator, device=generator.device, dtype=torch.float64)
     # The largest sum of a logarithm of odds and Gumbel noise is a draw with these odds.
     gumbel = -uniform.clamp(min=1e-300).log().neg().log()
-    return float(bounds[(epsilon * score + gumbel.to(values.device)).argmax()])
+    odds = score * (epsilon / (2 * max(share, 1 - share)))
+    return float(bounds[(odds + gumbel.to(values.device)).argmax()])
 
 
 def refuse_unfit(example: Tensor, groups: int | None) -> None:

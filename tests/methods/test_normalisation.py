@@ -14,9 +14,10 @@ from methods.normalisation import (
     GroupNormalised,
     channel_moments,
     estimate_moments,
+    high_share,
     moments_event,
     noisy_mean,
-    private_median,
+    private_quantile,
     refuse_unfit,
 )
 from workloads.base import Records
@@ -45,12 +46,16 @@ def test_moments_of_channels_are_means_over_places() -> None:
 
 
 def test_the_statistics_are_near_the_true_ones() -> None:
-    """Not equal, even without noise: records beyond the median norm are clipped."""
+    """Not equal, even without noise: records beyond the bound are clipped."""
     spread = torch.tensor([1.0, 0.5, 2.0])[:, None, None]
     x = 0.3 + spread * torch.randn(5_000, 3, 8, 8, generator=stream(7))
     mean, variance = estimate_moments(Records(x, torch.zeros(len(x))), 1.0, 1.0, stream())
     torch.testing.assert_close(mean, torch.full((3,), 0.3, dtype=torch.float64), rtol=0, atol=0.1)
     torch.testing.assert_close(variance.sqrt(), spread.flatten().double(), rtol=0.2, atol=0)
+
+
+def bound_of(rows: Tensor, epsilon: float, random: torch.Generator) -> float:
+    return private_quantile(rows.double().norm(dim=1), high_share(len(rows), epsilon), epsilon, random)
 
 
 def slow_noisy_mean(rows: list[list[float]], bound: float) -> list[float]:
@@ -65,7 +70,7 @@ def slow_noisy_mean(rows: list[list[float]], bound: float) -> list[float]:
 
 def test_the_mean_is_that_of_clipped_rows() -> None:
     rows = torch.randn(50, 4, generator=stream(5))
-    bound = private_median(rows.double().norm(dim=1), 30.0, stream(1))
+    bound = bound_of(rows, 30.0, stream(1))
     ours = noisy_mean(rows, 0.0, 30.0, stream(1))
     assert ours.tolist() == pytest.approx(slow_noisy_mean(rows.tolist(), bound), rel=1e-6)
 
@@ -73,7 +78,7 @@ def test_the_mean_is_that_of_clipped_rows() -> None:
 def test_noise_on_the_mean_has_the_stated_size() -> None:
     """Rows of length 1 in 20,000 directions: bound b, noise 8 b on the sum, over 100 rows."""
     rows = torch.nn.functional.normalize(torch.ones(100, 20_000), dim=1)
-    bound = private_median(rows.double().norm(dim=1), 30.0, stream(2))
+    bound = bound_of(rows, 30.0, stream(2))
     found = noisy_mean(rows, 8.0, 30.0, stream(2)) - noisy_mean(rows, 0.0, 30.0, stream(2))
     assert float(found.std()) == pytest.approx(8 * bound / 100, rel=5 / math.sqrt(2 * 20_000))
 
@@ -81,11 +86,11 @@ def test_noise_on_the_mean_has_the_stated_size() -> None:
 def test_one_record_moves_the_sum_by_at_most_the_bound() -> None:
     rows = torch.randn(30, 4, generator=stream(6))
     huge = torch.cat([rows, torch.full((1, 4), 1e6)])
-    # The same bound: a median of many equal norms is not moved by one record at this epsilon.
+    # The same bound: a quantile of many equal norms is not moved by one record at this epsilon.
     rows, huge = (torch.cat([each, rows[:1].expand(500, 4)]) for each in (rows, huge))
-    bound = private_median(rows.double().norm(dim=1), 30.0, stream(4))
-    assert bound == private_median(huge.double().norm(dim=1), 30.0, stream(4))
-    sums = [noisy_mean(each, 0.0, 30.0, stream(4)) * len(each) for each in (rows, huge)]
+    bound = bound_of(rows, 0.2, stream(4))
+    assert bound == bound_of(huge, 0.2, stream(4))
+    sums = [noisy_mean(each, 0.0, 0.2, stream(4)) * len(each) for each in (rows, huge)]
     assert float((sums[1] - sums[0]).norm()) == pytest.approx(bound, rel=1e-9)
 
 
@@ -95,25 +100,51 @@ def test_a_record_that_is_not_finite_counts_as_zero() -> None:
     assert torch.isfinite(noisy_mean(rows, 0.0, 5.0, stream())).all()
 
 
-def test_the_median_is_drawn_with_the_odds_of_the_exponential_mechanism() -> None:
+def scores(values: list[float], share: float) -> list[float]:
+    """By how many values each bound misses: too few below it, or enough below the one before it already."""
+    found, before, aim = [], 0, share * len(values)
+    for bound in BOUNDS.tolist():
+        below = sum(value < bound for value in values)
+        found.append(-max(aim - below, before - aim if found else 0.0, 0.0))
+        before = below
+    return found
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_a_quantile_is_drawn_with_the_odds_of_the_exponential_mechanism(share: float) -> None:
     values, epsilon, draws = torch.tensor([0.5, 1.1, 3.0, 9.0, 40.0]), 0.8, 4_000
-    odds = [math.exp(-epsilon * abs(sum(v < bound for v in values.tolist()) - 2.5)) for bound in BOUNDS]
+    rate = epsilon / (2 * max(share, 1 - share))
+    odds = [math.exp(rate * score) for score in scores(values.tolist(), share)]
     random = stream(9)
-    drawn = [private_median(values, epsilon, random) for _ in range(draws)]
+    drawn = [private_quantile(values, share, epsilon, random) for _ in range(draws)]
     for bound, odd in zip(BOUNDS.tolist(), odds, strict=True):
         expected = odd / sum(odds)
         spread = math.sqrt(expected / draws)
         assert abs(drawn.count(bound) / draws - expected) < 5 * spread
 
 
-def test_the_odds_of_the_median_keep_its_epsilon() -> None:
+def test_the_share_is_a_half_where_there_are_few_and_nearly_all_where_there_are_many() -> None:
+    assert high_share(700, 0.05) == 0.5
+    assert high_share(60_000, 0.05) == pytest.approx(0.99)
+    values = torch.rand(5_000, generator=stream(3)) + 1
+    drawn = {private_quantile(values, high_share(5_000, 0.5), 0.5, stream(seed)) for seed in range(200)}
+    assert drawn == {2.0}, "the first above nearly all of them, though half of the bounds are above all"
+
+
+def test_equal_norms_are_not_clipped_to_any_bound_at_random() -> None:
+    drawn = {private_quantile(torch.full((5_000,), 1.5), 0.5, 0.05, stream(seed)) for seed in range(50)}
+    assert drawn == {2.0**0.75}
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_the_odds_of_a_quantile_keep_its_epsilon(share: float) -> None:
     """Adding any one value changes the odds of every bound by at most e^epsilon."""
     random, epsilon = stream(11), 0.3
     values = (3 * torch.randn(12, generator=random)).exp()
 
     def chances(given: Tensor) -> Tensor:
-        below = (given[:, None] < BOUNDS).sum(0).double()
-        return (-epsilon * (below - len(given) / 2).abs()).softmax(0)
+        rate = epsilon / (2 * max(share, 1 - share))
+        return (rate * torch.tensor(scores(given.tolist(), share), dtype=torch.float64)).softmax(0)
 
     for added in (1e-9, 0.7, 2.0, 1e9):
         ratio = chances(torch.cat([values, torch.tensor([added])])) / chances(values)
