@@ -1,7 +1,7 @@
 """From a sweep to tasks: look names up, resolve every parameter, solve for noise, leave out what is done."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from harness.public import find_lack
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import AGAIN, Store
 from harness.sweep import Choice, Sweep
-from methods.base import Calibrated, Method, Params, Shaped
+from methods.base import Calibrated, Extensible, Method, Params, Shaped
 from workloads.errors import BenchError, SpecError, unknown
 from workloads.recipe import Recipe, recipe
 
@@ -133,8 +133,8 @@ def _cell(
     given = {key: value for key, value in point.items() if key not in (*names, *OF_THE_CELL)}
     if not _has(where, given, method.Params, problems):
         return None
-    if isinstance(method, Calibrated) and {"epsilon", method.free} <= given.keys():
-        problems.append(f"{where}: epsilon is solved for {method.free}: give one of the two")
+    if refusal := overdetermined(method, given.keys()):
+        problems.append(f"{where}: {refusal}")
         return None
     n_train = _n_train(where, point.get("n_train", workload.n_train), problems)
     canary, count = point.get("canary"), point.get("canaries")
@@ -146,7 +146,8 @@ def _cell(
         problems += [f"{where}: {each}" for each in strange]
         if params is None or n_train is None or strange:
             return None
-        params = solve(method, params, n_train, armed_model(workload, canary, count or 0))
+        extend = isinstance(method, Calibrated) and {"epsilon", method.free} <= given.keys()
+        params = solve(method, params, n_train, armed_model(workload, canary, count or 0), extend)
     except BenchError as error:
         problems.append(f"{where}: {error}")
         return None
@@ -215,23 +216,40 @@ def _accepts(method: str, names: Sequence[str]) -> set[str]:
     return {*methods.family.get(method).Params.model_fields, *numbered}
 
 
-def solve(method: Method, params: Params, n_train: int, model: Callable[[int], nn.Module]) -> Params:
-    """Fill in what the model's shape decides and the free parameter of a method with a target epsilon."""
+def overdetermined(method: Method, given: Collection[str]) -> str | None:
+    """Why these parameters leave nothing to solve for; None where they do, or nothing is to be solved."""
+    if not isinstance(method, Calibrated) or not {"epsilon", method.free} <= set(given):
+        return None
+    if not isinstance(method, Extensible):
+        return f"epsilon is solved for {method.free}: give one of the two"
+    if method.extent in given:
+        return f"epsilon, {method.free} and {method.extent} are given: give two, and the third is solved for"
+    return None
+
+
+def solve(
+    method: Method, params: Params, n_train: int, model: Callable[[int], nn.Module], extend: bool = False
+) -> Params:
+    """Fill in what the model's shape decides and the free parameter of a method with a target epsilon.
+
+    `extend` keeps the free parameter as it is and solves for the extent of an Extensible method.
+    """
     if isinstance(method, Shaped):
         params = method.shaped(params, model(0))
     epsilon = getattr(params, "epsilon", None)
     if not isinstance(method, Calibrated) or epsilon is None:
         return params
-    free = FREE.get(method.free, NOISE)
+    name = method.extent if extend and isinstance(method, Extensible) else method.free
+    free = FREE.get(name, NOISE)
     if math.isinf(epsilon) and free.protects:
-        return params.model_copy(update={method.free: 0.0})
+        return params.model_copy(update={name: 0.0})
     value = calibrate(
-        lambda value: method.planned(params.model_copy(update={method.free: value}), n_train),
+        lambda value: method.planned(params.model_copy(update={name: value}), n_train),
         epsilon,
         params.delta,  # type: ignore[attr-defined]  # a Calibrated method's Params hold delta
         free=free,
     )
-    return params.model_copy(update={method.free: int(value) if free.whole else value})
+    return params.model_copy(update={name: int(value) if free.whole else value})
 
 
 def _has(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:

@@ -151,6 +151,16 @@ class Calibrated(Protocol):
 
 
 @runtime_checkable
+class Extensible(Calibrated, Protocol):
+    """A calibrated method that can be solved for another parameter, a number of releases, instead.
+
+    That is done where epsilon and the free parameter are both given, and `extent` is not.
+    """
+
+    extent: ClassVar[str]
+
+
+@runtime_checkable
 class Shaped(Protocol):
     """A method whose price depends on the shape of the model: the plan writes it into the parameters."""
 

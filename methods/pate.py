@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class PateParams(DescentParams):
-    """Parameters of pate. Give epsilon or noise; a planned task holds both.
+    """Parameters of pate. Give epsilon or noise; a planned task holds both. Given both, it solves for queries.
 
     Optimizer, momentum and weight decay are those of teachers and student, the schedule is the student's.
     """
@@ -38,7 +38,10 @@ class PateParams(DescentParams):
         description="How votes are counted: Laplace noise (2017), Gaussian noise, or Gaussian after a test.",
     )
     teachers: Count = Field(default=250, description="Disjoint shards, with a teacher each (papers: 250).")
-    queries: Count = Field(default=100, description="Public examples that the teachers are asked about.")
+    queries: Count = Field(
+        default=100,
+        description="Public examples that the teachers are asked about; solved for from epsilon and noise.",
+    )
     threshold: Probability = Field(
         default=0.8, description="confident-gnmax: share of teachers that must agree (2018: 200 of 250)."
     )
@@ -110,6 +113,7 @@ class Pate:
     )
     Params: ClassVar[type[PateParams]] = PateParams
     free: ClassVar[str] = "noise"
+    extent: ClassVar[str] = "queries"
     public_use: ClassVar[str] = "the queries that its teachers answer"
 
     def planned(self, params: PateParams, n_train: int) -> DpEvent:

@@ -56,8 +56,9 @@ NOISE = Free("noise", 1e-2, 1e6, protects=True)
 """A noise multiplier or scale. Below the range, the Gaussian mechanism protects nobody."""
 KAPPA = Free("kappa", 1e-6, 1e9, protects=False, remedy="ask for that much, or for fewer uses or rows")
 STEPS = Free("steps", 1, 1e7, protects=False, whole=True, remedy="ask for that much, or for more noise")
+QUERIES = Free("queries", 1, 1e7, protects=False, whole=True, remedy="ask for that much, or for more noise")
 
-FREE = {"kappa": KAPPA, "steps": STEPS}
+FREE = {"kappa": KAPPA, "steps": STEPS, "queries": QUERIES}
 """Parameters that cost more when there is more of them. Any other name is taken for a kind of noise.
 
 A wrong guess cannot break a promise, since the finished ledger is priced again.

@@ -14,7 +14,8 @@ from torch import Tensor
 import methods
 from harness.accounting import price
 from harness.accounting.events import expand
-from harness.plan import solve
+from harness.plan import make_plan, solve
+from harness.sweep import read_sweep
 from methods.base import Assisted, Calibrated, Problem
 from methods.events import NoisyVotesDpEvent
 from methods.pate import PateParams, method
@@ -191,3 +192,23 @@ def test_public_examples_are_needed(members: Records, problem: Problem, run: "Si
 def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         params(**wrong)
+
+
+def test_queries_are_solved_for_where_epsilon_and_noise_are_given(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    grid = {"workload": "digits-mlp", "method": "pate", "epsilon": 4.0, "noise": 20.0}
+    chosen = make_plan(*read_sweep({"grid": [grid], "models": 1}, "sweep"), None).cells[0].params
+    prices = [
+        price(method.planned(params(**{**chosen, "queries": chosen["queries"] + more}), 1), 1e-5).epsilon
+        for more in (0, 1)
+    ]
+    assert chosen["noise"] == 20.0
+    assert (prices[0] or 0) <= 4.0 < (prices[1] or 0)
+
+
+def test_nothing_is_solved_for_where_all_three_are_given() -> None:
+    grid = {"workload": "digits-mlp", "method": "pate", "epsilon": 4.0, "noise": 20.0, "queries": 50}
+    with pytest.raises(SpecError, match="epsilon, noise and queries are given: give two"):
+        make_plan(*read_sweep({"grid": [grid], "models": 1}, "sweep"), None)
