@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class PateParams(DescentParams):
-    """Parameters of pate. Give epsilon or noise; a planned task holds both. Given both, it solves for queries.
+    """Parameters of pate. Give epsilon or noise; a planned task holds both. Given both, queries is solved.
 
     Optimizer, momentum and weight decay are those of teachers and student, the schedule is the student's.
     """
