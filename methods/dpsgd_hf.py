@@ -61,8 +61,8 @@ class DpsgdHf:
         "the authors' batches are shuffled and priced as Poisson; here they are Poisson",
         "their epsilon 3 is the classic Rényi conversion: 2.6 by the improved one, 2.4 by PLD",
         "the published hyper-parameters were tuned on the test set",
-        "features of the scattering workloads are normalised record by record already (docs/data.md); the "
-        "statistics are taken of these",
+        "features of the scattering workloads are normalised already, without any data (docs/data.md): the "
+        "statistics are taken of these, and give all maps the same weight",
         "what dp-sgd says of adjacency, generators and stats holds here too",
     )
     Params: ClassVar[type[DpsgdHfParams]] = DpsgdHfParams

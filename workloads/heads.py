@@ -70,14 +70,23 @@ def records(head: Head, data: Path, cache: Path) -> Splits:
     return pool, test
 
 
-def scattering(prefix: str, dataset: str, n_train: int, side: Side) -> list[Head]:
+def scattering(prefix: str, dataset: str, n_train: int, side: Side, version: str = "1") -> list[Head]:
     """Both heads of Handcrafted-DP and DPSUR on scattering features of one data set."""
     heads: dict[str, tuple[str, Callable[[int], nn.Module]]] = {
         "linear": ("one linear layer on scattering features", partial(scatter_linear, side=side)),
         "cnn": ("CNN with tanh on scattering features", partial(scatter_cnn, side=side)),
     }
     return [
-        Head(f"{prefix}-scatter-{kind}", network, dataset, 10, n_train, build, bank=f"{prefix}-scattering")
+        Head(
+            f"{prefix}-scatter-{kind}",
+            network,
+            dataset,
+            10,
+            n_train,
+            build,
+            version=version,
+            bank=f"{prefix}-scattering",
+        )
         for kind, (network, build) in heads.items()
     ]
 
@@ -92,7 +101,7 @@ def vit(prefix: str, dataset: str, classes: int, n_train: int) -> Head:
 workloads = [
     *scattering("mnist", "mnist", 50_000, 28),
     *scattering("fmnist", "fashion-mnist", 50_000, 28),
-    *scattering("cifar10", "cifar-10", 45_000, 32),
+    *scattering("cifar10", "cifar-10", 45_000, 32, version="2"),
     vit("cifar10", "cifar-10", 10, 500),
     vit("cifar100", "cifar-100", 100, 1_000),
     Head(

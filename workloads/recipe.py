@@ -16,7 +16,6 @@ settings where a sweep asks for it by `setting = 1`; a refused one tells why it 
 
 import inspect
 import math
-import tomllib
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -37,6 +36,7 @@ from pydantic import (
 
 from workloads.base import Workload
 from workloads.errors import SpecError, unknown
+from workloads.toml import parse_toml
 
 Value = StrictBool | StrictInt | StrictFloat | StrictStr
 
@@ -159,10 +159,7 @@ def recipe(workload: Workload) -> Recipe:
 @lru_cache(maxsize=512)
 def _parsed(name: str, content: bytes) -> Recipe:
     """The recipe that a file's content says; cached, because a sweep asks for one once per cell."""
-    try:
-        data = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"recipe {name} is not TOML: {error}") from error
+    data = parse_toml(content, f"recipe {name}")
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:

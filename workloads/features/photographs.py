@@ -18,16 +18,21 @@ SHRUNK = (4, 8)
 """Times: at these sizes a crop shows about as much of a scene as a small photograph does."""
 STRIDE = 8
 """Pixels from one crop to the next."""
+FLOOR = 1e-4
+"""Added to every variance, about that of the middle map: most maps of second order hardly vary, and scaled up
+to the size of the others they are mostly noise to a private training. Of 0, 1e-4, 1e-3 and 1e-2 the best for
+dp-sgd on CIFAR-10; the noise on the statistics of Tramer and Boneh 2021 is near that size, to the same end."""
 
 
 @cache
 def usual_maps(side: int, scale: Scale) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of every map of colour images, each (3 x 81, 1, 1)."""
+    """Mean and deviation of every map of colour images, floored, each (3 x 81, 1, 1)."""
     planes = scale(crops(side)).flatten(0, 1)
     with torch.inference_mode():
         maps = torch.cat([scattering(side)(part) for part in torch.split(planes, 24)])
     spread = maps.view(-1, 3 * maps.shape[1], maps[0, 0].numel()).transpose(1, 2).flatten(0, 1)
-    return spread.mean(dim=0).view(-1, 1, 1), spread.std(dim=0).view(-1, 1, 1)
+    deviation = (spread.var(dim=0) + FLOOR).sqrt()
+    return spread.mean(dim=0).view(-1, 1, 1), deviation.view(-1, 1, 1)
 
 
 def crops(side: int) -> NDArray[np.uint8]:

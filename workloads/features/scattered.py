@@ -21,7 +21,7 @@ Norm = Literal["gn27", "photographs"]
 """Of the features: in 27 groups of the image's own maps, as Tramer and Boneh 2021 do for Fashion-MNIST; or
 every map by what is usual in public photographs, where they take private statistics of the data."""
 GROUPS = 27
-VERSION = 1
+VERSIONS: dict[Norm, int] = {"gn27": 1, "photographs": 2}
 """Raised when the same images give other features."""
 PLANES = 24
 """Transformed together: their spectra fit the processor's cache, which twice as many do not."""
@@ -41,7 +41,7 @@ class Scattered:
     def version(self) -> str:
         """Our number, and the constants of both normalisations."""
         offsets = "-".join(f"{number:g}" for number in (*self.scale.mean, *self.scale.deviation))
-        return f"{VERSION}-{self.norm}-{offsets}"
+        return f"{VERSIONS[self.norm]}-{self.norm}-{offsets}"
 
     def missing(self) -> str | None:
         """Nothing: the transform is ours."""

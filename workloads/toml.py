@@ -1,0 +1,30 @@
+"""TOML of users: whole, or refused with the reason. tomllib itself fails in other ways too."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from workloads.errors import SpecError
+
+NOT_TOML = (ValueError, RecursionError)
+"""What tomllib raises: its own error, that of a number of thousands of digits, that of endless brackets."""
+
+
+def read_toml(file: Path, what: str) -> dict[str, Any]:
+    """The content of a file, which messages call `what`; SpecError where it is missing or not TOML."""
+    try:
+        content = file.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise SpecError(f"{what} cannot be read: {error}") from error
+    return parse_toml(content, what)
+
+
+def parse_toml(content: bytes, what: str) -> dict[str, Any]:
+    """What these bytes say; SpecError where they are not TOML."""
+    try:
+        found = tomllib.loads(content.decode("utf-8"))
+        repr(found)  # a hexadecimal number may be longer than messages can print
+        return found
+    except NOT_TOML as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise SpecError(f"{what} is not TOML: {reason}") from error
