@@ -21,7 +21,7 @@ STRIDE = 8
 FLOOR = 1e-4
 """Added to every variance, about that of the middle map: most maps of second order hardly vary, and scaled up
 to the size of the others they are mostly noise to a private training. Of 0, 1e-4, 1e-3 and 1e-2 the best for
-dp-sgd on CIFAR-10; the noise on the statistics of Tramer and Boneh 2021 is near that size, to the same end."""
+dp-sgd on CIFAR-10; the noise on the statistics of Tramer and Boneh 2021 is as large, to the same end."""
 
 
 @cache
