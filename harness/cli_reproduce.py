@@ -7,18 +7,18 @@ import typer
 from harness import console
 
 
-def reproduce(store: Path, table: str | None, where: str | None, out: Path | None, form: str) -> None:
-    """Print the comparison in the form asked for and write it as Markdown and LaTeX."""
+def reproduce(source: Path | str, table: str | None, where: str | None, out: Path, form: str) -> None:
+    """Print the comparison in the form asked for and write it as Markdown, LaTeX and CSV."""
     from harness.collect import collect
     from harness.report.reproduce import compare
     from harness.report.tables import RENDER, write_table
     from harness.store import Store
 
-    opened = Store.open(store)
-    if not opened.database.exists():  # nothing was run: every published number is still to be shown
-        collect(opened.path)
-    found = compare(opened.path, table, where)
-    files = write_table(found, out or opened.reports)
+    # Nothing was run: every published number is still to be shown.
+    if isinstance(source, Path) and not Store(source).database.exists():
+        collect(source)
+    found = compare(source, table, where)
+    files = write_table(found, out)
     if form in RENDER:
         typer.echo(RENDER[form](found), nl=False)
         return

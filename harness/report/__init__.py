@@ -1,18 +1,26 @@
-"""Reports: figures and a page as pure functions of the database. `where` is an SQL condition.
+"""Reports: figures, tables and a page as pure functions of the database. `where` is an SQL condition.
 
-write_frontier   frontier.png, frontier.svg    accuracy against measured leakage, ROC curves
-write_overhead   overhead.png, overhead.svg    time and memory relative to sgd
-write_calibration  calibration.png, .svg, .md, .tex  accuracy at equal leakage, ROC under its ceiling
-write_audit      audit.png, .svg, .md, .tex    what canaries prove about epsilon, beside the price
-write_page       index.html                    all of it, interactive, in one file
-write_all        all of these
-write_reconstructions   reconstructions.png, .svg   members and what was rebuilt of them; asked for by name
+write_frontier          frontier         accuracy against measured leakage, ROC curves; every row of the view
+                        frontier-cost    the same with time and memory as colour (a figure)
+                        hypervolume      what each method offers over all caps on leakage (a table)
+write_overhead          overhead         time and memory relative to sgd
+write_calibration       calibration      accuracy at equal leakage, ROC under its ceiling
+write_audit             audit            what canaries prove about epsilon, beside the price
+write_page              index.html       all of it, interactive, in one file
+write_all               all of these
+write_reconstructions   reconstructions  members and what was rebuilt of them; asked for by name
+
+A figure is a .png, an .svg and a .pdf; a table is a .md, a .tex and a .csv. Each says the query behind it,
+the date ($SOURCE_DATE_EPOCH, where set) and the version: figures in their metadata, text in a comment, a CSV
+in the .csv-metadata.json beside it. `sheet` is the paper they are for (harness.report.sheets).
 
 Published numbers beside ours are text and not in `write_all`: harness.report.reproduce.
 """
 
+from itertools import chain
 from pathlib import Path
 
+from harness.query import Source
 from harness.report.audit import draw_audit, write_audit
 from harness.report.calibration_figure import draw_calibration, write_calibration
 from harness.report.data import AUDITS, read
@@ -20,6 +28,7 @@ from harness.report.frontier import draw_frontier, write_frontier
 from harness.report.html import draw_page, write_page
 from harness.report.overhead import draw_overhead, write_overhead
 from harness.report.reconstructions import write_reconstructions
+from harness.report.sheets import SCREEN, Sheet
 
 __all__ = [
     "write_all",
@@ -32,12 +41,12 @@ __all__ = [
 ]
 
 
-def write_all(store: Path, out: Path, where: str | None = None) -> list[Path]:
+def write_all(store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN) -> list[Path]:
     """Write every report into `out`; `where` is a condition on the view `frontier`.
 
     The overhead is that of the cells it selects. All files show one reading of the database.
     """
     reading = read(store, where)
-    figures = [*draw_frontier(reading, out), *draw_overhead(reading, out), *draw_calibration(reading, out)]
-    audits = draw_audit(reading.audits, AUDITS, out) if reading.audits else []
-    return [*figures, *audits, *draw_page(reading, out)]
+    figures = [draw(reading, out, sheet) for draw in (draw_frontier, draw_overhead, draw_calibration)]
+    audits = draw_audit(reading.audits, AUDITS, out, sheet) if reading.audits else []
+    return [*chain.from_iterable(figures), *audits, *draw_page(reading, out)]

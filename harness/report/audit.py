@@ -7,7 +7,10 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.query import Source
 from harness.report.data import Row, rows_of, select
+from harness.report.imprint import Imprint
+from harness.report.sheets import SCREEN, Sheet, scaled, wrap
 from harness.report.style import (
     ALARM,
     FAINT,
@@ -17,7 +20,7 @@ from harness.report.style import (
     empty_figure,
     house_style,
     new_figure,
-    save_as,
+    save,
     shorten,
 )
 from harness.report.tables import TextTable, write_table
@@ -42,21 +45,21 @@ COLUMNS = (
 )
 
 
-def write_audit(store: Path, out: Path, where: str | None = None) -> list[Path]:
-    """Write audit.png, .svg, .md and .tex into `out`; `where` is an SQL condition on the view `audit`."""
+def write_audit(store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN) -> list[Path]:
+    """Write the audit's figure and table into `out`; `where` is an SQL condition on the view `audit`."""
     sql = select("audit", where)
     rows = rows_of(store, f"{sql} order by workload, canary, method, epsilon_asked, label, attack, cell")
-    return draw_audit(rows, sql, out)
+    return draw_audit(rows, sql, out, sheet)
 
 
-def draw_audit(rows: Sequence[Row], sql: str, out: Path) -> list[Path]:
+def draw_audit(rows: Sequence[Row], sql: str, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """The same from rows that were read already, by this statement."""
-    with house_style():
-        files = save_as(audit_figure(rows), out, "audit", TITLE, sql)
-    return [*files, *write_table(audit_table(rows), out)]
+    with house_style(sheet):
+        files = save(audit_figure(rows, sheet), out, "audit", Imprint(TITLE, sql))
+    return [*files, *write_table(audit_table(rows, sql), out)]
 
 
-def audit_table(rows: Sequence[Row]) -> TextTable:
+def audit_table(rows: Sequence[Row], sql: str) -> TextTable:
     """A line per audit."""
     lines = []
     for row in rows:
@@ -76,25 +79,33 @@ def audit_table(rows: Sequence[Row]) -> TextTable:
         )
     alarms = sum(bool(row["alarm"]) for row in rows)
     counts = f"{len(rows)} audits, {alarms} alarm{'s' * (alarms != 1)}."
-    return TextTable("audit", TITLE, COLUMNS, tuple(lines), (), NOTES, counts, "How to read it")
+    return TextTable("audit", TITLE, COLUMNS, tuple(lines), (), NOTES, counts, "How to read it", sql)
 
 
-def audit_figure(rows: Sequence[Row]) -> Figure:
+def audit_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
     """A line per audit: a bar up to the bound, the price and the paper's claim as marks; alarms in red."""
     if not rows:
         how = "privbench run --workload W --method M --set canary=gradient --set canaries=100"
-        return empty_figure(TITLE, f"No audit is in the database.\nRun: {how} --attack audit-one-run")
-    figure = new_figure(9.5, 1.5 + 0.3 * len(rows))
+        return empty_figure(TITLE, f"No audit is in the database.\nRun: {how} --attack audit-one-run", sheet)
+    width = sheet.inches(9.5)
+    names = [wrap(_name(row), width / 2, 8) for row in rows]
+    line = scaled(8) / 72
+    height = 1.5 * sheet.font / SCREEN.font + sum(
+        0.19 + 1.15 * line * (1 + name.count("\n")) for name in names
+    )
+    figure = new_figure(width, height)
     axes = figure.subplots()
-    figure.suptitle(TITLE, x=0.01, ha="left", weight="bold")
+    if not sheet.printed:
+        figure.suptitle(TITLE, x=0.01, ha="left", weight="bold")
     for place, row in enumerate(rows):
         _draw_line(axes, place, row)
-    axes.set_yticks(range(len(rows)), [_name(row) for row in rows], fontsize=8)
+    axes.set_yticks(range(len(rows)), names, fontsize=scaled(8))
     for label, row in zip(axes.get_yticklabels(), rows, strict=True):
         label.set_color(ALARM if row["alarm"] else INK)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(left=0)
-    axes.set_xlabel("epsilon (bar: proved at least; mark: priced; |: paper's claim)")
+    signs = "epsilon (bar: proved at least; mark: priced; |: paper's claim)"
+    axes.set_xlabel(wrap(signs, width / 2, SCREEN.font))
     axes.grid(visible=False, axis="y")
     return figure
 
@@ -103,13 +114,15 @@ def _draw_line(axes: Axes, place: int, row: Row) -> None:
     colour = ALARM if row["alarm"] else "#0072B2"
     axes.barh(place, row["epsilon_audited"], height=0.5, color=colour)
     if row["epsilon_audited"] == 0:
-        axes.plot(0, place, marker="o", markersize=4, color=colour, clip_on=False)
+        axes.plot(0, place, marker="o", markersize=scaled(4), color=colour, clip_on=False)
     price, claim = row["epsilon_priced"], row["epsilon_paper"]
     if price is not None and math.isfinite(price):
         marker = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
-        axes.plot(price, place, marker=marker, color=INK, markersize=6, linestyle="none")
+        axes.plot(price, place, marker=marker, color=INK, markersize=scaled(6), linestyle="none")
     if claim is not None and math.isfinite(claim):
-        axes.plot(claim, place, marker="|", color=FAINT, markersize=12, markeredgewidth=2, linestyle="none")
+        axes.plot(
+            claim, place, marker="|", color=FAINT, markersize=scaled(12), markeredgewidth=2, linestyle="none"
+        )
 
 
 def _name(row: Row) -> str:

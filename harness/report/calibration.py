@@ -1,18 +1,19 @@
 """Methods at equal measured leakage: how accurate each is where an attack learns no more than so much.
 
 Epsilons of different kinds cannot be compared, and some methods have none (RULES 7). What an attack finds
-can: each method's cells are points (leakage, accuracy), its front is what it offers, and between two
-neighbours of the front a setting is assumed to exist that lies on the straight line between them. Beyond
-its leakiest cell a method offers what that cell does; below its least leaky one it offers nothing.
+can: each method's cells are points (leakage, accuracy), and its front is what it offers. Between two cells
+it offers what the less leaky one does, and by AUC also a model of either drawn at random; why not by the TPR
+is in harness.report.pareto. Beyond its leakiest cell a method offers what that cell does; below its
+least leaky one it offers nothing.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from harness.report.data import Row, name_groups
-from harness.report.leakage import AUC, Leakage, choose_attack, choose_leakage, name_attack, rows_on_front
+from harness.report.leakage import AUC, Leakage, choose_attack, choose_leakage, name_attacks, rows_on_front
+from harness.report.pareto import find_offer
 from harness.report.tables import TextTable
 
 NEARNESS = Leakage("nearness", "nearness of rebuilt pictures (minus their MSE)", None)
@@ -29,7 +30,8 @@ class Offer:
     low: float | None
     """Ends of the interval over models; None where a cell has one model only."""
     high: float | None
-    interpolated: bool
+    mixed: bool
+    """Whether it takes a random choice between two cells."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,11 @@ class Curve:
 
     def at(self, level: float) -> Offer | None:
         """The accuracy at no more than this leakage; None where even its least leaky cell leaks more."""
-        places = [row[self.leakage.column] for row in self.rows]
-        if not places or level < places[0]:
+        front = [(row[self.leakage.column], row["accuracy"]) for row in self.rows]
+        found = find_offer(front, level, self.leakage.mixes)
+        if found is None:
             return None
-        for (here, left), (there, right) in pairwise(zip(places, self.rows, strict=True)):
-            if here <= level < there:
-                return _between(left, right, (level - here) / (there - here))
-        return _between(self.rows[-1], self.rows[-1], 0.0)
+        return _between(self.rows[found.left], self.rows[found.right], found.share)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def calibrate_pictures(rows: Sequence[Row]) -> list[Calibration]:
 
 def _calibration(group: str, rows: Sequence[Row], leakage: Leakage) -> Calibration:
     attack = choose_attack(rows, leakage)
-    tried = [row for row in rows if name_attack(row, rows) == attack]
+    tried = [row for name, row in zip(name_attacks(rows), rows, strict=True) if name == attack]
     curves = []
     for method in sorted({row["method"] for row in tried}):
         front = rows_on_front([row for row in tried if row["method"] == method], leakage)
@@ -113,7 +113,7 @@ def _between(left: Row, right: Row, share: float) -> Offer:
     accuracy = mix("accuracy")
     if accuracy is None:
         raise ValueError("a cell of a front has an accuracy")
-    return Offer(accuracy, mix("accuracy_low"), mix("accuracy_high"), interpolated=share > 0)
+    return Offer(accuracy, mix("accuracy_low"), mix("accuracy_high"), mixed=share > 0)
 
 
 def ceiling(epsilon: float, delta: float, fpr: float) -> float:
@@ -124,7 +124,7 @@ def ceiling(epsilon: float, delta: float, fpr: float) -> float:
     return max(0.0, min(1.0, grown, 1 - math.exp(-epsilon) * (1 - delta - fpr)))
 
 
-def calibration_tables(found: Sequence[Calibration]) -> list[TextTable]:
+def calibration_tables(found: Sequence[Calibration], query: str) -> list[TextTable]:
     """For every group and axis: a line per level, a column per method."""
     tables = []
     for each in found:
@@ -141,15 +141,17 @@ def calibration_tables(found: Sequence[Calibration]) -> list[TextTable]:
                 protocol=NOTES,
                 heading="How to read it",
                 counts=f"{len(each.rows)} cells, {len(each.curves)} methods.",
+                query=query,
             )
         )
     return tables
 
 
 NOTES = (
-    "Between two cells of a method's own front accuracy is interpolated linearly in leakage, marked ~.",
-    "Beyond its leakiest cell a method keeps that cell's accuracy; - where its least leaky cell leaks more.",
-    "Intervals are those of the cells over models, 95 %, interpolated with them; leakage is as measured.",
+    "A method offers what the best of its cells at this leakage or less does; - where every cell leaks more.",
+    "By AUC, ~ marks a model of either of two cells drawn at random: its mean accuracy and AUC are on the "
+    "line between them. By TPR they would not be: who sees which model it is spends false positives better.",
+    "Intervals are those of the cells over models, 95 %, mixed with them; leakage is as measured.",
     "A measured leakage is a lower bound of what could be learnt: a stronger attack may order methods anew.",
 )
 
@@ -163,6 +165,6 @@ def _level(level: float, leakage: Leakage) -> str:
 def _told(offer: Offer | None) -> str:
     if offer is None:
         return "-"
-    sign = "~" if offer.interpolated else ""
+    sign = "~" if offer.mixed else ""
     band = "" if offer.low is None else f" [{100 * offer.low:.1f}, {100 * (offer.high or 0):.1f}]"
     return f"{sign}{100 * offer.accuracy:.1f} %{band}"

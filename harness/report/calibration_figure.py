@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.query import Source
 from harness.report.calibration import (
     NEARNESS,
     Calibration,
@@ -20,7 +21,9 @@ from harness.report.calibration import (
     ceiling,
 )
 from harness.report.data import Reading, Roc, read
+from harness.report.imprint import Imprint
 from harness.report.leakage import resolved_fpr
+from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
 from harness.report.style import (
     FAINT,
     KINDS,
@@ -44,41 +47,51 @@ CURVES = 6
 """ROC curves in one panel, at most."""
 
 
-def write_calibration(store: Path, out: Path, where: str | None = None) -> list[Path]:
-    """Write calibration.png and .svg, and a table per group and axis as Markdown and LaTeX.
+def write_calibration(
+    store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN
+) -> list[Path]:
+    """Write the figure, and a table per group and axis.
 
     `where` is an SQL condition on the view `frontier`.
     """
-    return draw_calibration(read(store, where), out)
+    return draw_calibration(read(store, where), out, sheet)
 
 
-def draw_calibration(reading: Reading, out: Path) -> list[Path]:
+def draw_calibration(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """The same from rows that were read already."""
     found = [*calibrate(reading.frontier), *calibrate_pictures(reading.reconstructions)]
-    with house_style():
-        files = save(calibration_figure(reading, found), out, "calibration", TITLE, reading)
-    return [*files, *write_tables("calibration", calibration_tables(found), out)]
+    with house_style(sheet):
+        figure = calibration_figure(reading, found, sheet)
+        files = save(figure, out, "calibration", Imprint(TITLE, reading.query))
+    return [*files, *write_tables("calibration", calibration_tables(found, reading.query), out)]
 
 
-def calibration_figure(reading: Reading, found: Sequence[Calibration]) -> Figure:
+def calibration_figure(reading: Reading, found: Sequence[Calibration], sheet: Sheet = SCREEN) -> Figure:
     """A row of panels per group: its axes of leakage, then ROC curves with their ceilings."""
     if not found:
-        return empty_figure(TITLE, explain_empty(reading))
+        return empty_figure(TITLE, explain_empty(reading), sheet)
     groups = [list(each) for _, each in groupby(found, key=lambda each: each.group)]
     colours = assign_colours([*reading.methods, *(row["method"] for each in found for row in each.rows)])
-    figure = new_figure(13.5, 0.7 + 3.9 * len(groups))
-    figure.suptitle(TITLE, x=0.01, ha="left", weight="bold", fontsize=13)
-    parts: Any = figure.subfigures(len(groups), 1, squeeze=False)
+    width = sheet.inches(13.5)
+    heights = [sheet.lines(_panels(each)) * sheet.height(3.9) for each in groups]
+    figure = new_figure(width, 0.7 * (not sheet.printed) + sum(heights))
+    if not sheet.printed:
+        figure.suptitle(TITLE, x=0.01, ha="left", weight="bold", fontsize=scaled(13))
+    parts: Any = figure.subfigures(len(groups), 1, squeeze=False, height_ratios=heights)
     for part, calibrations in zip(parts[:, 0], groups, strict=True):
-        part.suptitle(shorten(calibrations[0].group, 90), x=0.01, ha="left", fontsize=10)
-        panels = part.subplots(1, len(calibrations) + 1)
+        head = wrap(shorten(calibrations[0].group, 90), width, 10)
+        part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10))
+        panels = lay_out(part, _panels(calibrations), sheet)
         for axes, each in zip(panels, calibrations, strict=False):
             draw_offers(axes, each, colours)
-        if calibrations[0].leakage is NEARNESS:
-            panels[-1].set_axis_off()  # pictures have no ROC
-        else:
+        if len(panels) > len(calibrations):
             draw_ceilings(panels[-1], calibrations[0], reading.rocs, colours)
     return figure
+
+
+def _panels(calibrations: Sequence[Calibration]) -> int:
+    """One for each axis, and one for the ROC, which pictures have not."""
+    return len(calibrations) + (calibrations[0].leakage is not NEARNESS)
 
 
 def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> None:
@@ -92,23 +105,26 @@ def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> N
             marker = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
             colour = colours[row["method"]]
             look: dict[str, Any] = {"mfc": "none" if row["models"] == 1 else colour, "color": colour}
-            axes.plot(row[column], row["accuracy"], marker=marker, ls="none", ms=6, **look)
+            axes.plot(row[column], row["accuracy"], marker=marker, ls="none", ms=scaled(6), **look)
     if found.leakage is not NEARNESS:
         axes.axvline(found.leakage.chance, color=FAINT, linestyle=":", linewidth=0.8)
-    axes.set_xlabel(f"{found.leakage.name} at most (attack {shorten(found.attack)})")
-    axes.set_ylabel("accuracy at no more than this leakage")
-    axes.legend(fontsize=8, loc="lower right")
+    told = f"{found.leakage.name} at most (attack {shorten(found.attack)})"
+    axes.set_xlabel(wrap(told, panel_width(axes), SCREEN.font))
+    axes.set_ylabel("accuracy at this leakage or less")
+    axes.legend(fontsize=scaled(8), loc="best")
 
 
 def _draw_curve(axes: Axes, curve: Curve, reach: float, colour: str) -> None:
     start = curve.rows[0][curve.leakage.column]
     levels = [float(level) for level in np.linspace(start, max(reach, start), 200)]
     offers = [offer for level in levels if (offer := curve.at(level)) is not None]
-    axes.plot(levels, [offer.accuracy for offer in offers], color=colour, linewidth=1.5, label=curve.method)
+    how: dict[str, Any] = {} if curve.leakage.mixes else {"drawstyle": "steps-post"}
+    axes.plot(levels, [offer.accuracy for offer in offers], color=colour, lw=1.5, label=curve.method, **how)
     banded = [(level, o) for level, o in zip(levels, offers, strict=True) if o.low is not None]
     if banded:
         low, high = ([getattr(offer, end) for _, offer in banded] for end in ("low", "high"))
-        axes.fill_between([level for level, _ in banded], low, high, color=colour, alpha=0.15, linewidth=0)
+        step: Any = None if curve.leakage.mixes else "post"
+        axes.fill_between([x for x, _ in banded], low, high, color=colour, alpha=0.15, lw=0, step=step)
 
 
 def draw_ceilings(
@@ -137,4 +153,4 @@ def draw_ceilings(
     log_ticks(axes.yaxis)
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate (thin: ceiling of ε, δ)")
-    axes.legend(fontsize=7, loc="lower right")
+    axes.legend(fontsize=scaled(7), loc="lower right")

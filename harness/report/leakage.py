@@ -1,12 +1,13 @@
-"""The axes of leakage: which there are, which attack and which axis to draw, and the Pareto front."""
+"""The axes of leakage: which there are, which attack and which axis to draw, and the rows on the front."""
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from harness.report.data import Row
+from harness.report.pareto import Box, find_front, find_near_front
 
 RESOLUTION = 10
 """TPR at FPR f needs n_nonmembers x f of at least this many (RULES 2)."""
@@ -20,6 +21,11 @@ class Leakage:
     name: str
     fpr: float | None
     """The false-positive rate of a TPR; None for the AUC."""
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a model drawn at random leaks the mean of what each does (see harness.report.pareto)."""
+        return self.column == "auc"
 
     @property
     def chance(self) -> float:
@@ -51,12 +57,25 @@ def choose_leakage(rows: Sequence[Row]) -> Leakage:
 
 def name_attack(row: Row, rows: Sequence[Row]) -> str:
     """The attack's name, with its parameters where the rows hold more than one version of it."""
-    variants = {
-        json.dumps(other["attack_params"], sort_keys=True)
-        for other in rows
-        if other["attack"] == row["attack"]
-    }
-    if len(variants) < 2:
+    return _named(row, _versions([other for other in rows if other["attack"] == row["attack"]]))
+
+
+def name_attacks(rows: Sequence[Row]) -> list[str]:
+    """The same for each of the rows, among all of them."""
+    versions = _versions(rows)
+    return [_named(row, versions) for row in rows]
+
+
+def _versions(rows: Sequence[Row]) -> dict[str, set[str]]:
+    """The parameters that each attack was tried with."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        found[row["attack"]].add(json.dumps(row["attack_params"], sort_keys=True))
+    return found
+
+
+def _named(row: Row, versions: Mapping[str, set[str]]) -> str:
+    if len(versions[row["attack"]]) < 2:
         return str(row["attack"])
     params = row["attack_params"] or {}
     return f"{row['attack']} " + " ".join(f"{name}={params[name]}" for name in sorted(params))
@@ -70,34 +89,49 @@ def choose_attack(rows: Sequence[Row], leakage: Leakage) -> str:
     unfairly. Where nothing resolves the leakage, the AUC decides.
     """
     found: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
+    names = name_attacks(rows)
+    for name, row in zip(names, rows, strict=True):
         if row[leakage.column] is not None:
-            found[name_attack(row, rows)].append(row[leakage.column])
+            found[name].append(row[leakage.column])
     if found:
         return max(sorted(found), key=lambda name: (len(found[name]), fmean(found[name])))
     if leakage is not AUC:
         return choose_attack(rows, AUC)
-    return min((name_attack(row, rows) for row in rows), default="")
+    return min(names, default="")
 
 
-def find_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """The positions of the Pareto-optimal (leakage, accuracy) points; equal points are on it together."""
-
-    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-        return one != other and one[0] <= other[0] and one[1] >= other[1]
-
-    return [i for i, point in enumerate(points) if not any(beats(other, point) for other in points)]
-
-
-def rows_on_front(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
-    """The front over the rows known to be valid (RULES 14) that resolve it, by rising leakage."""
-    able = [
+def able_rows(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
+    """The rows known to be valid (RULES 14) that have an accuracy and resolve the leakage."""
+    return [
         row
         for row in rows
         if row["valid"] and row["accuracy"] is not None and row[leakage.column] is not None
     ]
+
+
+def rows_on_front(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
+    """The front over the rows that are able, by rising leakage."""
+    able = able_rows(rows, leakage)
     front = find_front([(row[leakage.column], row["accuracy"]) for row in able])
     return sorted((able[i] for i in front), key=lambda row: (row[leakage.column], row["accuracy"]))
+
+
+def rows_near_front(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
+    """The rows off the front that their intervals do not tell from it."""
+    able = able_rows(rows, leakage)
+    return [able[i] for i in find_near_front([as_box(row, leakage) for row in able])]
+
+
+def as_box(row: Row, leakage: Leakage) -> Box:
+    """A row as a point with intervals."""
+    return Box(interval(row, leakage.column), interval(row, "accuracy"))
+
+
+def interval(row: Row, column: str) -> tuple[float, float, float]:
+    """Low end, value and high end of a column; the value itself where an end is not known (one model)."""
+    value = row[column]
+    low, high = row[f"{column}_low"], row[f"{column}_high"]
+    return (value if low is None else low, value, value if high is None else high)
 
 
 def resolved_fpr(row: Row) -> float:

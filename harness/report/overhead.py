@@ -7,8 +7,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.query import Source
 from harness.report.costs import BENCH, PAPER, TABLE_6, TRAINING, choose_costs
 from harness.report.data import Reading, Row, read
+from harness.report.imprint import Imprint
+from harness.report.sheets import SCREEN, Sheet, lay_out, scaled, wrap
 from harness.report.style import (
     FAINT,
     INK,
@@ -21,49 +24,101 @@ from harness.report.style import (
     save,
     shorten,
 )
+from harness.report.tables import TextTable, write_table
 
 TITLE = "Cost of training relative to sgd"
+COLUMNS = (
+    "workload",
+    "method",
+    "cell",
+    "source",
+    "models",
+    "step time (sgd = 1)",
+    "its bar",
+    "CPU time (sgd = 1)",
+    "extra memory (sgd = 1)",
+    "extra memory in MiB",
+)
 MARKERS = {TRAINING: "o", BENCH: "s", PAPER: "D"}
 
 
-def write_overhead(store: Path, out: Path, where: str | None = None) -> list[Path]:
-    """Write overhead.png and overhead.svg into `out`; `where` is an SQL condition on the view `overhead`."""
-    return draw_overhead(read(store, where, view="overhead"), out)
+def write_overhead(store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN) -> list[Path]:
+    """Write the overhead's figure and table; `where` is an SQL condition on the view `overhead`."""
+    return draw_overhead(read(store, where, view="overhead"), out, sheet)
 
 
-def draw_overhead(reading: Reading, out: Path) -> list[Path]:
+def draw_overhead(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """The same from rows that were read already."""
-    with house_style():
-        figure = overhead_figure(reading)
-        return save(figure, out, "overhead", TITLE, reading)
+    with house_style(sheet):
+        files = save(overhead_figure(reading, sheet), out, "overhead", Imprint(TITLE, reading.query))
+    return [*files, *write_table(overhead_table(reading), out)]
 
 
-def overhead_figure(reading: Reading) -> Figure:
+def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     """One row of panels for each workload: time of a step, extra memory; one line for each cell."""
     costs = choose_costs(reading)
     if not costs:
-        return empty_figure(TITLE, explain_empty(reading))
+        return empty_figure(TITLE, explain_empty(reading), sheet)
     names = sorted({row["group"] for row in costs})
     groups = [[row for row in costs if row["group"] == name] for name in names]
     colours = assign_colours([*reading.methods, *(row["method"] for row in costs)])
-    text = explain_clocks(reading)
-    heights = [0.67 + 0.16 * len(text.splitlines()), *(1.25 + 0.3 * len(rows) for rows in groups)]
-    figure = new_figure(11, sum(heights))
+    width, scale = sheet.inches(11), sheet.font / SCREEN.font
+    text = wrap(explain_clocks(reading), width, 8.5)
+    heights = [
+        (0.16 + 0.16 * len(text.splitlines()) + 0.51 * (not sheet.printed)) * scale,
+        *((1.25 + 0.3 * len(rows)) * scale * sheet.lines(2) for rows in groups),
+    ]
+    figure = new_figure(width, sum(heights))
     parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
-    parts[0].text(0.01, 0.84, TITLE, fontsize=14, weight="bold", va="center")
-    parts[0].text(0.01, 0.34, text, fontsize=8.5, va="center")
-    for part, name, rows in zip(parts[1:], names, groups, strict=True):
-        part.suptitle(
-            f"{shorten(name, 60)} · {_models(rows)}", x=0.01, ha="left", fontsize=10.5, weight="bold"
-        )
-        left, right = part.subplots(1, 2, sharey=True)
-        _draw_ratios(left, rows, "step_overhead", colours)
-        _draw_ratios(right, rows, "memory_overhead", colours)
-        left.set_xlabel("time of a training step (sgd = 1)")
-        right.set_xlabel("extra peak memory (sgd = 1)")
-        left.set_yticks(range(len(rows)), [shorten(name_line(row, rows)) for row in rows])
-        left.set_ylim(len(rows) - 0.4, -0.6)
+    if not sheet.printed:
+        parts[0].text(0.01, 1 - 0.2 / heights[0], TITLE, fontsize=scaled(14), weight="bold", va="center")
+    parts[0].text(0.01, 0.08 / heights[0], text, fontsize=scaled(8.5), va="bottom")
+    for part, rows in zip(parts[1:], groups, strict=True):
+        _draw_group(part, rows, colours, sheet)
     return figure
+
+
+def _draw_group(part: Any, rows: Sequence[Row], colours: Mapping[str, str], sheet: Sheet) -> None:
+    head = wrap(f"{shorten(rows[0]['group'], 60)} · {_models(rows)}", sheet.inches(11), 10.5)
+    part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
+    left, right = panels = lay_out(part, 2, sheet)
+    _draw_ratios(left, rows, "step_overhead", colours)
+    _draw_ratios(right, rows, "memory_overhead", colours)
+    left.set_xlabel("time of a training step (sgd = 1)")
+    right.set_xlabel("extra peak memory (sgd = 1)")
+    for axes in panels:
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_yticks(range(len(rows)), [shorten(name_line(row, rows)) for row in rows])
+    if sheet.across > 1:
+        right.tick_params(labelleft=False)
+
+
+def overhead_table(reading: Reading) -> TextTable:
+    """A line per line of the figure."""
+    costs = choose_costs(reading)
+    lines = []
+    for row in costs:
+        bar = relative_quartiles(row)
+        extra = row["extra_memory_bytes"]
+        lines.append(
+            (
+                row["group"],
+                row["method"],
+                name_line(row, [other for other in costs if other["group"] == row["group"]]),
+                row["source"],
+                _number(row["models"], "d"),
+                _number(row["step_overhead"]),
+                "-" if bar is None else f"{bar[0]:.3g} to {bar[1]:.3g}",
+                _number(row["step_cpu_overhead"]),
+                _number(row["memory_overhead"]),
+                _number(None if extra is None else extra / 2**20),
+            )
+        )
+    counts = f"{len(costs)} lines."
+    notes = tuple(explain_clocks(reading).splitlines())
+    return TextTable(
+        "overhead", TITLE, COLUMNS, tuple(lines), (), notes, counts, "How to read it", reading.query
+    )
 
 
 def explain_clocks(reading: Reading) -> str:
@@ -131,7 +186,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
                 say_missing(row),
                 transform=axes.get_yaxis_transform(),
                 va="center",
-                fontsize=8,
+                fontsize=scaled(8),
                 backgroundcolor="white",
             )
             continue
@@ -140,16 +195,18 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
         if column == "step_overhead":
             quartiles = relative_quartiles(row)
             if quartiles:
-                axes.plot(quartiles, (place, place), color=colour, lw=3, alpha=0.4, solid_capstyle="butt")
+                axes.plot(
+                    quartiles, (place, place), color=colour, lw=scaled(3), alpha=0.4, solid_capstyle="butt"
+                )
                 end = max(end, quartiles[1])
             if row["step_cpu_overhead"] is not None:
-                axes.plot([row["step_cpu_overhead"]], [place], marker="|", ms=11, mew=1.4, color=INK)
+                axes.plot([row["step_cpu_overhead"]], [place], marker="|", ms=scaled(11), mew=1.4, color=INK)
                 end = max(end, row["step_cpu_overhead"])
         axes.plot(
             [value],
             [place],
             MARKERS[row["source"]],
-            ms=7,
+            ms=scaled(7),
             mew=1.5,
             mec=colour,
             mfc="white" if single else colour,
@@ -157,7 +214,9 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
         text = f"{value:.3g}"
         if column == "memory_overhead" and row["extra_memory_bytes"] is not None:
             text += f"  ({row['extra_memory_bytes'] / 2**20:.3g} MiB)"
-        axes.annotate(text, (end, place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(
+            text, (end, place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=scaled(8)
+        )
     axes.axvline(1, color=FAINT, lw=1, ls=":")
     axes.grid(axis="y", visible=False)
     if known and max(known) > 20 and min(known) > 0:
@@ -166,6 +225,10 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
         axes.margins(x=0.2)
     else:
         axes.set_xlim(0, 1.25 * max([1.2, *known, axes.get_xlim()[1] / 1.25]))
+
+
+def _number(value: float | None, form: str = ".3g") -> str:
+    return "-" if value is None else f"{value:{form}}"
 
 
 def say_missing(row: Row) -> str:

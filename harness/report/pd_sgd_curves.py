@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -11,7 +10,8 @@ import numpy as np
 
 from harness.deniability import corollary_1, lemma_2, normalised_distance, plausibility
 from harness.published import published
-from harness.report.data import rows_of
+from harness.query import Source
+from harness.report.data import REJECTIONS, Row, rows_of
 
 GAMMAS = (1.0, 2.0, 4.0, 10.0)
 DELTAS = (0.05, 1e-5)
@@ -20,12 +20,6 @@ BOUNDS = {"q": plausibility, "Lemma 2": lemma_2, "Corollary 1": corollary_1}
 KINDS = ("anomalous", "normal")
 """Of seed batches."""
 SETTINGS = "pd-sgd-table-13"
-RUNS = """
-    select c.workload, c.params, r.stats
-    from model_run r join cell c on c.key = r.cell
-    where c.method = 'pd-sgd'
-    order by c.key, r.index
-"""
 
 
 @dataclass(frozen=True)
@@ -58,13 +52,18 @@ def figure_1(delta: float) -> str:
     return f"figure 1, q <= {delta:g}"
 
 
-def experiment(store: Path) -> list[Curve]:
+def experiment(store: Source) -> list[Curve]:
+    """The curves of `rejection_curves` from a store's database."""
+    return rejection_curves(rows_of(store, REJECTIONS))
+
+
+def rejection_curves(rows: Iterable[Row]) -> list[Curve]:
     """Rejection rates against the share of flipped labels, as means over models (the paper's Figure 3).
 
     A pair of curves for every workload and setting in the database: anomalous seeds, normal seeds.
     """
     found: dict[str, dict[float, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows_of(store, RUNS):
+    for row in rows:
         params, share = row["params"], row["params"].get("anomalous_share")
         if share is not None:
             told = ", ".join(f"{name} {params[name]:g}" for name in ("sigma", "gamma", "T"))

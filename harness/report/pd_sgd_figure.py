@@ -1,34 +1,35 @@
 """The figure of PD-SGD's privacy test: six panels."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.deniability import DIMENSION, half_accepted_at, plausibility
 from harness.report.pd_sgd_curves import DELTAS, KINDS, Curve, figure_1, settings
+from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
 from harness.report.style import FAINT, INK, PALETTE, log_ticks, new_figure, shorten
 
 DISTANCE = "distance of the batches' gradients / sigma"
 STYLES = {"q": "-", "Lemma 2": "--", "Corollary 1": ":"}
 
 
-def draw(curves: Sequence[Curve], title: str) -> Figure:
+def draw(curves: Sequence[Curve], title: str, sheet: Sheet = SCREEN) -> Figure:
     """Lemma 1, its bounds, the paper's settings; Figure 1 twice, Figure 3."""
-    figure = new_figure(13, 7.6)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=14, weight="bold")
-    panels: Any = figure.subplots(2, 3)
+    figure = new_figure(sheet.inches(13), sheet.lines(6) * sheet.height(3.8))
+    if not sheet.printed:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=scaled(14), weight="bold")
+    panels = lay_out(figure, 6, sheet)
 
     def own(panel: str) -> list[Curve]:
         return [curve for curve in curves if curve.panel == panel]
 
-    draw_plausibility(panels[0, 0], own("plausibility"))
-    draw_bounds(panels[0, 1], own("bounds"))
-    draw_settings(panels[0, 2])
-    for axes, delta in zip(panels[1, :2], DELTAS, strict=True):
+    draw_plausibility(panels[0], own("plausibility"))
+    draw_bounds(panels[1], own("bounds"))
+    draw_settings(panels[2])
+    for axes, delta in zip(panels[3:5], DELTAS, strict=True):
         draw_distances(axes, own(figure_1(delta)), delta)
-    draw_experiment(panels[1, 2], own("figure 3"))
+    draw_experiment(panels[5], own("figure 3"))
     return figure
 
 
@@ -38,7 +39,7 @@ def draw_plausibility(axes: Axes, curves: Sequence[Curve]) -> None:
         gamma = float(curve.gamma or 0)
         half = half_accepted_at(gamma)
         axes.plot(curve.x, curve.y, color=colour, label=f"gamma {gamma:g}")
-        axes.plot([half], [float(plausibility(half, gamma))], "o", ms=5, color=colour)
+        axes.plot([half], [float(plausibility(half, gamma))], "o", ms=scaled(5), color=colour)
     name(axes, "Lemma 1: a batch passes; dot: at sqrt(2 gamma)", DISTANCE, "probability q")
     axes.legend()
 
@@ -53,7 +54,7 @@ def draw_bounds(axes: Axes, curves: Sequence[Curve]) -> None:
     axes.set_ylim(1e-6, 2)
     log_ticks(axes.yaxis)
     name(axes, "Lemma 2, Corollary 1: bounds beyond sqrt(2 gamma)", DISTANCE, "probability q")
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=scaled(8))
 
 
 def draw_settings(axes: Axes) -> None:
@@ -61,11 +62,13 @@ def draw_settings(axes: Axes) -> None:
     rows = settings()
     for place, row in enumerate(rows):
         half = half_accepted_at(row["gamma"])
-        axes.plot([half], [place], "o", ms=7, color=PALETTE[0])
-        axes.annotate(f"{half:.3g}", (half, place), xytext=(8, -3), textcoords="offset points", fontsize=8)
+        axes.plot([half], [place], "o", ms=scaled(7), color=PALETTE[0])
+        axes.annotate(
+            f"{half:.3g}", (half, place), xytext=(8, -3), textcoords="offset points", fontsize=scaled(8)
+        )
     axes.axvspan(1, 3, color="#dff0e8", lw=0, zorder=0)
     labels = [f"{shorten(row['workload'], 22)}, {row['setting']}" for row in rows]
-    axes.set_yticks(range(len(rows)), labels, fontsize=8)
+    axes.set_yticks(range(len(rows)), labels, fontsize=scaled(8))
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlim(1, 6000)
@@ -92,16 +95,17 @@ def draw_experiment(axes: Axes, curves: Sequence[Curve]) -> None:
     for place, curve in enumerate(curves):
         anomalous = curve.name.endswith(KINDS[0])
         colour = PALETTE[place // len(KINDS) % len(PALETTE)] if anomalous else INK
-        axes.plot(curve.x, curve.y, "o-" if anomalous else "s:", ms=4, color=colour, label=curve.name)
+        axes.plot(curve.x, curve.y, "o-" if anomalous else "s:", ms=scaled(4), color=colour, label=curve.name)
     if curves:
-        axes.legend(fontsize=7, loc="upper left")
+        axes.legend(fontsize=scaled(7), loc="upper left")
     else:
         text = "nothing measured yet; run:\nprivbench run papers/pd-sgd-anomalous"
-        axes.text(0.5, 0.7, text, ha="center", va="center", color=FAINT)
+        axes.text(0.5, 0.7, text, ha="center", va="center", color=FAINT, fontsize=scaled(8))
 
 
 def name(axes: Axes, title: str, x: str, y: str = "") -> None:
     """Title and axes of a panel."""
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.set_xlabel(x)
+    width = 0.8 * panel_width(axes)  # the title begins at the left axis
+    axes.set_title(wrap(title, width, 10), loc="left", fontsize=scaled(10))
+    axes.set_xlabel(wrap(x, width, SCREEN.font))
     axes.set_ylabel(y)

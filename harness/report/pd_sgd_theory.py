@@ -1,8 +1,8 @@
 """`privbench report pd-sgd-theory`: what PD-SGD's privacy test lets pass, drawn and in numbers.
 
-pd-sgd-theory.png, .svg   Lemmas 1 and 2, Corollary 1, Table 13, Figures 1 and 3
-pd-sgd-theory.csv         every point that is drawn
-pd-sgd-theory.md          the numbers one looks up
+pd-sgd-theory.png, .svg, .pdf   Lemmas 1 and 2, Corollary 1, Table 13, Figures 1 and 3
+pd-sgd-theory.csv               every point that is drawn
+pd-sgd-theory.md, .tex          the numbers one looks up; one .csv for each table
 """
 
 import csv
@@ -11,28 +11,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.deniability import half_accepted_at, normalised_distance, rejected_from
+from harness.query import Source
+from harness.report.imprint import Imprint
 from harness.report.pd_sgd_curves import BOUNDS, DELTAS, GAMMAS, Curve, experiment, settings, theory
 from harness.report.pd_sgd_figure import draw
-from harness.report.style import house_style, save_as
+from harness.report.sheets import SCREEN, Sheet
+from harness.report.style import house_style, save
+from harness.report.tables import TextTable, write_tables
 
 STEM = "pd-sgd-theory"
 TITLE = "PD-SGD: what its privacy test lets pass"
 ABOUT = "Lemmas 1 and 2, Corollary 1, Table 13, Figures 1 and 3 of the PD-SGD paper"
 
-Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
-"""Title, columns, rows."""
 
-
-def write_theory(out: Path, store: Path | None = None) -> list[Path]:
+def write_theory(out: Path, store: Source | None = None, sheet: Sheet = SCREEN) -> list[Path]:
     """Write figure, data and tables into `out`; Figure 3 from the database of `store`, where one is given."""
     curves = [*theory(), *(experiment(store) if store else [])]
-    with house_style():
-        figures = save_as(draw(curves, TITLE), out, STEM, TITLE, ABOUT)
-    data, tables = out / f"{STEM}.csv", out / f"{STEM}.md"
+    with house_style(sheet):
+        figures = save(draw(curves, TITLE, sheet), out, STEM, Imprint(TITLE, ABOUT))
+    data = out / f"{STEM}.csv"
     write_points(curves, data)
-    text = "\n".join(as_markdown(*table) for table in (distances(), probabilities(), half_acceptances()))
-    tables.write_text(f"# {TITLE}\n\n{text}", encoding="utf-8")
-    return [*figures, data, tables]
+    return [*figures, data, *write_tables(STEM, [distances(), probabilities(), half_acceptances()], out)]
 
 
 def write_points(curves: Sequence[Curve], file: Path) -> None:
@@ -46,7 +45,7 @@ def write_points(curves: Sequence[Curve], file: Path) -> None:
                     writer.writerow((curve.panel, curve.name, curve.gamma, x, y))
 
 
-def distances() -> Table:
+def distances() -> TextTable:
     """From where a batch passes with probability delta at most."""
     rows = []
     for delta in DELTAS:
@@ -55,10 +54,12 @@ def distances() -> Table:
             normalised = [f"{normalised_distance(sigma, gamma, delta):.6f}" for sigma in (0.1, 1.0)]
             rows.append((f"{delta:g}", f"{gamma:g}", f"{x:.4f}", f"{x**2:.4f}", *normalised))
     columns = ("delta", "gamma", "distance / sigma", "d* / sigma^2", "sqrt(d*/k), sigma 0.1", "sigma 1")
-    return "Distance from which a batch passes with probability delta at most (Figure 1)", columns, rows
+    return _table(
+        "Distance from which a batch passes with probability delta at most (Figure 1)", columns, rows
+    )
 
 
-def probabilities() -> Table:
+def probabilities() -> TextTable:
     """q and its bounds at some distances."""
     rows = []
     for gamma in GAMMAS:
@@ -67,10 +68,10 @@ def probabilities() -> Table:
             told = ["-" if math.isnan(value) else f"{value:.6g}" for value in found]
             rows.append((f"{gamma:g}", f"{x:g}", *told))
     columns = ("gamma", "distance / sigma", *BOUNDS)
-    return "Probability that a batch passes, and its bounds where they hold", columns, rows
+    return _table("Probability that a batch passes, and its bounds where they hold", columns, rows)
 
 
-def half_acceptances() -> Table:
+def half_acceptances() -> TextTable:
     """The paper's settings, and how far apart half of the batches pass in them."""
     rows = []
     for row in settings():
@@ -78,10 +79,9 @@ def half_acceptances() -> Table:
         given = [f"{row[name]:g}" for name in ("sigma", "gamma", "T")]
         rows.append((row["workload"], row["setting"], *given, f"{x:.4g}", f"{row['sigma'] * x:.4g}"))
     columns = ("workload", "setting", "sigma", "gamma", "T", "distance / sigma", "distance")
-    return "Settings of Table 13, and the distance at which about half of the batches pass", columns, rows
+    title = "Settings of Table 13, and the distance at which about half of the batches pass"
+    return _table(title, columns, rows)
 
 
-def as_markdown(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A heading and a table."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return f"## {title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> TextTable:
+    return TextTable(STEM, title, columns, tuple(rows), counts=f"{len(rows)} lines.", query=ABOUT)

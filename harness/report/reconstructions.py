@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from safetensors.numpy import load
 
-from harness.report.data import BASELINE, Row, name_groups, rows_of, select
+from harness.query import Source
+from harness.report.data import BASELINE, Row, name_groups, read_pictures, rows_of, select
+from harness.report.imprint import Imprint
 from harness.report.leakage import name_attack
-from harness.report.style import empty_figure, house_style, new_figure, save_as, shorten
+from harness.report.sheets import SCREEN, Sheet, scaled, wrap
+from harness.report.style import empty_figure, house_style, new_figure, save, shorten
 from harness.store import Store
-from workloads.errors import StoreError
 
 TITLE = "What shared gradients show of members"
 VIEW = "reconstruction"
-SHOWN = 14
-"""Pictures in a line."""
+SHOWN, FEW = 14, 4
+"""Pictures in a line; in one column of a paper."""
 GAP = 2
 """White pixels between two pictures."""
 MOMENTS = {"start": "gradients of the untrained model", "end": "gradients of the released model"}
@@ -37,44 +38,47 @@ class Gallery:
     rebuilt: Bytes
 
 
-def write_reconstructions(store: Path, out: Path, where: str | None = None) -> list[Path]:
-    """Write reconstructions.png and .svg into `out`; `where` is a condition on the view `reconstruction`."""
+def write_reconstructions(
+    store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN
+) -> list[Path]:
+    """Write the pictures' figure into `out`; `where` is a condition on the view `reconstruction`."""
     galleries = read_galleries(store, where)
-    with house_style():
-        return save_as(draw(galleries, where), out, "reconstructions", TITLE, select(VIEW, where))
+    with house_style(sheet):
+        figure = draw(galleries, where, sheet)
+        return save(figure, out, "reconstructions", Imprint(TITLE, select(VIEW, where)))
 
 
-def read_galleries(store: Path, where: str | None = None) -> list[Gallery]:
+def read_galleries(store: Source, where: str | None = None) -> list[Gallery]:
     """The rows of the view with their pictures, which are in the store."""
     order = f"workload, attack, moment, method <> '{BASELINE}', method, epsilon desc nulls first, attack_task"
     rows = rows_of(store, f"{select(VIEW, where)} order by {order}")
     name_groups(rows)
-    return [_with_pictures(Store.open(store), row) for row in rows]
+    # What was imported came without its pictures.
+    return [_with_pictures(Store.open(store), row) for row in rows if not row["origin"]]
 
 
 def _with_pictures(store: Store, row: Row) -> Gallery:
-    result = store.result(row["attack_task"])
-    if result is None:
-        raise StoreError(f"the result of task {row['attack_task']} is gone: run `privbench collect`")
-    found = load(store.read_artefact(result, "pictures"))
-    return Gallery(row, found["originals"], found["rebuilt"])
+    found = read_pictures(store, row["attack_task"])
+    return Gallery(row, found.originals, found.rebuilt)
 
 
-def draw(galleries: Sequence[Gallery], where: str | None) -> Figure:
+def draw(galleries: Sequence[Gallery], where: str | None, sheet: Sheet = SCREEN) -> Figure:
     """A block for each attack on the same members: these, their mean colours, and a line for each cell."""
     if not galleries:
-        return empty_figure(TITLE, _explain_empty(where))
+        return empty_figure(TITLE, _explain_empty(where), sheet)
     blocks = group(galleries)
-    heights = [0.5, *(0.45 + 0.72 * (2 + len(block)) for block in blocks)]
-    figure = new_figure(12, sum(heights))
+    width = sheet.inches(12)
+    line = 0.72 if not sheet.printed else 0.52
+    heights = [0.5 if not sheet.printed else 0.05, *(0.45 + line * (2 + len(block)) for block in blocks)]
+    figure = new_figure(width, sum(heights))
     parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
-    parts[0].text(0.01, 0.5, TITLE, fontsize=14, weight="bold", va="center")
+    if not sheet.printed:
+        parts[0].text(0.01, 0.5, TITLE, fontsize=scaled(14), weight="bold", va="center")
     rows = [gallery.row for gallery in galleries]
     for part, block in zip(parts[1:], blocks, strict=True):
-        row = block[0].row
-        told = (row["group"], name_attack(row, rows), MOMENTS[row["moment"]], f"{row['images']} pictures")
-        part.suptitle(" · ".join(shorten(each, 60) for each in told), x=0.01, ha="left", fontsize=10.5)
-        _draw_block(part, block)
+        head = name_block(block, rows)
+        part.suptitle(wrap(head, width, 10.5), x=0.01, ha="left", fontsize=scaled(10.5))
+        _draw_block(part, block, FEW if sheet.across == 1 else SHOWN)
     return figure
 
 
@@ -88,17 +92,30 @@ def group(galleries: Sequence[Gallery]) -> list[list[Gallery]]:
     return list(blocks.values())
 
 
-def _draw_block(part: Any, block: Sequence[Gallery]) -> None:
-    originals = block[0].originals[:SHOWN]
+def name_block(block: Sequence[Gallery], rows: Sequence[Row]) -> str:
+    """What was attacked, by what and when, and how many pictures, among all rows that are shown."""
+    row = block[0].row
+    told = (row["group"], name_attack(row, rows), MOMENTS[row["moment"]], f"{row['images']} pictures")
+    return " · ".join(shorten(each, 60) for each in told)
+
+
+def lines_of(block: Sequence[Gallery], shown: int) -> list[tuple[str, Bytes]]:
+    """A block's lines, each with its text: the members, their mean colours, then what each cell gave away."""
+    originals = block[0].originals[:shown]
     colours = originals.mean(axis=(2, 3), keepdims=True).round().astype(np.uint8)
     lines = [("members", originals)]
     baseline = block[0].row["mse_median_mean_colour"]
     lines += [(f"their mean colours\nMSE {baseline:.2g}", np.broadcast_to(colours, originals.shape))]
-    lines += [(describe(gallery.row), gallery.rebuilt[:SHOWN]) for gallery in block]
-    places = part.subplots(len(lines), 2, squeeze=False, width_ratios=[2.4, 9.6])
+    return lines + [(describe(gallery.row), gallery.rebuilt[:shown]) for gallery in block]
+
+
+def _draw_block(part: Any, block: Sequence[Gallery], shown: int) -> None:
+    lines = lines_of(block, shown)
+    ratios = [2.4, 9.6] if shown == SHOWN else [1.5, 1.8]
+    places = part.subplots(len(lines), 2, squeeze=False, width_ratios=ratios)
     for (left, right), (text, pictures) in zip(places, lines, strict=True):
-        left.text(1.0, 0.5, text, ha="right", va="center", fontsize=8)
-        right.imshow(strip(pictures), interpolation="nearest")
+        left.text(1.0, 0.5, text, ha="right", va="center", fontsize=scaled(8))
+        right.imshow(strip(pictures, shown), interpolation="nearest")
         left.axis("off")
         right.axis("off")
 
@@ -112,15 +129,15 @@ def describe(row: Row) -> str:
     )
 
 
-def strip(pictures: Bytes) -> Bytes:
+def strip(pictures: Bytes, shown: int = SHOWN) -> Bytes:
     """Pictures side by side as (height, width, 3), white between them and to the right of the last."""
     planes = pictures.shape[1]
-    shown = pictures if planes == 3 else np.repeat(pictures[:, :1], 3, axis=1)
-    count, _, height, width = shown.shape
-    line = np.full((height, SHOWN * (width + GAP), 3), 255, dtype=np.uint8)
+    coloured = pictures if planes == 3 else np.repeat(pictures[:, :1], 3, axis=1)
+    count, _, height, width = coloured.shape
+    line = np.full((height, shown * (width + GAP), 3), 255, dtype=np.uint8)
     for place in range(count):
         left = place * (width + GAP)
-        line[:, left : left + width] = shown[place].transpose(1, 2, 0)
+        line[:, left : left + width] = coloured[place].transpose(1, 2, 0)
     return line
 
 

@@ -1,4 +1,4 @@
-"""A paper's table and ours beside it: for the terminal, as Markdown and as LaTeX.
+"""A paper's table and ours beside it: for the terminal, as Markdown, LaTeX and CSV.
 
 Rows come from the view `reproduction`. What differs between a cell and the paper's settings is a numbered
 remark below the table; what differs for the whole table follows it.
@@ -6,9 +6,10 @@ remark below the table; what differs for the whole table follows it.
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
+from harness.query import Source
 from harness.report.data import Row, rows_of, select
 from harness.report.tables import TextTable
 from workloads.errors import SpecError, UnknownName
@@ -40,7 +41,7 @@ FIGURES = {
 SUMMARY = "reproduce"
 
 
-def compare(store: Path, table: str | None = None, where: str | None = None) -> TextTable:
+def compare(store: Source, table: str | None = None, where: str | None = None) -> TextTable:
     """One published table with ours beside it; without a table, how far each of them is.
 
     `where` is an SQL condition on the view `reproduction`. UnknownName for a table that is none.
@@ -48,13 +49,14 @@ def compare(store: Path, table: str | None = None, where: str | None = None) -> 
     known = [row["table_name"] for row in rows_of(store, "select distinct table_name from published")]
     if table is not None and table not in known:
         raise UnknownName("published table", table, known)
-    rows = rows_of(store, f"{select('reproduction', where)} order by published_key")
+    sql = select("reproduction", where)
+    rows = rows_of(store, f"{sql} order by published_key")
     if table is None:
-        return summarise(rows)
+        return replace(summarise(rows), query=sql)
     found = [row for row in rows if row["table_name"] == table]
     if not found:
         raise SpecError(f"the condition leaves no number of {table}: give another --where")
-    return tabulate(found)
+    return replace(tabulate(found), query=sql)
 
 
 def summarise(rows: Sequence[Row]) -> TextTable:

@@ -9,10 +9,15 @@ from typing import Any
 import matplotlib
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from harness.report.data import BASELINE, Reading, program_version
+from harness.report.data import BASELINE, Reading
+from harness.report.imprint import Imprint
+from harness.report.sheets import SCREEN, Sheet, scaled, wrap
 
 # Okabe and Ito, "Color Universal Design" (2008): told apart with every common colour blindness.
 # Yellow comes last, it is faint on white. The baseline is grey, which no method gets.
@@ -31,6 +36,8 @@ KINDS = {
 UNKNOWN_KIND = ("other guarantee", "h", "hexagon")
 
 LINES = ("-", "--", "-.", ":")
+FORMS = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
+"""Every figure is written in all of them."""
 INK, FAINT, ALARM = "#1a1a1a", "#8a8a8a", "#b00020"
 
 
@@ -55,12 +62,15 @@ def format_epsilon(epsilon: float) -> str:
 
 
 @contextmanager
-def house_style() -> Iterator[None]:
+def house_style(sheet: Sheet = SCREEN) -> Iterator[None]:
     """Settings that hold while a figure is drawn and saved, and nowhere else."""
     settings: dict[Any, Any] = {
         "svg.hashsalt": "privbench",  # stable ids
+        "svg.fonttype": "path",  # letters as shapes: the same picture wherever it is opened
+        "pdf.fonttype": 42,  # fonts embedded as TrueType; publishers refuse matplotlib's own Type 3
         "text.parse_math": False,  # a name with dollar signs is a name
-        "font.size": 9,
+        "font.size": sheet.font,
+        "axes.titlesize": sheet.font,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.edgecolor": FAINT,
@@ -71,7 +81,7 @@ def house_style() -> Iterator[None]:
         "text.color": INK,
         "axes.labelcolor": INK,
         "legend.frameon": False,
-        "savefig.dpi": 160,
+        "savefig.dpi": 300 if sheet.printed else 160,
     }
     with matplotlib.rc_context(settings):
         yield
@@ -90,26 +100,28 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def save(figure: Figure, out: Path, stem: str, title: str, reading: Reading) -> list[Path]:
-    """Write `stem`.png and `stem`.svg with what was asked in their metadata and without dates."""
-    return save_as(figure, out, stem, title, reading.query)
-
-
-def save_as(figure: Figure, out: Path, stem: str, title: str, about: str) -> list[Path]:
-    """The same for a figure that comes from no reading."""
+def save(figure: Figure, out: Path, stem: str, imprint: Imprint) -> list[Path]:
+    """Write `stem`.png, .svg and .pdf, each with the imprint in its metadata."""
     out.mkdir(parents=True, exist_ok=True)
-    maker = f"privbench {program_version()}"
-    png, svg = out / f"{stem}.png", out / f"{stem}.svg"
-    figure.savefig(png, metadata={"Title": title, "Software": maker, "Description": about})
-    figure.savefig(svg, metadata={"Title": title, "Creator": maker, "Description": about, "Date": None})
-    return [png, svg]
+    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once: the same picture in every form
+    files = []
+    for form, canvas in FORMS.items():
+        files.append(out / f"{stem}.{form}")
+        figure.set_dpi(float(matplotlib.rcParams["savefig.dpi"]))
+        # Not by `savefig`, which draws everything twice for the sake of a layout.
+        getattr(canvas(figure), f"print_{form}")(files[-1], metadata=imprint.metadata(form))
+    return files
 
 
-def empty_figure(title: str, text: str) -> Figure:
+def empty_figure(title: str, text: str, sheet: Sheet = SCREEN) -> Figure:
     """A figure that says what is missing and what to run."""
-    figure = new_figure(8, 2.4)
-    figure.text(0.5, 0.68, title, ha="center", fontsize=13, weight="bold")
-    figure.text(0.5, 0.34, text, ha="center", va="center", fontsize=10)
+    width = sheet.inches(8)
+    figure = new_figure(width, 2.4)
+    figure.text(0.5, 0.75, wrap(title, 0.9 * width, 13), ha="center", fontsize=scaled(13), weight="bold")
+    told = wrap(text, 0.9 * width, 10)
+    figure.text(0.5, 0.34, told, ha="center", va="center", fontsize=scaled(10))
     return figure
 
 

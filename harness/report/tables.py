@@ -1,8 +1,13 @@
-"""Tables of text for papers: Markdown and LaTeX in which no name can become markup."""
+"""Tables of text for papers: Markdown and LaTeX in which no name can become markup, and CSV for programs."""
 
+import csv
+import io
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from harness.report.imprint import Imprint
 
 
 @dataclass(frozen=True)
@@ -19,22 +24,42 @@ class TextTable:
     counts: str = ""
     heading: str = "What differs for the whole table"
     """Over the protocol."""
+    query: str = ""
+    """The SQL that its rows come from."""
+
+    @property
+    def imprint(self) -> Imprint:
+        """Where it comes from."""
+        return Imprint(self.title, self.query)
 
 
 def write_table(table: TextTable, out: Path) -> list[Path]:
-    """Write the table as Markdown and LaTeX into `out`."""
+    """Write the table as Markdown, LaTeX and CSV into `out`."""
     return write_tables(table.name, [table], out)
 
 
 def write_tables(name: str, tables: Sequence[TextTable], out: Path) -> list[Path]:
-    """Write tables below each other, as one file of Markdown and one of LaTeX called `name`."""
+    """Write tables below each other, as one file of Markdown and one of LaTeX called `name`.
+
+    A CSV holds one table, so several are `name`-1.csv and so on. A comment would break its readers: what
+    it is and where it comes from stands beside it in FILE.csv-metadata.json, where the W3C's "CSV on
+    the Web" (2015) has its readers look.
+    """
     out.mkdir(parents=True, exist_ok=True)
     files = []
     for suffix, render in ((".md", as_markdown), (".tex", as_latex)):
-        file = out / f"{name}{suffix}"
-        file.write_text("\n".join(render(table) for table in tables), encoding="utf-8")
-        files.append(file)
+        files.append(out / f"{name}{suffix}")
+        _write(files[-1], "\n".join(render(table) for table in tables))
+    for number, table in enumerate(tables, 1):
+        stem = name if len(tables) == 1 else f"{name}-{number}"
+        files += [out / f"{stem}.csv", out / f"{stem}.csv-metadata.json"]
+        _write(files[-2], as_csv(table))
+        _write(files[-1], csv_metadata(table, files[-2].name))
     return files
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8", newline="\n")
 
 
 MARKDOWN = {ord(sign): f"\\{sign}" for sign in "\\`*_[]|~#"} | {
@@ -59,8 +84,9 @@ LATEX: Mapping[int, str] = {
 
 def as_markdown(table: TextTable) -> str:
     """A table of GitHub's Markdown with its remarks; no name can become markup."""
-    lines = [f"## {_clean(table.title, MARKDOWN)}", ""]
-    lines.append(_pipes(table.columns))
+    # Two hyphens could end the comment, and SQL's own comments begin with them.
+    about = [line.replace("--", "- -") for line in table.imprint.lines()]
+    lines = [f"## {_clean(table.title, MARKDOWN)}", "", "<!--", *about, "-->", "", _pipes(table.columns)]
     lines.append(_pipes(["---"] * len(table.columns), escaped=True))
     lines += [_pipes(row) for row in table.rows]
     lines += ["", _clean(table.counts, MARKDOWN)]
@@ -77,6 +103,7 @@ def as_latex(table: TextTable) -> str:
     """A longtable (packages longtable and booktabs) with its remarks below; no name can become a command."""
     columns = len(table.columns)
     lines = [
+        *(f"% {line}" for line in table.imprint.lines()),
         "% \\usepackage{longtable,booktabs}",
         f"\\begin{{longtable}}{{{'l' * columns}}}",
         f"\\caption{{{_clean(table.title, LATEX)}}} \\\\",
@@ -96,7 +123,31 @@ def as_latex(table: TextTable) -> str:
     return "\n".join(lines) + "\n"
 
 
-RENDER: Mapping[str, Callable[[TextTable], str]] = {"md": as_markdown, "latex": as_latex}
+def as_csv(table: TextTable) -> str:
+    """The columns and the rows as they are printed (RFC 4180), without remarks."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(table.rows)
+    return sink.getvalue()
+
+
+def csv_metadata(table: TextTable, file: str) -> str:
+    """What a CSV file is and where it comes from, in the words of CSV on the Web and Dublin Core."""
+    imprint = table.imprint
+    about = {
+        "@context": "http://www.w3.org/ns/csvw",
+        "url": file,
+        "dc:title": imprint.title,
+        "dc:creator": imprint.maker,
+        "dc:created": imprint.date,
+        "dc:source": imprint.query,
+        "dc:description": " ".join([table.counts, *table.remarks, *table.protocol]).strip(),
+    }
+    return json.dumps(about, ensure_ascii=False, indent=2) + "\n"
+
+
+RENDER: Mapping[str, Callable[[TextTable], str]] = {"md": as_markdown, "latex": as_latex, "csv": as_csv}
 
 
 def _pipes(cells: Sequence[str], escaped: bool = False) -> str:

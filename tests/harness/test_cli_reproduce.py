@@ -33,16 +33,20 @@ def test_a_table_shows_every_published_cell(store: Path, tmp_path: Path) -> None
     assert done.exit_code == 0, done.output
     assert done.output.count("not run") == 96 + 1
     assert sorted(file.name for file in (tmp_path / "here").iterdir()) == [
-        "reproduce-dpsur-table-2.md",
-        "reproduce-dpsur-table-2.tex",
+        f"reproduce-dpsur-table-2{end}" for end in (".csv", ".csv-metadata.json", ".md", ".tex")
     ]
 
 
-@pytest.mark.parametrize(("form", "start"), [("md", "## "), ("latex", "% \\usepackage")])
-def test_text_for_a_pipe_is_the_text_of_the_file(store: Path, form: str, start: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "start"), [("md", "## "), ("latex", "% privbench "), ("csv", "workload,method,figure")]
+)
+def test_text_for_a_pipe_is_the_text_of_the_file(
+    store: Path, form: str, start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     done = call(store, "reproduce", "--table", "pd-sgd-table-12", "--format", form)
     assert done.output.startswith(start)
-    suffix = {"md": "md", "latex": "tex"}[form]
+    suffix = {"md": "md", "latex": "tex", "csv": "csv"}[form]
     file = store / "reports" / f"reproduce-pd-sgd-table-12.{suffix}"
     assert done.output == file.read_text(encoding="utf-8")
 

@@ -30,7 +30,7 @@ def row(epsilon: float, priced: float | None, alarm: bool = False, **changes: An
 
 
 def test_the_table_counts_alarms() -> None:
-    table = audit_table([row(0.0, 0.9), row(4.2, 0.9, alarm=True, epsilon_paper=0.5), row(3.0, None)])
+    table = audit_table([row(0.0, 0.9), row(4.2, 0.9, alarm=True, epsilon_paper=0.5), row(3.0, None)], "")
     assert [line[-1] for line in table.rows] == ["", "ALARM", ""]
     assert [line[6:9] for line in table.rows][1:] == [
         ("≥ 4.2 (95 %)", "0.9", "0.5"),
@@ -48,5 +48,6 @@ def test_an_alarm_is_red() -> None:
 
 def test_without_audits_it_says_what_to_run(tmp_path: Path) -> None:
     files = draw_audit([], "select * from audit", tmp_path)
-    assert [file.name for file in files] == [f"audit.{kind}" for kind in ("png", "svg", "md", "tex")]
+    kinds = ("png", "svg", "pdf", "md", "tex", "csv", "csv-metadata.json")
+    assert [file.name for file in files] == [f"audit.{kind}" for kind in kinds]
     assert "0 audits, 0 alarms." in (tmp_path / "audit.md").read_text(encoding="utf-8")

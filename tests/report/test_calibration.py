@@ -1,4 +1,4 @@
-"""Accuracy at equal leakage: interpolation, what lies outside, and the ceiling of a guarantee."""
+"""Accuracy at equal leakage: between cells, what lies outside, and the ceiling of a guarantee."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,29 +28,40 @@ def cells(row: "MakeRow") -> list[dict[str, Any]]:
     return found
 
 
-def test_between_two_cells_accuracy_lies_on_the_line(cells: list[dict[str, Any]]) -> None:
+def test_by_auc_between_two_cells_either_is_drawn_at_random(cells: list[dict[str, Any]]) -> None:
     (found,) = [each for each in calibrate(cells) if each.leakage is AUC]
     dp, pd = found.curves
     least, most = (each["auc"] for each in dp.rows)
     assert [each["accuracy"] for each in dp.rows] == [0.80, 0.90], "the dominated cell is not on the front"
     middle = dp.at(least + (most - least) / 4)
-    assert middle is not None and middle.interpolated
+    assert middle is not None and middle.mixed
     assert middle.accuracy == pytest.approx(0.825)
     assert (middle.low, middle.high) == pytest.approx((0.817, 0.833))
     own = dp.at(least)
-    assert own is not None and own.accuracy == 0.80 and not own.interpolated
+    assert own is not None and own.accuracy == 0.80 and not own.mixed
     beyond = dp.at(0.99)
-    assert beyond is not None and beyond.accuracy == 0.90 and not beyond.interpolated
+    assert beyond is not None and beyond.accuracy == 0.90 and not beyond.mixed
     assert dp.at(least - 1e-9) is None and pd.at(least) is None
     alone = pd.at(0.99)
     assert alone is not None and alone.accuracy == 0.88 and alone.low is None, "one model has no interval"
 
 
-def test_the_table_marks_what_is_interpolated_and_what_is_not_offered(cells: list[dict[str, Any]]) -> None:
-    table = calibration_tables([each for each in calibrate(cells) if each.leakage is AUC])[0]
+def test_by_tpr_between_two_cells_the_less_leaky_one_holds(cells: list[dict[str, Any]]) -> None:
+    (found,) = [each for each in calibrate(cells) if each.leakage is not AUC]
+    dp = found.curves[0]
+    least, most = (each[found.leakage.column] for each in dp.rows)
+    middle = dp.at((least + most) / 2)
+    assert middle is not None and middle.accuracy == 0.80 and not middle.mixed
+    last = dp.at(most)
+    assert last is not None and last.accuracy == 0.90
+
+
+def test_the_table_marks_what_is_mixed_and_what_is_not_offered(cells: list[dict[str, Any]]) -> None:
+    table = calibration_tables([each for each in calibrate(cells) if each.leakage is AUC], "select 1")[0]
     assert table.columns == ("AUC at most", "dp-sgd", "pd-sgd")
     assert [line[2] for line in table.rows] == ["-", "88.0 %", "88.0 %"]
     assert table.rows[1][1].startswith("~8") and not table.rows[0][1].startswith("~")
+    assert table.query == "select 1"
 
 
 def test_many_cells_are_compared_at_a_few_levels(row: "MakeRow") -> None:
@@ -77,11 +88,11 @@ def test_the_ceiling_is_the_accountant_s(epsilon: float, fpr: float) -> None:
     assert ceiling(epsilon, 1e-5, fpr) == pytest.approx(tpr_ceiling(promise, fpr).tpr, rel=1e-12)
 
 
-def test_files_are_drawn_and_equal_when_the_rows_are(cells: list[dict[str, Any]], tmp_path: Path) -> None:
-    reading = Reading(frontier=list(cells))
-    first, second = (draw_calibration(reading, tmp_path / name) for name in ("one", "two"))
-    assert [file.name for file in first] == [f"calibration.{kind}" for kind in ("png", "svg", "md", "tex")]
-    assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
+def test_files_are_drawn(cells: list[dict[str, Any]], tmp_path: Path) -> None:
+    files = draw_calibration(Reading(frontier=list(cells)), tmp_path / "some")
+    kinds = (".png", ".svg", ".pdf", ".md", ".tex")
+    pairs = [f"-{number}{end}" for number in (1, 2) for end in (".csv", ".csv-metadata.json")]
+    assert [file.name for file in files] == [f"calibration{end}" for end in (*kinds, *pairs)]
     draw_calibration(Reading(frontier=[]), tmp_path / "empty")
     assert (tmp_path / "empty" / "calibration.png").stat().st_size > 0
 
@@ -108,8 +119,8 @@ def test_methods_compare_at_equal_error_of_rebuilt_pictures(tmp_path: Path) -> N
     dp, sgd = found.curves
     assert [each["accuracy"] for each in dp.rows] == [0.4, 0.5] and sgd.at(-0.1) is None
     between = dp.at(-0.19)
-    assert between is not None and between.accuracy == pytest.approx(0.45)
-    (table,) = calibration_tables([found])
+    assert between is not None and between.accuracy == 0.4, "a median does not mix"
+    (table,) = calibration_tables([found], "")
     assert [line[0] for line in table.rows] == [f"MSE at least {mse:.4f}" for mse in (0.28, 0.1, 0.003)]
     files = draw_calibration(Reading(frontier=[], reconstructions=list(rows)), tmp_path)
-    assert "cifar10-lenet, pictures" in files[2].read_text(encoding="utf-8")
+    assert "cifar10-lenet, pictures" in files[3].read_text(encoding="utf-8")

@@ -1,4 +1,3 @@
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +9,16 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from harness.report.data import Reading
-from harness.report.frontier import (
-    CURVES,
-    choose_curves,
-    choose_panel,
-    draw_frontier,
-    frontier_figure,
-    name_point,
-)
-from harness.report.leakage import AUC
+from harness.report.frontier import CURVES, NAMED, choose_curves, draw_frontier, frontier_figure
+from harness.report.leakage import AUC, rows_on_front
+from harness.report.panels import choose_panel, name_point
+from harness.report.sheets import SCREEN, SHEETS, Sheet
 from harness.report.style import ALARM, KINDS, house_style
 
 
-def drawn(reading: Reading) -> Figure:
-    with house_style():
-        return frontier_figure(reading)
+def drawn(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
+    with house_style(sheet):
+        return frontier_figure(reading, sheet)
 
 
 def texts(figure: Figure) -> str:
@@ -51,7 +45,7 @@ def figure(quickstart: Reading) -> Figure:
 
 
 def test_one_row_of_panels_for_each_workload(figure: Figure) -> None:
-    assert [axes.get_xlabel().split("   ")[0] for axes in figure.axes] == [
+    assert [axes.get_xlabel() for axes in figure.axes] == [
         *["TPR at 1 % FPR", "AUC", "false-positive rate"],
         *["TPR at 1 % FPR", "AUC", "false-positive rate"],
     ]
@@ -150,18 +144,36 @@ def test_points_without_an_epsilon_are_named_by_the_rest_of_their_label(row: Any
     assert name_point(row(epsilon=float("inf"), epsilon_asked=None)) == "ε=∞"
 
 
-def test_equal_data_give_equal_files_with_the_query_inside(row: Any, reading: Any, tmp_path: Path) -> None:
+def test_a_cell_that_is_not_told_from_the_front_is_ringed(row: Any, reading: Any) -> None:
+    rows = [row(epsilon=1.0, accuracy=0.90, mu=0.30), row(epsilon=4.0, accuracy=0.895, mu=0.31)]
+    axes = drawn(reading(rows)).axes[1]
+    rings = [line for line in points(axes) if line.get_markerfacecolor() == "none"]
+    assert [corners(ring) for ring in rings] == [[[rows[1]["auc"], 0.895]]]
+
+
+@pytest.mark.parametrize(("columns", "width"), [("1", 3.3), ("2", 7.0)])
+def test_in_print_it_is_as_wide_as_its_columns_and_nothing_sticks_out(
+    quickstart: Reading, columns: Any, width: float
+) -> None:
+    figure = drawn(quickstart, SHEETS[columns])
+    assert figure.get_size_inches()[0] == width
+    assert len(figure.axes) == 6
+    found: list[Any] = figure.findobj(match=Text)
+    words = [text for text in found if len(text.get_text()) > 8]  # a tick beyond its axis is not drawn
+    assert len(words) > 20
+    assert not [text.get_text() for text in words if text.get_window_extent().x1 > figure.bbox.x1]
+
+
+def test_figures_and_tables_are_written_in_every_form(row: Any, reading: Any, tmp_path: Path) -> None:
     rows = [row(epsilon=1.0), row(epsilon=None, method="sgd", accuracy=0.97, mu=1.0)]
-    where = "workload = 'digits-mlp'"
-    png, svg = draw_frontier(reading(rows, where=where), tmp_path / "one")
-    again_png, again_svg = draw_frontier(reading(rows, where=where), tmp_path / "two")
-    assert svg.read_bytes() == again_svg.read_bytes()
-    assert png.read_bytes() == again_png.read_bytes()
-    text = svg.read_text(encoding="utf-8")
-    assert where in text.replace("&apos;", "'")
-    assert "privbench" in text
-    assert not re.search(r"<dc:date>", text)
-    assert png.read_bytes().startswith(b"\x89PNG")
+    files = draw_frontier(reading(rows, where="workload = 'digits-mlp'"), tmp_path)
+    names = [f"{stem}.{form}" for stem in ("frontier", "frontier-cost") for form in ("png", "svg", "pdf")]
+    ends = (".md", ".tex", ".csv", ".csv-metadata.json")
+    names += [f"{stem}{end}" for stem in ("frontier", "hypervolume") for end in ends]
+    assert [file.name for file in files] == names
+    for file in files:
+        if file.suffix in (".svg", ".pdf", ".md", ".tex", ".json"):
+            assert b"digits-mlp" in file.read_bytes() and b"select * from frontier" in file.read_bytes()
 
 
 def test_rows_without_an_accuracy_are_left_out_and_do_no_harm(row: Any, reading: Any) -> None:
@@ -177,3 +189,11 @@ def test_nothing_to_draw_is_said(reading: Any, changes: dict[str, Any]) -> None:
     said = texts(drawn(reading([], **changes)))
     assert ("privbench quickstart" in said) == ("where" not in changes)
     assert ("method = 'x'" in said) == ("where" in changes)
+
+
+def test_a_crowded_panel_names_its_front_and_says_so(row: Any, reading: Any) -> None:
+    rows = [row(epsilon=float(e), accuracy=0.5 + e % 7 / 100, mu=0.02 * e) for e in range(1, NAMED + 2)]
+    figure = drawn(reading(rows))
+    assert f"In a panel of more than {NAMED} cells, those on the front are named." in texts(figure)
+    names = [text.get_text() for text in figure.axes[1].texts]
+    assert names == [name_point(each) for each in rows_on_front(rows, AUC)]

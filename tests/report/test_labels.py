@@ -61,3 +61,16 @@ def test_a_text_keeps_off_the_line_beside_its_point() -> None:
     box = axes.texts[0].get_window_extent()
     height = axes.transData.transform((0.5, 0.5))[1]
     assert box.y0 > height or box.y1 < height or box.x1 < axes.transData.transform((0.5, 0.5))[0]
+
+
+def test_a_text_keeps_off_points_that_have_none() -> None:
+    named = Label(0.5, 0.5, "ε=4", (0.5, 0.5), (0.5, 0.5))
+    around = [
+        Label(0.5 + dx, 0.5 + dy, "", (0.5 + dx, 0.5 + dx), (0.5 + dy, 0.5 + dy))
+        for dx, dy in ((0.06, 0.0), (-0.06, 0.0), (0.0, 0.06))
+    ]
+    figure, texts = annotated([named, *around])
+    (text,) = texts
+    box = extent(text)
+    spots = [figure.axes[0].transData.transform((label.x, label.y)) for label in around]
+    assert not [spot for spot in spots if box.contains(*spot)]

@@ -1,35 +1,14 @@
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from harness.report.leakage import (
     AUC,
     TPRS,
     choose_attack,
     choose_leakage,
-    find_front,
     name_attack,
+    rows_near_front,
     rows_on_front,
 )
-
-GRID = st.integers(0, 5).map(lambda n: n / 5)
-
-
-@given(st.lists(st.tuples(GRID, GRID), max_size=12))
-def test_front_is_what_sweeping_by_leakage_finds(points: list[tuple[float, float]]) -> None:
-    """A twin of another kind: a point stays if its accuracy beats all of less leakage, and none of equal."""
-    expected = []
-    for i, (leakage, accuracy) in enumerate(points):
-        best_before = max((a for x, a in points if x < leakage), default=-1.0)
-        best_equal = max(a for x, a in points if x == leakage)
-        if accuracy > best_before and accuracy == best_equal:
-            expected.append(i)
-    assert find_front(points) == expected
-
-
-def test_equal_points_are_on_the_front_together() -> None:
-    assert find_front([(0.5, 0.9), (0.5, 0.9), (0.6, 0.9)]) == [0, 1]
 
 
 def test_front_leaves_out_rows_that_are_invalid_unchecked_or_unresolved(row: Any) -> None:
@@ -42,6 +21,14 @@ def test_front_leaves_out_rows_that_are_invalid_unchecked_or_unresolved(row: Any
 def test_front_rises(row: Any) -> None:
     rows = [row(epsilon=e, accuracy=a, mu=m) for e, a, m in [(8, 0.9, 0.4), (1, 0.7, 0.1), (4, 0.6, 0.2)]]
     assert [each["epsilon_asked"] for each in rows_on_front(rows, AUC)] == [1, 8]
+
+
+def test_a_row_is_near_the_front_while_intervals_overlap(row: Any) -> None:
+    rows = [row(epsilon=1.0, accuracy=0.90, mu=0.30), row(epsilon=4.0, accuracy=0.895, mu=0.31)]
+    assert rows_near_front(rows, AUC) == [rows[1]]
+    behind = row(epsilon=8.0, accuracy=0.8, mu=0.9)
+    invalid = row(epsilon=2.0, accuracy=0.895, mu=0.31, valid=False)
+    assert rows_near_front([*rows, behind, invalid], AUC) == [rows[1]]
 
 
 def test_the_lowest_false_positive_rate_that_every_row_resolves(row: Any) -> None:

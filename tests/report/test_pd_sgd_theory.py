@@ -16,7 +16,12 @@ from harness.store import Store
 from harness.sweep import read_sweep
 from workloads.errors import SpecError
 
-FILES = ["pd-sgd-theory.csv", "pd-sgd-theory.md", "pd-sgd-theory.png", "pd-sgd-theory.svg"]
+FILES = sorted(
+    [
+        *(f"pd-sgd-theory.{end}" for end in ("png", "svg", "pdf", "csv", "md", "tex")),
+        *(f"pd-sgd-theory-{n}.csv{end}" for n in (1, 2, 3) for end in ("", "-metadata.json")),
+    ]
+)
 SWEEP = {
     "models": 2,
     "attacks": [],

@@ -1,5 +1,8 @@
 """The forms of a table: nothing in it can become markup or a command."""
 
+import csv
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,12 +60,36 @@ def test_latex_without_remarks_has_no_empty_list() -> None:
     assert "Remarks" not in as_markdown(bare)
 
 
-def test_both_files_are_written(table: TextTable, tmp_path: Path) -> None:
+def test_every_form_is_written(table: TextTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     files = write_table(table, tmp_path / "new" / "folder")
-    assert [file.name for file in files] == ["reproduce-x.md", "reproduce-x.tex"]
+    ends = (".md", ".tex", ".csv", ".csv-metadata.json")
+    assert [file.name for file in files] == [f"reproduce-x{end}" for end in ends]
     assert files[0].read_text(encoding="utf-8") == as_markdown(table)
     assert files[1].read_text(encoding="utf-8") == as_latex(table)
 
 
 def test_the_count_of_nothing() -> None:
     assert count_statuses([]).startswith("0 numbers of 0 published cells")
+
+
+def test_csv_is_plain_and_its_origin_is_beside_it(
+    table: TextTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    *_, file, about = write_table(replace(table, query="select 1 -- all\nfrom x"), tmp_path)
+    with file.open(encoding="utf-8", newline="") as source:
+        assert list(csv.reader(source)) == [list(table.columns), *map(list, table.rows)]
+    found = json.loads(about.read_text(encoding="utf-8"))
+    assert about.name == f"{file.name}-metadata.json" and found["url"] == file.name
+    assert found["dc:source"] == "select 1 -- all\nfrom x"
+    assert found["dc:created"] == "1970-01-01T00:00:00Z"
+    assert found["dc:creator"].startswith("privbench ")
+
+
+def test_a_query_cannot_leave_its_comment(table: TextTable) -> None:
+    hostile = replace(table, query="select 1 -- x --> <script>\n\\input{/etc} from y")
+    markdown = as_markdown(hostile)
+    assert markdown.count("-->") == 1 and "<script>" in markdown.split("-->")[0]
+    lines = as_latex(hostile).splitlines()
+    assert all(line.startswith("%") for line in lines if "from y" in line or "script" in line)

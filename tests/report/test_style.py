@@ -1,3 +1,9 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.report.imprint import Imprint
 from harness.report.style import (
     BASELINE_COLOUR,
     KINDS,
@@ -5,9 +11,46 @@ from harness.report.style import (
     UNKNOWN_KIND,
     assign_colours,
     darken,
+    empty_figure,
     format_epsilon,
+    house_style,
+    save,
     shorten,
 )
+
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
+    """One figure written twice, as png, svg and pdf."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    found = []
+    for name in ("one", "two"):
+        with house_style():
+            figure = empty_figure("A title", "Greek: ε, δ")
+            files = save(figure, tmp_path / name, "x", Imprint("A title", "select 'ε'"))
+        assert [file.name for file in files] == ["x.png", "x.svg", "x.pdf"]
+        found.append([file.read_bytes() for file in files])
+    return found
+
+
+def test_every_form_says_title_query_date_and_version(saved: list[list[bytes]]) -> None:
+    png, svg, pdf = saved[0]
+    for content in (png, svg, pdf):
+        assert b"A title" in content and b"privbench" in content
+    assert "select 'ε'".encode() in png and "select 'ε'" in svg.decode().replace("&apos;", "'")
+    assert "select 'ε'".encode("utf-16-be") in re.sub(rb"\\([()\\])", rb"\1", pdf)
+    assert b"2023-11-14T22:13:20Z" in png and b"2023-11-14T22:13:20Z" in svg
+    assert b"D:20231114221320" in pdf
+
+
+def test_the_same_figure_at_the_same_date_is_the_same_bytes(saved: list[list[bytes]]) -> None:
+    assert saved[0] == saved[1]
+
+
+def test_fonts_are_inside_the_pdf(saved: list[list[bytes]]) -> None:
+    pdf = saved[0][2]
+    assert pdf.count(b"/FontFile2") == pdf.count(b"/Subtype /Type0") > 0, "every font, as TrueType"
+    assert b"/Type3" not in pdf
 
 
 def test_a_method_keeps_its_colour_whatever_the_order() -> None:

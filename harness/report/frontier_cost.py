@@ -1,0 +1,114 @@
+"""The frontier with a third axis: accuracy against leakage, and what training took as colour."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from harness.report.data import Reading, Row
+from harness.report.labels import Label, place_labels
+from harness.report.leakage import Leakage, able_rows, choose_leakage
+from harness.report.panels import Panel, choose_panel, describe_group
+from harness.report.pareto import find_undominated
+from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
+from harness.report.style import (
+    FAINT,
+    INK,
+    KINDS,
+    UNKNOWN_KIND,
+    empty_figure,
+    explain_empty,
+    new_figure,
+    shorten,
+)
+
+COST_TITLE = "Accuracy against leakage and cost"
+COSTS = {
+    "step_overhead": "time of a training step (sgd = 1)",
+    "memory_overhead": "extra peak memory (sgd = 1)",
+}
+SCALE = "cividis"
+"""Even in brightness, and the same to colour-blind eyes (Nunez, Anderton and Renslow 2018)."""
+NOTE = (
+    "Filled and named: no other valid cell is as good in leakage, accuracy and cost, and better in one. "
+    "Shapes are kinds of guarantee. Costs are those of the training runs: read them to about one digit."
+)
+
+
+def cost_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
+    """One row of panels for each group: time as the third axis, memory as the third axis."""
+    if not reading.frontier:
+        return empty_figure(COST_TITLE, explain_empty(reading), sheet)
+    groups = [[row for row in reading.frontier if row["group"] == name] for name in reading.groups]
+    width, scale = sheet.inches(11), sheet.font / SCREEN.font
+    note = wrap(NOTE, width, 8)
+    heights = [
+        0.5 if not sheet.printed else 0.05,
+        *(sheet.lines(2) * sheet.height(4.1) for _ in groups),
+        (0.2 + 0.16 * len(note.splitlines())) * scale,
+    ]
+    figure = new_figure(width, sum(heights))
+    parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
+    if not sheet.printed:
+        parts[0].text(0.01, 0.5, COST_TITLE, fontsize=scaled(14), weight="bold", va="center")
+    parts[-1].text(0.01, 1.0, note, fontsize=scaled(8), va="top")
+    pending = []
+    for part, rows in zip(parts[1:-1], groups, strict=True):
+        head = wrap(describe_group(rows), width, 10.5)
+        part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
+        panel = choose_panel(rows, choose_leakage(rows))
+        for axes, cost in zip(lay_out(part, 2, sheet), COSTS, strict=True):
+            pending.append((axes, _draw_costs(axes, panel, cost)))
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the places of the labels are for this layout
+    for axes, labels in pending:
+        place_labels(figure, axes, labels)
+    return figure
+
+
+def find_efficient(rows: Sequence[Row], leakage: Leakage, cost: str) -> list[Row]:
+    """The valid rows that no other valid one dominates in leakage, accuracy and cost."""
+    able = [row for row in able_rows(rows, leakage) if row[cost] is not None]
+    points = [(row[leakage.column], -row["accuracy"], row[cost]) for row in able]
+    return [able[i] for i in find_undominated(points)]
+
+
+def _draw_costs(axes: Axes, panel: Panel, cost: str) -> list[Label]:
+    """Cells coloured by what they cost; gives the labels of those that stand out."""
+    column = panel.leakage.column
+    rows = [row for row in panel.rows if None not in (row[column], row["accuracy"], row[cost])]
+    rows = [row for row in rows if row[cost] > 0]
+    axes.set_title(wrap(f"attack {shorten(panel.attack, 40)}", panel_width(axes), 8.5), fontsize=scaled(8.5))
+    axes.set_xlabel(panel.leakage.name)
+    axes.set_ylabel("test accuracy, mean")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    if not rows:
+        told = wrap(f"{COSTS[cost]}:\nnot known of any cell", 0.8 * panel_width(axes), SCREEN.font)
+        axes.text(0.5, 0.5, told, ha="center", va="center", transform=axes.transAxes)
+        axes.set_axis_off()
+        return []
+    efficient = {row["cell"] for row in find_efficient(rows, panel.leakage, cost)}
+    costs = [row[cost] for row in rows]
+    low, high = min(*costs, 1.0), max(*costs, 1.2)
+    shades = ScalarMappable(LogNorm(low, high), SCALE)
+    labels = []
+    for row in rows:
+        x, y, colour = row[column], row["accuracy"], shades.to_rgba(row[cost])
+        marker = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
+        filled = row["cell"] in efficient
+        look: dict[str, Any] = {"mfc": colour if filled else "none", "mec": INK if filled else colour}
+        axes.plot([x], [y], marker=marker, ms=scaled(9), mew=0.8 if filled else 1.6, ls="", **look)
+        name = shorten(row["label"] or row["method"]) if filled else ""
+        labels.append(Label(x, y, name, (x, x), (y, y)))
+    axes.axvline(panel.leakage.chance, color=FAINT, lw=1, ls=":", zorder=1)
+    axes.margins(0.16)
+    bar = axes.figure.colorbar(shades, ax=axes, label=COSTS[cost])
+    ticks = np.geomspace(low, high, 4).tolist()
+    bar.set_ticks(ticks, labels=[f"{float(f'{tick:.2g}'):g}" for tick in ticks], minor=False)
+    bar.minorticks_off()
+    return labels

@@ -1,0 +1,143 @@
+"""The frontier in numbers: a row per cell and attack, and the hypervolume of every method."""
+
+from collections.abc import Sequence
+
+from harness.report.data import Reading, Row
+from harness.report.leakage import (
+    AUC,
+    TPRS,
+    Leakage,
+    able_rows,
+    as_box,
+    choose_leakage,
+    name_attacks,
+    rows_near_front,
+    rows_on_front,
+)
+from harness.report.panels import choose_panel
+from harness.report.pareto import mean_offer, mean_offer_band
+from harness.report.style import KINDS, UNKNOWN_KIND
+from harness.report.tables import TextTable
+
+ROWS_TITLE = "Cells and attacks"
+AREAS_TITLE = "Hypervolume of every method"
+ROW_COLUMNS = (
+    *("workload", "cell", "guarantee", "ε", "attack", "models", "accuracy"),
+    *(leakage.name for leakage in reversed(TPRS)),
+    *("AUC", "step time (sgd = 1)", "extra memory (sgd = 1)", "valid", "AUC front"),
+)
+AREA_COLUMNS = (
+    "workload",
+    "leakage",
+    "attack",
+    "method",
+    "cells",
+    "on its front",
+    "hypervolume",
+    "95 % band",
+)
+ROW_NOTES = (
+    "In brackets 95 % intervals: over models for accuracy and AUC (t; DeLong for one model), Clopper-Pearson "
+    "on the pooled scores for TPR. - where too few non-members resolve a rate.",
+    "AUC front, among the valid cells of a workload under one attack: yes; near, where the intervals do "
+    "not tell a cell from it; no.",
+    "Epsilons of different guarantees do not compare.",
+)
+AREA_NOTES = (
+    "Hypervolume: the best accuracy that the method has under a cap on leakage, mean over all caps from "
+    "guessing to 1. Reference point: leakage 1, accuracy 0; 1 is a perfect model that leaks nothing.",
+    "It is the area under the step line: between two cells nothing was measured. A method with more cells "
+    "has more steps, so compare methods that were tried at the same leakages.",
+    "The band is over models, from the cells' own intervals; - where a cell of the method has one model.",
+)
+
+
+def frontier_table(reading: Reading) -> TextTable:
+    """A line per row of the view `frontier`."""
+    lines = []
+    for group in reading.groups:
+        rows = [row for row in reading.frontier if row["group"] == group]
+        names = name_attacks(rows)
+        standings = _standings(rows, names)
+        for row, attack in zip(rows, names, strict=True):
+            lines.append((*_line(row, attack), standings.get(row["attack_task"], "no")))
+    cells = len({row["cell"] for row in reading.frontier})
+    return TextTable(
+        name="frontier",
+        title=ROWS_TITLE,
+        columns=ROW_COLUMNS,
+        rows=tuple(lines),
+        protocol=ROW_NOTES,
+        counts=f"{len(lines)} rows of {cells} cells.",
+        heading="How to read it",
+        query=reading.query,
+    )
+
+
+def _line(row: Row, attack: str) -> tuple[str, ...]:
+    kind = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[0]
+    epsilon = "-" if row["epsilon"] is None else f"{row['epsilon']:.4g}"
+    valid = {True: "yes", False: "NO", None: "not checked"}[row["valid"]]
+    tprs = [_measured(row, leakage.column) for leakage in reversed(TPRS)]
+    numbers = [_measured(row, "accuracy"), *tprs, _measured(row, "auc")]
+    costs = [_ratio(row["step_overhead"]), _ratio(row["memory_overhead"])]
+    names = [row["group"], row["label"] or row["method"], kind, epsilon, attack, str(row["models"])]
+    return *names, *numbers, *costs, valid
+
+
+def _standings(rows: Sequence[Row], names: Sequence[str]) -> dict[str, str]:
+    """By attack task: whether it is on, or near, the front of the rows under the same attack."""
+    found: dict[str, str] = {}
+    for attack in set(names):
+        rivals = [row for name, row in zip(names, rows, strict=True) if name == attack]
+        found |= {row["attack_task"]: "near" for row in rows_near_front(rivals, AUC)}
+        found |= {row["attack_task"]: "yes" for row in rows_on_front(rivals, AUC)}
+    return found
+
+
+def hypervolume_table(reading: Reading) -> TextTable:
+    """A line per group, axis of leakage and method."""
+    lines = []
+    for name in reading.groups:
+        rows = [row for row in reading.frontier if row["group"] == name]
+        for leakage in dict.fromkeys((choose_leakage(rows), AUC)):
+            lines += _areas(name, rows, leakage)
+    return TextTable(
+        name="hypervolume",
+        title=AREAS_TITLE,
+        columns=AREA_COLUMNS,
+        rows=tuple(lines),
+        protocol=AREA_NOTES,
+        counts=f"{len({line[3] for line in lines})} methods.",
+        heading="How to read it",
+        query=reading.query,
+    )
+
+
+def _areas(group: str, rows: Sequence[Row], leakage: Leakage) -> list[tuple[str, ...]]:
+    """The hypervolumes of one group's methods under the strongest attack, highest first."""
+    panel = choose_panel(rows, leakage)
+    found = []
+    for method in sorted({row["method"] for row in panel.rows}):
+        own = able_rows([row for row in panel.rows if row["method"] == method], leakage)
+        boxes = [as_box(row, leakage) for row in own]
+        x, y = [box.point[0] for box in boxes], [box.point[1] for box in boxes]
+        area = float(mean_offer(x, y, leakage.chance))
+        band = mean_offer_band(boxes, [row["models"] for row in own], leakage.chance)
+        told = "-" if band is None else f"{band[0]:.4f} to {band[1]:.4f}"
+        front = len(rows_on_front(own, leakage))
+        names = (group, leakage.name, panel.attack, method, str(len(own)), str(front))
+        found.append((area, (*names, f"{area:.4f}", told)))
+    return [line for _, line in sorted(found, key=lambda each: -each[0])]
+
+
+def _measured(row: Row, column: str) -> str:
+    if row[column] is None:
+        return "-"
+    low, high = row[f"{column}_low"], row[f"{column}_high"]
+    band = "" if low is None or high is None else f" [{low:.4f}, {high:.4f}]"
+    return f"{row[column]:.4f}{band}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

@@ -1,0 +1,57 @@
+"""What every file of a report says of itself: title, query, date and version."""
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from harness.report.data import program_version
+from workloads.errors import SpecError
+
+EPOCH = "SOURCE_DATE_EPOCH"
+"""Where it is set, files are dated by it, so that equal rows give equal bytes (reproducible-builds.org)."""
+
+
+@dataclass(frozen=True)
+class Imprint:
+    """Where a figure or a table comes from."""
+
+    title: str
+    query: str
+    """The SQL behind it, or the source in words where there is none."""
+
+    @property
+    def maker(self) -> str:
+        """The program and its version."""
+        return f"privbench {program_version()}"
+
+    @property
+    def date(self) -> str:
+        """The time of making, in UTC."""
+        return report_time().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def metadata(self, form: str) -> dict[str, Any]:
+        """The same in the words that png, svg or pdf has for it."""
+        source: dict[str, Any]
+        if form == "png":
+            source = {"Software": self.maker, "Description": self.query, "Creation Time": self.date}
+        elif form == "svg":
+            source = {"Creator": self.maker, "Description": self.query, "Date": self.date}
+        else:
+            source = {"Creator": self.maker, "Subject": self.query, "CreationDate": report_time()}
+        return {"Title": self.title, **source}
+
+    def lines(self) -> list[str]:
+        """The same as lines of a comment."""
+        return [f"{self.maker}, {self.date}", *self.query.splitlines()]
+
+
+def report_time() -> datetime:
+    """Now, or $SOURCE_DATE_EPOCH, in whole seconds of UTC."""
+    given = os.environ.get(EPOCH)
+    if given is None:
+        return datetime.now(UTC).replace(microsecond=0)
+    try:
+        return datetime.fromtimestamp(int(given), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise SpecError(f"{EPOCH} is a whole number of seconds since 1970, got {given!r}") from error

@@ -1,0 +1,62 @@
+"""What a panel of the frontier shows: one axis of leakage, one group, and its strongest attack."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.report.data import Row
+from harness.report.leakage import Leakage, choose_attack, name_attacks
+from harness.report.style import format_epsilon, shorten
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One axis of leakage for one group: its strongest attack, one row for each cell it was tried on."""
+
+    leakage: Leakage
+    attack: str
+    rows: list[Row]
+    attacks: int
+    """How many attacks the chosen one was the strongest of."""
+    cells: int
+    """Cells of the group, attacked by the chosen one or not."""
+
+    @property
+    def title(self) -> str:
+        """Which attack, and how it was chosen."""
+        how = (
+            f"strongest of {self.attacks} by mean {self.leakage.name}" if self.attacks > 1 else "the only one"
+        )
+        tried = "" if len(self.rows) == self.cells else f", on {len(self.rows)} of {self.cells} cells"
+        return f"attack {shorten(self.attack, 40)} ({how}{tried})"
+
+
+def choose_panel(rows: Sequence[Row], leakage: Leakage) -> Panel:
+    """The rows of one group under the attack that is strongest by this leakage."""
+    attack = choose_attack(rows, leakage)
+    names = name_attacks(rows)
+    shown = [row for name, row in zip(names, rows, strict=True) if name == attack]
+    return Panel(leakage, attack, shown, len(set(names)), len({row["cell"] for row in rows}))
+
+
+def describe_group(rows: Sequence[Row]) -> str:
+    """The group's name, and over how many models and non-members its numbers are."""
+    models = _span([row["models"] for row in rows])
+    people = _span([row["n_nonmembers"] for row in rows])
+    word = "model" if models == "1" else "models"
+    return f"{shorten(rows[0]['group'], 60)} · {models} {word} a cell, {people} non-members pooled"
+
+
+def name_point(row: Row) -> str:
+    """The priced epsilon, or what the label says besides the method."""
+    if row["epsilon"] is not None:
+        return format_epsilon(row["epsilon"])
+    label = str(row["label"] or row["method"])
+    return shorten(label.removeprefix(str(row["method"])).strip() or row["method"])
+
+
+def _span(values: Sequence[int | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "?"
+    low, high = min(known), max(known)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

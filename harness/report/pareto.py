@@ -1,0 +1,189 @@
+"""Frontier mathematics: what is Pareto-optimal, by how much, and how sure that is; pure functions.
+
+A point is (leakage, accuracy): less of the first and more of the second is better.
+
+Between two measured points nothing was measured. What may be claimed there:
+
+step      At a cap on leakage one can always release the best model measured at or below it. This holds for
+          every axis.
+mixture   One can also toss a coin and release one of two models. Accuracy, and a leakage that is a mean over
+          released models (the AUC here), are then on the straight line between the two points, so the upper
+          hull is within reach. It is not for the TPR at a fixed FPR: an attacker who sees which model was
+          released spends the false positives where they pay most, and gets more than the mean of the
+          two rates. Nor for epsilon: the worse of the two guarantees is the one that holds.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+Point = tuple[float, float]
+Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+"""Of the intervals that the views give, and of the band around a hypervolume."""
+DRAWS = 2000
+
+
+def find_front(points: Sequence[Point]) -> list[int]:
+    """The positions of the Pareto-optimal points; equal points are on the front together."""
+    found: list[int] = []
+    best = -math.inf
+    for position in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1])):
+        accuracy = points[position][1]
+        if accuracy > best or (found and points[position] == points[found[-1]]):
+            found.append(position)
+            best = accuracy
+    return sorted(found)
+
+
+def find_undominated(costs: Sequence[Sequence[float]]) -> list[int]:
+    """The same for any number of axes, on all of which less is better (an accuracy comes with a minus)."""
+    return [i for i, point in enumerate(costs) if not any(_dominates(other, point) for other in costs)]
+
+
+def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Nowhere worse, and better somewhere."""
+    pairs = list(zip(one, other, strict=True))
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A point with the intervals of its two numbers; without an interval both ends are the number."""
+
+    leakage: tuple[float, float, float]
+    """Low end, value, high end."""
+    accuracy: tuple[float, float, float]
+
+    @property
+    def point(self) -> Point:
+        """Where it is drawn."""
+        return self.leakage[1], self.accuracy[1]
+
+    @property
+    def best(self) -> Point:
+        """The best it can be by its intervals."""
+        return self.leakage[0], self.accuracy[2]
+
+    @property
+    def worst(self) -> Point:
+        """The worst it can be."""
+        return self.leakage[2], self.accuracy[0]
+
+
+def find_near_front(boxes: Sequence[Box]) -> list[int]:
+    """The positions off the front that the intervals cannot tell from it.
+
+    A point is behind the front for certain where another one, at its worst, beats it at its best.
+    """
+    front = set(find_front([box.point for box in boxes]))
+    return [
+        i
+        for i, box in enumerate(boxes)
+        if i not in front and not any(_beats(other.worst, box.best) for other in boxes)
+    ]
+
+
+def _beats(one: Point, other: Point) -> bool:
+    return _dominates((one[0], -one[1]), (other[0], -other[1]))
+
+
+def hypervolume(leakage: ArrayLike, accuracy: ArrayLike, reference: Point) -> Floats:
+    """The area that points dominate up to the reference point (Zitzler and Thiele 1999).
+
+    The last axis counts the points of one front; one area for each of the others. What is worse than the
+    reference in either number adds nothing.
+    """
+    x = np.minimum(np.asarray(leakage, dtype=np.float64), reference[0])
+    y = np.maximum(np.asarray(accuracy, dtype=np.float64), reference[1])
+    order = np.argsort(x, axis=-1)
+    x, y = np.take_along_axis(x, order, -1), np.take_along_axis(y, order, -1)
+    reached = np.maximum.accumulate(y, axis=-1) - reference[1]
+    widths = np.diff(x, axis=-1, append=np.full((*x.shape[:-1], 1), reference[0]))
+    return np.asarray((reached * widths).sum(axis=-1))
+
+
+def mean_offer(leakage: ArrayLike, accuracy: ArrayLike, chance: float) -> Floats:
+    """The best accuracy to be had under a cap on leakage, mean over all caps from guessing to 1.
+
+    That is the hypervolume with the reference point (leakage 1, accuracy 0) as a share of the whole: 1 is a
+    perfect model that leaks nothing. Leakage below guessing counts as guessing; under a cap that no
+    point keeps, the accuracy is 0.
+    """
+    seen = np.maximum(np.asarray(leakage, dtype=np.float64), chance)
+    return hypervolume(seen, accuracy, (1.0, 0.0)) / (1 - chance)
+
+
+def mean_offer_band(boxes: Sequence[Box], models: Sequence[int], chance: float) -> Point | None:
+    """The 95 % band of `mean_offer` over the models that a repetition would train; None for single models.
+
+    These are the quantiles of the areas of fronts drawn anew from the intervals of their points. A front is
+    a maximum, and a maximum of noisy numbers is too high on average, in what was found and more so in
+    what is drawn anew: the band leans to the high side, and its low end is the safer one.
+    """
+    if not boxes or min(models) < 2:
+        return None
+    generator = np.random.default_rng(0)
+    leakage = _redraw([box.leakage for box in boxes], models, generator)
+    accuracy = _redraw([box.accuracy for box in boxes], models, generator)
+    tails = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
+    low, high = np.quantile(mean_offer(leakage, accuracy, chance), tails)
+    return float(low), min(1.0, float(high))
+
+
+def _redraw(
+    intervals: Sequence[tuple[float, float, float]], models: Sequence[int], generator: np.random.Generator
+) -> Floats:
+    """Every number as it could have come out, `DRAWS` times: Student's t over models, of the width that its
+    interval states to each side."""
+    low, value, high = np.array(intervals, dtype=np.float64).T
+    freedom = np.array(models) - 1
+    deviates = generator.standard_t(freedom, size=(DRAWS, len(freedom)))
+    deviates /= stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
+    return np.asarray(value + deviates * np.where(deviates < 0, value - low, high - value))
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Which measured point to release under a cap: `left`, or `right` with probability `share`."""
+
+    left: int
+    right: int
+    share: float = 0.0
+
+
+def find_offer(front: Sequence[Point], cap: float, mixed: bool) -> Mixture | None:
+    """The best accuracy at no more leakage than `cap`; None where even the least leaky point leaks more.
+
+    `front` goes by rising leakage. With `mixed` two points may be released at random; this module's
+    head says for which axes that is fair.
+    """
+    kept = find_hull(front) if mixed else range(len(front))
+    below = [position for position in kept if front[position][0] <= cap]
+    if not below:
+        return None
+    left = below[-1]
+    beyond = [position for position in kept if front[position][0] > cap]
+    if not mixed or not beyond or front[left][0] == cap:
+        return Mixture(left, left)
+    here, there = front[left][0], front[beyond[0]][0]
+    return Mixture(left, beyond[0], (cap - here) / (there - here))
+
+
+def find_hull(front: Sequence[Point]) -> list[int]:
+    """The positions of a front, by rising leakage, that no mixture of two others beats (Andrew 1979)."""
+    kept: list[int] = []
+    for position, (x, y) in enumerate(front):
+        while len(kept) > 1:
+            (x0, y0), (x1, y1) = front[kept[-2]], front[kept[-1]]
+            if (y1 - y0) * (x - x0) > (y - y0) * (x1 - x0):
+                break
+            kept.pop()
+        if not kept or front[kept[-1]] != (x, y):
+            kept.append(position)
+    return kept
