@@ -1,15 +1,15 @@
 """The database: tables, views, and how to open it. It can be read years later without the rest."""
 
 from db.engine import (
-    DatabaseBusy,
-    DatabaseError,
-    DatabaseOutdated,
-    arrow_schema,
+    begin_writing,
+    database_name,
     database_path,
     insert_arrow,
     open_database,
-    view_names,
+    server_url,
 )
+from db.errors import DatabaseBusy, DatabaseError, DatabaseOutdated
+from db.file import read_file
 from db.findings import AttackResult, AttributeResult, AuditResult, ReconstructionResult
 from db.models import (
     Base,
@@ -18,9 +18,13 @@ from db.models import (
     ModelRun,
     Published,
     PublishedMatch,
+    Schema,
     StepTime,
     Task,
+    TaskStamp,
 )
+from db.schema import arrow_schema, fingerprint, view_names
+from db.server import connect as connect_server
 
 __all__ = [
     "AttackResult",
@@ -36,11 +40,19 @@ __all__ = [
     "Published",
     "PublishedMatch",
     "ReconstructionResult",
+    "Schema",
     "StepTime",
     "Task",
+    "TaskStamp",
     "arrow_schema",
+    "begin_writing",
+    "connect_server",
+    "database_name",
     "database_path",
+    "fingerprint",
     "insert_arrow",
     "open_database",
+    "read_file",
+    "server_url",
     "view_names",
 ]

@@ -1,6 +1,7 @@
 """The tables: what every task gave, in columns. Built from the store by harness/collect.py alone.
 
-Keys are the store's own (hashes of canonical JSON). There are no foreign keys on purpose: DuckDB
+Keys are the store's own (hashes of canonical JSON); those of an imported task and its cell have its
+origin and a colon before them, so that nobody's rows meet ours. There are no foreign keys on purpose: DuckDB
 refuses to replace a parent row while its children stand, and the collector replaces rows.
 Numbers are 64 bit throughout. Times are UTC.
 """
@@ -19,6 +20,8 @@ class Base(DeclarativeBase):
     """Types of all tables; sa.Float would be 32 bit in DuckDB."""
 
     type_annotation_map: ClassVar[dict[Any, Any]] = {
+        # Texts compare by their bytes, as in DuckDB, whatever language the server was set up in.
+        str: sa.String().with_variant(sa.Text(collation="C"), "postgresql"),
         int: sa.BigInteger,
         float: sa.Double,
         datetime: sa.DateTime,
@@ -33,6 +36,8 @@ class Schema(Base):
     __tablename__ = "privbench_schema"
 
     fingerprint: Mapped[str] = mapped_column(primary_key=True)
+    store: Mapped[str] = mapped_column(default="")
+    """Which store it mirrors, by the store's identity; empty for the one it lies in."""
 
 
 class Cell(Base):
@@ -59,6 +64,10 @@ class Cell(Base):
     canary: Mapped[str | None]
     """The kind of canaries among the records; null where there are none."""
     canaries: Mapped[int] = mapped_column(default=0)
+    origin: Mapped[str] = mapped_column(default="")
+    """Whose result it is: the name it was imported under; empty for this store's own."""
+    protocol: Mapped[int]
+    """The protocol it was planned under: numbers of two are not compared."""
 
 
 class Task(Base):
@@ -95,6 +104,16 @@ class Task(Base):
     """The full series of step times, as a path inside the store."""
     checksum: Mapped[str]
     """The result's own; tells the collector what it has."""
+    origin: Mapped[str] = mapped_column(default="")
+
+
+class TaskStamp(Base):
+    """What the files of a task looked like when they were collected: the same look is not read again."""
+
+    __tablename__ = "task_stamp"
+
+    task: Mapped[str] = mapped_column(primary_key=True)
+    stamp: Mapped[str]
 
 
 class ModelRun(Base):

@@ -2,26 +2,26 @@
 -- Plain SQL that DuckDB and PostgreSQL both read. A statement ends with a semicolon at a line's end.
 
 -- model_cost: one row per trained model, with its cost as a ratio to plain sgd.
--- The yardstick is the median over all sgd models of the same workload (name, version, n_train) that
+-- The yardstick is the median over all sgd models of the same workload (name, version, n_train), origin and protocol that
 -- ran on the same device with the same number of threads. The ratios are null where there is none.
 -- A step is one pass of the method's own loop at the cell's own batch size.
 create view model_cost as
 with run as (
     select
-        r.*, c.workload, c.workload_version, c.n_train, c.method, t.device, t.threads
+        r.*, c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, t.device, t.threads
     from model_run r
     join cell c on c.key = r.cell
     join task t on t.key = r.task
 ),
 yardstick as (
     select
-        workload, workload_version, n_train, device, threads,
+        origin, protocol, workload, workload_version, n_train, device, threads,
         percentile_cont(0.5) within group (order by step_seconds_median) as step_seconds,
         percentile_cont(0.5) within group (order by step_cpu_seconds_median) as step_cpu_seconds,
         percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes
     from run
     where method = 'sgd'
-    group by workload, workload_version, n_train, device, threads
+    group by origin, protocol, workload, workload_version, n_train, device, threads
 )
 select
     r.task, r.cell, r.index, r.device, r.threads, r.phase, r.steps,
@@ -33,23 +33,87 @@ select
     r.extra_memory_bytes / nullif(y.extra_memory_bytes, 0) as memory_overhead
 from run r
 left join yardstick y
-    on y.workload = r.workload
+    on y.origin = r.origin
+    and y.protocol = r.protocol
+    and y.workload = r.workload
     and y.workload_version = r.workload_version
     and y.n_train = r.n_train
     and y.device is not distinct from r.device
     and y.threads is not distinct from r.threads;
 
+-- runs: one row per trained model: what it is, how good, at what price, and where and when it was trained.
+create view runs as
+select
+    r.task, r.cell, c.workload, c.method, c.label, c.params, c.epsilon_asked, c.n_train, c.seed, r.index,
+    r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy,
+    r.guarantee_kind, r.epsilon, r.delta, r.adjacency, r.accountant, r.epsilon_rdp, r.epsilon_paper,
+    r.steps, r.step_seconds_median as step_seconds, r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
+    m.step_overhead, m.step_cpu_overhead, m.memory_overhead, r.stats,
+    t.host, t.device, t.threads, t.started, t.finished, t.wall_seconds,
+    c.workload_version, c.method_version, c.canary, c.canaries, c.origin, c.protocol
+from model_run r
+join cell c on c.key = r.cell
+join task t on t.key = r.task
+join model_cost m on m.task = r.task;
+
+-- newest_attack: of the attacks of one kind on one cell (an attack with other parameters is another kind) the one
+-- that the views show, of the newest version and then with the most models; with what the models it attacked are
+-- and promise, so that the numbers of a row belong together. Epsilon and delta are the highest price among them.
+-- Means are taken in the order of the models: a sum in another order may end in another last bit.
+create view newest_attack as
+with finding as (
+    select task, cell, attack, attack_params, attack_version, models from attack_result
+    union all
+    select task, cell, attack, attack_params, attack_version, models from audit_result
+    union all
+    select task, cell, attack, attack_params, attack_version, models from reconstruction_result
+    union all
+    select task, cell, attack, attack_params, attack_version, models from attribute_result
+),
+ranked as (
+    -- Versions are compared by length first, so that 10 comes after 9.
+    select
+        task, cell, models,
+        row_number() over (
+            partition by cell, attack, cast(attack_params as varchar)
+            order by length(attack_version) desc, attack_version desc, models desc, task
+        ) as place
+    from finding
+)
+select
+    a.task,
+    count(r.test_accuracy) as n,
+    avg(r.test_accuracy order by r.index) as accuracy,
+    stddev_samp(r.test_accuracy order by r.index) as accuracy_sd,
+    avg(r.train_accuracy order by r.index) as train_accuracy,
+    max(r.guarantee_kind) as guarantee_kind,
+    max(r.adjacency) as adjacency,
+    max(r.accountant) as accountant,
+    max(r.epsilon) as epsilon,
+    max(r.epsilon_rdp) as epsilon_rdp,
+    max(r.epsilon_paper) as epsilon_paper,
+    max(r.delta) as delta,
+    percentile_cont(0.5) within group (order by m.step_seconds_median) as step_seconds,
+    percentile_cont(0.5) within group (order by m.step_overhead) as step_overhead,
+    percentile_cont(0.5) within group (order by m.step_cpu_overhead) as step_cpu_overhead,
+    percentile_cont(0.5) within group (order by m.extra_memory_bytes) as extra_memory_bytes,
+    percentile_cont(0.5) within group (order by m.memory_overhead) as memory_overhead,
+    percentile_cont(0.5) within group (order by m.train_seconds) as train_seconds
+from ranked a
+left join model_run r on r.cell = a.cell and r.index < a.models
+left join model_cost m on m.task = r.task
+where a.place = 1
+group by a.task;
+
 -- frontier: one row per cell and attack (an attack with other parameters is another attack).
 -- Where a cell was attacked several times, the row is of the attack's newest version and of the task
--- with the most models. Accuracy, guarantee and cost are over exactly the models that this task
--- attacked, so that the numbers of a row belong together.
--- Means are taken in the order of the models: a sum in another order may end in another last bit.
+-- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; not cut at 0 or 1
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models
 --   blind_auc, valid      the check that members and non-members cannot be told apart without a model;
 --                         valid is null where it has not been made
---   on_front              no other valid row of this workload and attack is at least as accurate and leaks at most as
---                         much (auc), and better in one of them; equal rows are both on the front.
+--   on_front              no other valid row of this workload, attack, origin and protocol is at least as accurate
+--                         and leaks at most as much (auc), and better in one of them; equal rows are both on the front.
 --                         Rows that are not known to be valid are never on the front
 -- Epsilons of different guarantee_kind do not compare: nothing here ranks by epsilon.
 create view frontier as
@@ -66,17 +130,6 @@ with student (df, t975) as (
         (25, 2.059538552753), (26, 2.055529438643), (27, 2.051830516480),
         (28, 2.048407141795), (29, 2.045229642133), (30, 2.042272456301)
 ),
-ranked as (
-    -- Versions are compared by length first, so that 10 comes after 9.
-    select
-        a.*,
-        row_number() over (
-            partition by cell, attack, cast(attack_params as varchar)
-            order by length(attack_version) desc, attack_version desc, models desc, task
-        ) as place
-    from attack_result a
-    where attack <> 'blind'
-),
 blind_ranked as (
     select
         cell, auc, valid,
@@ -87,40 +140,14 @@ blind_ranked as (
     from attack_result
     where attack = 'blind'
 ),
-over_models as (
-    select
-        a.task,
-        count(r.test_accuracy) as n,
-        avg(r.test_accuracy order by r.index) as accuracy,
-        stddev_samp(r.test_accuracy order by r.index) as accuracy_sd,
-        avg(r.train_accuracy order by r.index) as train_accuracy,
-        max(r.guarantee_kind) as guarantee_kind,
-        max(r.adjacency) as adjacency,
-        max(r.accountant) as accountant,
-        max(r.epsilon) as epsilon,
-        max(r.epsilon_rdp) as epsilon_rdp,
-        max(r.epsilon_paper) as epsilon_paper,
-        max(r.delta) as delta,
-        percentile_cont(0.5) within group (order by m.step_seconds_median) as step_seconds,
-        percentile_cont(0.5) within group (order by m.step_overhead) as step_overhead,
-        percentile_cont(0.5) within group (order by m.step_cpu_overhead) as step_cpu_overhead,
-        percentile_cont(0.5) within group (order by m.extra_memory_bytes) as extra_memory_bytes,
-        percentile_cont(0.5) within group (order by m.memory_overhead) as memory_overhead,
-        percentile_cont(0.5) within group (order by m.train_seconds) as train_seconds
-    from ranked a
-    join model_run r on r.cell = a.cell and r.index < a.models
-    join model_cost m on m.task = r.task
-    where a.place = 1
-    group by a.task
-),
 proved as (
     select cell, max(epsilon) as epsilon_audited from audit_result group by cell
 ),
-spread as (
-    -- Half the width of the interval. Beyond 30 degrees of freedom Student's quantile is the normal one plus
+attacked as (
+    -- half: of the width of the interval. Beyond 30 degrees of freedom Student's quantile is the normal one plus
     -- the first four terms of its Cornish-Fisher expansion (right to 3e-8).
     select
-        o.task,
+        o.*,
         case when o.n > 1 then
             o.accuracy_sd / sqrt(o.n) * coalesce(
                 s.t975,
@@ -131,7 +158,7 @@ spread as (
                 + 1.5895340533938225 / power(o.n - 1, 4)
             )
         end as half
-    from over_models o
+    from newest_attack o
     left join student s on s.df = o.n - 1
 ),
 point as (
@@ -140,7 +167,7 @@ point as (
         o.guarantee_kind, o.adjacency, o.accountant, o.epsilon, o.epsilon_rdp, o.epsilon_paper,
         coalesce(o.delta, c.delta) as delta,
         a.attack, a.attack_params, a.models,
-        o.accuracy, o.accuracy - s.half as accuracy_low, o.accuracy + s.half as accuracy_high,
+        o.accuracy, o.accuracy - o.half as accuracy_low, o.accuracy + o.half as accuracy_high,
         o.train_accuracy,
         a.auc, a.auc_low, a.auc_high, a.auc_pooled, a.auc_interval,
         a.balanced_accuracy, a.accuracy_oracle, a.advantage,
@@ -161,14 +188,13 @@ point as (
         o.step_seconds, o.step_overhead, o.step_cpu_overhead,
         o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
         c.tuned, b.auc as blind_auc, b.valid, a.task as attack_task,
-        c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version
-    from ranked a
+        c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, c.origin, c.protocol
+    from attacked o
+    join attack_result a on a.task = o.task
     join cell c on c.key = a.cell
-    left join over_models o on o.task = a.task
-    left join spread s on s.task = a.task
     left join blind_ranked b on b.cell = a.cell and b.place = 1
     left join proved d on d.cell = a.cell
-    where a.place = 1
+    where a.attack <> 'blind'
 )
 select
     p.*,
@@ -176,6 +202,8 @@ select
         select 1
         from point other
         where other.valid
+            and other.origin = p.origin
+            and other.protocol = p.protocol
             and other.workload = p.workload
             and other.workload_version = p.workload_version
             and other.n_train = p.n_train
@@ -195,22 +223,6 @@ from point p;
 --   alarm             the bound is above the price
 --   meaning           what the bound is about: a guarantee put to the test, or an effective epsilon
 create view audit as
-with ranked as (
-    select
-        a.*,
-        row_number() over (
-            partition by cell, attack, cast(attack_params as varchar)
-            order by length(attack_version) desc, attack_version desc, models desc, task
-        ) as place
-    from audit_result a
-),
-promise as (
-    select
-        cell, max(guarantee_kind) as guarantee_kind, max(adjacency) as adjacency,
-        max(accountant) as accountant, avg(test_accuracy order by index) as accuracy
-    from model_run
-    group by cell
-)
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
     p.guarantee_kind, p.adjacency, p.accountant, p.accuracy,
@@ -222,11 +234,11 @@ select
         when a.epsilon_priced is null then 'effective epsilon at these canaries'
         else 'the guarantee put to the test'
     end as meaning,
-    c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task
-from ranked a
-join cell c on c.key = a.cell
-left join promise p on p.cell = a.cell
-where a.place = 1;
+    c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task,
+    c.origin, c.protocol
+from newest_attack p
+join audit_result a on a.task = p.task
+join cell c on c.key = a.cell;
 
 -- reconstruction: one row per gradient inversion of a cell: how well members' pictures were rebuilt from the
 -- gradients that single steps of the method share. Where a cell was attacked several times in the same way, the
@@ -237,23 +249,6 @@ where a.place = 1;
 --   beats_mean_colour       the share of pictures that are nearer to the original than that
 --   success_rate            the share with a mean squared error below 0.001
 create view reconstruction as
-with ranked as (
-    select
-        a.*,
-        row_number() over (
-            partition by cell, attack, cast(attack_params as varchar)
-            order by length(attack_version) desc, attack_version desc, models desc, task
-        ) as place
-    from reconstruction_result a
-),
-promise as (
-    select
-        cell, max(guarantee_kind) as guarantee_kind, max(adjacency) as adjacency,
-        max(accountant) as accountant, max(epsilon) as epsilon, max(delta) as delta,
-        avg(test_accuracy order by index) as accuracy
-    from model_run
-    group by cell
-)
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
     p.guarantee_kind, p.adjacency, p.accountant, p.epsilon, p.delta, p.accuracy,
@@ -262,11 +257,11 @@ select
     a.ssim_mean, a.ssim_mean_low, a.ssim_mean_high, a.psnr_median,
     a.beats_mean_colour, a.beats_mean_colour_low, a.beats_mean_colour_high,
     a.success_rate, a.success_rate_low, a.success_rate_high, a.label_accuracy,
-    c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task
-from ranked a
-join cell c on c.key = a.cell
-left join promise p on p.cell = a.cell
-where a.place = 1;
+    c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task,
+    c.origin, c.protocol
+from newest_attack p
+join reconstruction_result a on a.task = p.task
+join cell c on c.key = a.cell;
 
 -- attribute: one row per attribute inference on a cell: how often a sensitive column is guessed.
 -- Where a cell was attacked several times in the same way, the newest version with the most models.
@@ -275,25 +270,6 @@ where a.place = 1;
 --   gap_ceiling   what (epsilon, delta)-DP lets the gap be at most, (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), at
 --                 the highest price among the models; null without a price, and where it is no (epsilon, delta)
 create view attribute as
-with ranked as (
-    select
-        a.*,
-        row_number() over (
-            partition by cell, attack, cast(attack_params as varchar)
-            order by length(attack_version) desc, attack_version desc, models desc, task
-        ) as place
-    from attribute_result a
-),
-promise as (
-    select
-        a.task, max(r.guarantee_kind) as guarantee_kind, max(r.adjacency) as adjacency,
-        max(r.accountant) as accountant, max(r.epsilon) as epsilon, max(r.delta) as delta,
-        avg(r.test_accuracy order by r.index) as accuracy
-    from ranked a
-    join model_run r on r.cell = a.cell and r.index < a.models
-    where a.place = 1
-    group by a.task
-)
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
     p.guarantee_kind, p.adjacency, p.accountant, p.epsilon, p.delta, p.accuracy,
@@ -304,11 +280,11 @@ select
         -- tanh: e^epsilon itself overflows for an epsilon of hundreds.
         tanh(p.epsilon / 2) + 2 * coalesce(p.delta, 0) / (1 + exp(least(p.epsilon, 700)))
     end as gap_ceiling,
-    c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task
-from ranked a
-join cell c on c.key = a.cell
-left join promise p on p.task = a.task
-where a.place = 1;
+    c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task,
+    c.origin, c.protocol
+from newest_attack p
+join attribute_result a on a.task = p.task
+join cell c on c.key = a.cell;
 
 -- overhead: what training costs, one row per cell and kind of machine (device and threads; usually one).
 -- All figures are medians over the cell's models. _p25 and _p75 bound the middle half of one model's steps.
@@ -338,7 +314,7 @@ select
     o.device, o.threads, o.models, o.steps,
     o.step_seconds, o.step_seconds_p25, o.step_seconds_p75, o.step_overhead,
     o.step_cpu_seconds, o.step_cpu_seconds_p25, o.step_cpu_seconds_p75, o.step_cpu_overhead,
-    o.peak_memory_bytes, o.extra_memory_bytes, o.memory_overhead, o.train_seconds, c.tuned
+    o.peak_memory_bytes, o.extra_memory_bytes, o.memory_overhead, o.train_seconds, c.tuned, c.origin, c.protocol
 from cost o
 join cell c on c.key = o.cell;
 
@@ -347,8 +323,8 @@ join cell c on c.key = o.cell;
 -- without drawing the batch; ratio_whole_step is with it; ratio_wall is by the wall clock.
 --   role           yardstick (sgd), control (sgd measured again: how far it is from 1 is noise) or method
 --   trustworthy    false where the machine was too noisy or the steps too few; doubt tells which
---   newest         no later bench has a row of this variant on the same workload, batch size, device, threads and
---                  host; one that is trustworthy goes before any that is not
+--   newest         no later bench has a row of this variant on the same workload, batch size, device, threads, host
+--                  origin and protocol; one that is trustworthy goes before any that is not
 create view bench as
 select
     b.task, b.workload, b.n_train, b.batch_size, b.variant, b.role, b.method, b.guarantee_kind,
@@ -359,12 +335,12 @@ select
     b.median_cpu_seconds, b.iqr_cpu_seconds, b.median_wall_seconds, b.iqr_wall_seconds,
     b.median_net_seconds, b.seconds_per_update,
     b.peak_memory_bytes, b.resting_memory_bytes, b.memory_ratio, b.clocks, b.phases, b.malloc,
-    b.workload_version, b.method_version, t.finished,
+    b.workload_version, b.method_version, t.finished, t.origin, t.protocol,
     row_number() over (
         partition by
-            b.workload, b.workload_version, b.n_train, b.batch_size, b.variant, b.method_version,
+            t.origin, t.protocol, b.workload, b.workload_version, b.n_train, b.batch_size, b.variant, b.method_version,
             b.device, b.threads, t.host
-        order by case when b.status = 'done' and b.trustworthy then 0 else 1 end, t.finished desc, b.task
+        order by case when b.status = 'done' and b.trustworthy then 0 else 1 end, t.finished desc nulls last, b.task
     ) = 1 as newest
 from bench_result b
 join task t on t.key = b.task;
@@ -373,14 +349,14 @@ join task t on t.key = b.task;
 create view failures as
 select
     t.key as task, t.kind, t.reason, t.message, c.label, t.workload, t.method,
-    c.epsilon_asked as epsilon, t.attack, t.index, t.cell, t.host, t.wall_seconds, t.finished
+    c.epsilon_asked as epsilon, t.attack, t.index, t.cell, t.host, t.wall_seconds, t.finished, t.origin, t.protocol
 from task t
 left join cell c on c.key = t.cell
 where t.status = 'failed'
 union all
 select
     t.key, t.kind, b.reason, b.message, b.variant, b.workload, b.method,
-    null, null, null, null, t.host, t.wall_seconds, t.finished
+    null, null, null, null, t.host, t.wall_seconds, t.finished, t.origin, t.protocol
 from bench_result b
 join task t on t.key = b.task
 where b.status = 'failed';
@@ -492,3 +468,29 @@ select
     guarantee_kind, epsilon, accountant, valid, differences, stated, protocol, note, printed, about, citation,
     key as published_key
 from beside;
+
+-- conflicts: figures of an imported task that differ from ours of the same task, one row per figure. The same task
+-- gives the same bits on one kind of machine only, so a tiny difference is another machine and a large one a question.
+create view conflicts as
+with figure as (
+    select task, cell, 'accuracy' as figure, test_accuracy as value from model_run
+    union all
+    select task, cell, 'epsilon', epsilon from model_run
+    union all
+    select task, cell, 'auc', auc from attack_result
+    union all
+    select task, cell, 'epsilon_audited', epsilon from audit_result
+    union all
+    select task, cell, 'mse_median', mse_median from reconstruction_result
+    union all
+    select task, cell, 'gap', gap from attribute_result
+)
+select
+    ours.key as task, theirs.origin, c.workload, c.label, ours.kind, ours.attack, mine.figure,
+    mine.value as ours, other.value as theirs, other.value - mine.value as difference
+from task theirs
+join task ours on theirs.key = theirs.origin || ':' || ours.key
+join figure mine on mine.task = ours.key
+join figure other on other.task = theirs.key and other.figure = mine.figure
+join cell c on c.key = mine.cell
+where mine.value is distinct from other.value;

@@ -56,7 +56,37 @@ WhereOption = Annotated[
     str | None, typer.Option("--where", help="An SQL condition on the columns of the view.")
 ]
 
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database", help="postgresql+psycopg://USER@HOST/NAME or a DuckDB file; else the store's own."
+    ),
+]
+
 
 def store_path(given: Path | None) -> Path:
     """--store, else $PRIVBENCH_STORE, else ./privbench-store."""
     return given or Path(os.environ.get("PRIVBENCH_STORE") or "privbench-store")
+
+
+def database_url(given: str | None) -> str | None:
+    """--database as a URL, so that a file's path is not taken for a store's."""
+    if given is None or "://" in given:
+        return given
+    return f"duckdb:///{Path(given).absolute()}"
+
+
+def source(store: Path | None, database: str | None) -> Path | str:
+    """What is asked: the database that was given, else the store."""
+    from harness.store import Store
+
+    return database_url(database) or Store.open(store_path(store)).path
+
+
+def report_folder(out: Path | None, store: Path | None, database: str | None) -> Path:
+    """--out, else reports/ in the store; ./reports where a database was given and no store."""
+    from harness.store import Store
+
+    if out is not None:
+        return out
+    return Path("reports") if database and store is None else Store.open(store_path(store)).reports

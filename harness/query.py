@@ -1,32 +1,27 @@
-"""Ask the database in SQL, strictly read-only, and write the answer as text or Parquet.
+"""Ask the database in SQL, strictly read-only.
 
-Four walls, each enough for most of what could go wrong: the file is opened read-only; only one
-SELECT-like statement is taken; it may call only table functions from a list (some of DuckDB's
-write, e.g. `enable_logging`); and DuckDB may touch no file but the step series it is asked for.
+A PostgreSQL server is asked by harness/query_server.py. Around DuckDB there are four walls, each enough for
+most of what could go wrong: the file is opened read-only; only one SELECT-like statement is taken; it may
+call only table functions from a list (some of DuckDB's write, e.g. `enable_logging`); and DuckDB may touch
+no file but the step series it is asked for.
 """
 
-import csv
-import io
 import json
-import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import db
+from harness.answer import Answer, distinct
 from harness.spec import Json
 from harness.store import Store
 from workloads.errors import SpecError, StoreError
 
-FORMATS = ("table", "csv", "json", "parquet")
+Source = Path | str
+"""What rows are read from: a store's folder, or the URL of a database (db.engine)."""
 
 FUNCTIONS = frozenset(
     {
@@ -64,50 +59,65 @@ EMPTY_STEPS = (
 )
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The rows a query gave."""
+def query(source: Source, sql: str) -> Answer:
+    """Answer one SELECT, EXPLAIN, DESCRIBE, SHOW or SUMMARIZE on a store's database, or on another one.
 
-    arrow: pa.Table
-    json_columns: frozenset[str] = frozenset()
-    """Columns whose text is JSON."""
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns' names; a repeated name has got a number."""
-        return list(self.arrow.column_names)
-
-    @property
-    def rows(self) -> list[tuple[Any, ...]]:
-        """The rows as Python values."""
-        columns = [column.to_pylist() for column in self.arrow.columns]
-        return list(zip(*columns, strict=True))
-
-
-def query(store_path: Path | str, sql: str) -> Answer:
-    """Answer one SELECT, EXPLAIN, DESCRIBE, SHOW or SUMMARIZE on the store's database.
-
-    Beside the tables and views there is `steps`: the full series of every step. SpecError for SQL
-    that is wrong or not allowed, StoreError where there is no database.
+    Beside the tables and views a store has `steps`: the full series of every step. SpecError for SQL that is
+    wrong or not allowed, StoreError where there is no database.
     """
-    store = Store.open(store_path)
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:  # bytes of the command line that are no text
+        raise SpecError(f"a query is text in UTF-8, got other bytes: {error.reason}") from error
+    try:
+        url = db.server_url(source)
+        if url is not None:
+            from harness.query_server import query_server
+
+            return query_server(url, sql)
+        return _query_file(source, sql)
+    except db.DatabaseError as error:
+        raise StoreError(str(error)) from error
+
+
+def is_url(source: Source) -> bool:
+    """Whether a source is a database by itself, without the store it was collected from."""
+    return isinstance(source, str) and "://" in source
+
+
+def explained(message: str, views: list[str], remark: str = "") -> str:
+    """The database's message with its hint, without the place; and what there is to ask."""
+    # What follows the first blank line repeats the statement.
+    said = " ".join(message.strip().split("\n\n")[0].split())
+    tables = sorted(set(db.Base.metadata.tables) - {"privbench_schema"})
+    return f"{said}\nviews: {', '.join(views)}; tables: {', '.join(tables)}{remark}"
+
+
+def _query_file(source: Source, sql: str) -> Answer:
+    store = None if is_url(source) else Store.open(source)
     tree = _checked(sql)
-    connection = _connect(store)
+    connection = db.read_file(store.database if store else db.database_path(source))
     try:
         if _names_steps(tree):
+            if store is None:
+                raise SpecError("`steps` is read from a store's files: leave --database out to ask for it")
             _show_steps(connection, store)
         _wall_in(connection)
         cursor = connection.execute(sql)
         description = cursor.description or []
         arrow = cursor.to_arrow_table()
     except duckdb.Error as error:
-        raise SpecError(_explained(str(error))) from error
+        raise SpecError(_explained(error)) from error
     finally:
         connection.close()
-    names = _distinct([column[0] for column in description])
+    names = distinct([column[0] for column in description])
     described = zip(names, description, strict=True)
     is_json = frozenset(name for name, column in described if str(column[1]) == "JSON")
     return Answer(arrow.rename_columns(names), is_json)
+
+
+def _explained(error: duckdb.Error) -> str:
+    return explained(str(error), [*db.view_names(), "steps"])
 
 
 # -- walls -----------------------------------------------------------------------------------------
@@ -121,7 +131,7 @@ def _checked(sql: str) -> Json:
         try:
             statements = parser.extract_statements(sql)
         except duckdb.Error as error:
-            raise SpecError(_explained(str(error))) from error
+            raise SpecError(_explained(error)) from error
         if len(statements) != 1:
             hint = " (a PIVOT lists its values: `on x in (...)`)" if statements else ""
             raise SpecError(f"a query is one statement, got {len(statements)}{hint}: give a single SELECT")
@@ -169,15 +179,6 @@ def _nodes(tree: Any) -> Iterator[Json]:
             yield from _nodes(child)
 
 
-def _connect(store: Store) -> duckdb.DuckDBPyConnection:
-    try:
-        # Waits for a collector to finish, and refuses a database of another version.
-        db.open_database(store.database, read_only=True).dispose()
-        return duckdb.connect(str(store.database), read_only=True)
-    except (db.DatabaseError, duckdb.Error) as error:
-        raise StoreError(str(error)) from error
-
-
 def _show_steps(connection: duckdb.DuckDBPyConnection, store: Store) -> None:
     """Make the view `steps` and let DuckDB read exactly its files: a folder could be written to."""
     listed = connection.execute("select steps_file from task where steps_file is not null")
@@ -185,108 +186,14 @@ def _show_steps(connection: duckdb.DuckDBPyConnection, store: Store) -> None:
     if not files:
         connection.execute(EMPTY_STEPS)
         return
-    paths = "[" + ", ".join("'" + file.replace("'", "''") + "'" for file in files) + "]"
+    paths = "[" + ", ".join(map(_quoted, files)) + "]"
     connection.execute(f"set allowed_paths = {paths}")
     connection.execute(
-        "create temp view steps as select parse_path(filename)[-2] as task, * exclude (filename) "
-        f"from read_parquet({paths}, union_by_name = true, filename = true)"
+        "create temp view steps as select t.key as task, s.* exclude (filename) "
+        f"from read_parquet({paths}, union_by_name = true, filename = true) s "
+        f"join task t on s.filename = {_quoted(str(store.path))} || '/' || t.steps_file"
     )
 
 
-def _explained(message: str) -> str:
-    """DuckDB's message in one line, and what there is to ask."""
-    line = message.strip().splitlines()[0]
-    tables = sorted(set(db.Base.metadata.tables) - {"privbench_schema"})
-    views = [*db.view_names(), "steps"]
-    return f"{line}\nviews: {', '.join(views)}; tables: {', '.join(tables)}"
-
-
-def _distinct(names: list[str]) -> list[str]:
-    seen: dict[str, int] = {}
-    out = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        out.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return out
-
-
-# -- formats ---------------------------------------------------------------------------------------
-
-
-def render(answer: Answer, form: str, output: Path | None = None) -> str:
-    """The answer as `table`, `csv`, `json` or `parquet`.
-
-    With an output the file gets it and the text says so; Parquet is never text and needs one.
-    """
-    if form not in FORMATS:
-        raise SpecError(f"unknown format '{form}'. Known: {', '.join(FORMATS)}.")
-    if form == "parquet":
-        if output is None:
-            raise SpecError("parquet is not text: give a file with --output")
-        pq.write_table(answer.arrow, output)
-    else:
-        text = {"table": _as_table, "csv": _as_csv, "json": _as_json}[form](answer)
-        if output is None:
-            return text
-        output.write_text(text, encoding="utf-8")
-    return f"{answer.arrow.num_rows} rows written to {output}\n"
-
-
-def _as_json(answer: Answer) -> str:
-    rows = [
-        {
-            name: json_value(json.loads(value) if name in answer.json_columns and value else value)
-            for name, value in zip(answer.columns, row, strict=True)
-        }
-        for row in answer.rows
-    ]
-    return json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def json_value(value: Any) -> Any:
-    """A value that JSON has: infinities as the strings `inf` and `-inf`, NaN as null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    if isinstance(value, dict):
-        return {str(key): json_value(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(each) for each in value]
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, Decimal):  # what DuckDB sums integers to
-        return int(value) if value == value.to_integral_value() else float(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-def _as_csv(answer: Answer) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(answer.columns)
-    writer.writerows(answer.rows)
-    return out.getvalue()
-
-
-def _as_table(answer: Answer) -> str:
-    """Columns in line, numbers to the right; for people, so long texts and digits are cut."""
-    rows = [[_cell_text(value) for value in row] for row in answer.rows]
-    columns = list(zip(answer.columns, *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    right = [pa.types.is_primitive(kind) for kind in answer.arrow.schema.types]
-    lines = [
-        "  ".join(
-            text.rjust(width) if number else text.ljust(width)
-            for text, width, number in zip(line, widths, right, strict=True)
-        ).rstrip()
-        for line in [answer.columns, ["-" * width for width in widths], *rows]
-    ]
-    count = len(rows)
-    return "\n".join([*lines, f"({count} row{'' if count == 1 else 's'})"]) + "\n"
-
-
-def _cell_text(value: Any) -> str:
-    if value is None:
-        return ""
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    # A stored message may hold line breaks or a terminal's control codes.
-    text = "".join(each if each.isprintable() else " " for each in text)
-    return text if len(text) <= 60 else text[:59] + "…"
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

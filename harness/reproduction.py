@@ -10,24 +10,27 @@ import sqlalchemy as sa
 import db
 from harness.published import Published, published
 from harness.rows import TABLES, to_arrow
-from harness.spec import Json, despelled
+from harness.spec import PROTOCOL, Json, despelled
 
 CELL, RUN = TABLES["cell"], TABLES["model_run"]
 VERSIONS = ("workload_version", "method_version")
-TRAINED = (
-    sa.select(CELL, sa.func.count().label("models"))
-    .join_from(CELL, RUN, RUN.c.cell == CELL.c.key)
-    .group_by(*CELL.c)
-)
+MODELS = sa.select(sa.func.count()).where(RUN.c.cell == CELL.c.key).scalar_subquery()
+OURS = (CELL.c.origin == "", CELL.c.protocol == PROTOCOL)
+"""What others made, or we under another protocol, is not to be compared."""
+TRAINED = sa.select(CELL, MODELS.label("models")).where(*OURS, MODELS > 0)
 
 
 def write_published(connection: sa.Connection) -> bool:
     """Put the published numbers of this program into the database; False where they were there already."""
     table = TABLES["published"]
     rows = to_arrow("published", [row for each in published() for row in each.rows()])
-    driver: Any = connection.connection.driver_connection
-    standing = driver.execute(f"select * from {table.name} order by key").to_arrow_table()
-    if standing.cast(rows.schema).equals(rows.sort_by("key")):
+    # JSON as it was written: a driver may read it into objects.
+    as_text = [
+        sa.cast(each, sa.String).label(each.name) if isinstance(each.type, sa.JSON) else each
+        for each in table.c
+    ]
+    standing = connection.execute(sa.select(*as_text)).mappings()
+    if to_arrow("published", [dict(row) for row in standing]).sort_by("key").equals(rows.sort_by("key")):
         return False
     connection.execute(sa.delete(table))
     db.insert_arrow(connection, table, rows)

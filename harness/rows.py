@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 import db
+from harness.jsonfiles import purged_files
+from harness.origins import Origin
 from harness.spec import Json, despelled, spelled
-from harness.store import Store
+from workloads.errors import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -28,20 +30,23 @@ Rows = dict[str, list[pa.Table]]
 """Table name to pieces to insert."""
 
 
-def task_rows(store: Store, spec: Json, result: Json, broken: list[Path]) -> Rows:
+def task_rows(origin: Origin, spec: Json, result: Json, broken: list[Path]) -> Rows:
     """All rows of one task except its cell's; an unreadable file of steps is added to `broken`.
 
     KeyError, TypeError, ValueError or AttributeError where the result has another shape.
     """
-    task, cell = spec["task"], spec["notes"]["cell"]
-    rows: Rows = {"task": [to_arrow("task", [_task_row(store, task, cell, result)])]}
+    task, notes = spec["task"], spec["notes"]
+    cell = notes["cell"] and origin.key(notes["cell"])
+    payload = {**result, "key": origin.key(result["key"])}
+    row = {**_task_row(task, cell, payload), "origin": origin.name, "steps_file": _steps_file(origin, result)}
+    rows: Rows = {"task": [to_arrow("task", [row])]}
     if result["status"] != "done":
         return rows
-    payload = despelled(result)
+    payload = despelled(payload)
     if task["kind"] == "train":
         rows["model_run"] = [to_arrow("model_run", [_model_row(task, cell, payload)])]
-        quantiles = to_arrow("step_time", _quantile_rows(result["key"], payload["phases"]))
-        rows["step_time"] = [quantiles, *_single_steps(store, result, broken)]
+        quantiles = to_arrow("step_time", _quantile_rows(payload["key"], payload["phases"]))
+        rows["step_time"] = [quantiles, *_single_steps(origin, result, broken)]
     elif task["kind"] == "attack":
         name, row = _finding(task, cell, payload)
         rows[name] = [to_arrow(name, [row])]
@@ -60,14 +65,14 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def cell_row(spec: Json) -> Json | None:
+def cell_row(origin: Origin, spec: Json) -> Json | None:
     """The cell of a task, from its `spec.json`; None for a bench, which belongs to none."""
     task, notes = spec["task"], spec["notes"]
     if task["kind"] == "bench":
         return None
     params = despelled(task["params"])
     return {
-        "key": notes["cell"],
+        "key": origin.key(notes["cell"]),
         "workload": task["workload"]["name"],
         "workload_version": task["workload"]["version"],
         "method": task["method"]["name"],
@@ -81,12 +86,13 @@ def cell_row(spec: Json) -> Json | None:
         "tuned": notes.get("tuned"),
         "canary": task.get("canary"),
         "canaries": task.get("canaries", 0),
+        "origin": origin.name,
+        "protocol": task["protocol"],
     }
 
 
-def _task_row(store: Store, task: Json, cell: str | None, result: Json) -> Json:
+def _task_row(task: Json, cell: str | None, result: Json) -> Json:
     provenance = result.get("provenance") or {}
-    steps = store.artefact(result, "steps") if "steps" in result["artefacts"] else None
     return {
         "key": result["key"],
         "kind": task["kind"],
@@ -107,7 +113,6 @@ def _task_row(store: Store, task: Json, cell: str | None, result: Json) -> Json:
         "provenance": _text(provenance),
         "spec": _text(task),
         "protocol": task["protocol"],
-        "steps_file": steps.relative_to(store.path).as_posix() if steps else None,
         "checksum": result["checksum"],
     }
 
@@ -240,23 +245,32 @@ def _quantile_rows(key: str, phases: Json) -> list[Json]:
     return rows
 
 
-def _single_steps(store: Store, result: Json, broken: list[Path]) -> list[pa.Table]:
-    """The steps of the Parquet file, evenly thinned; a damaged file is reported and left out."""
+def _steps_file(origin: Origin, result: Json) -> str | None:
+    """The series of a result as a path inside the store; None where it has none, or not any more."""
     if "steps" not in result["artefacts"]:
+        return None
+    file = origin.store.artefact(result, "steps")
+    return None if file.name in purged_files(file.parent) else file.relative_to(origin.root).as_posix()
+
+
+def _single_steps(origin: Origin, result: Json, broken: list[Path]) -> list[pa.Table]:
+    """The steps of the Parquet file, evenly thinned; a damaged file is reported and left out."""
+    if _steps_file(origin, result) is None:
         return []
-    file = store.artefact(result, "steps")
     try:
+        content = pa.BufferReader(origin.store.read_artefact(result, "steps"))
         columns = ["phase", "step", "wall_seconds", "cpu_seconds"]
-        with pq.ParquetFile(file) as source:
+        with pq.ParquetFile(content) as source:
             series = source.read(columns, use_threads=False)
         series = series.take(_thinned(series.column("phase").to_numpy()))
         count = series.num_rows
-        series = series.append_column("task", pa.array([result["key"]] * count, pa.string()))
+        series = series.append_column("task", pa.array([origin.key(result["key"])] * count, pa.string()))
         series = series.append_column("clock", pa.array(["step"] * count, pa.string()))
         series = series.append_column("quantile", pa.nulls(count, pa.float64()))
         schema = db.arrow_schema(TABLES["step_time"])
         return [series.select(schema.names).cast(schema)]
-    except (OSError, KeyError, pa.ArrowException) as error:
+    except (OSError, KeyError, StoreError, pa.ArrowException) as error:
+        file = origin.store.artefact(result, "steps")
         log.warning("%s cannot be read: %s", file, error)
         broken.append(file)
         return []

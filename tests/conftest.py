@@ -1,11 +1,16 @@
 """One thread per test process: two of them share two cores, and threads that wait for each other crawl."""
 
 import os
+import sys
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# Tests share helpers (`tests.harness.simulated`); last, so that the installed packages are what is tested.
+sys.path.append(str(Path(__file__).parents[1]))
 
 # How long an example takes says more about the machine's other guests than about the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])

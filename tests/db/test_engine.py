@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 import db
-from db import engine as engine_module
+from db import schema as schema_module
 
 
 def cell(**changes: Any) -> dict[str, Any]:
@@ -27,6 +27,8 @@ def cell(**changes: Any) -> dict[str, Any]:
         "seed": 2**40,
         "n_train": 100,
         "canaries": 0,
+        "origin": "",
+        "protocol": 1,
         "label": "dp-sgd ε=inf",
         **changes,
     }
@@ -147,10 +149,10 @@ def test_another_version_is_told_and_left_alone(tmp_path: Path, read_only: bool)
 
 
 def test_a_changed_view_is_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = engine_module.fingerprint()
-    views = engine_module.view_statements()
-    monkeypatch.setattr(engine_module, "view_statements", lambda: [*views[:-1], views[-1] + " "])
-    assert engine_module.fingerprint() != before
+    before = schema_module.fingerprint()
+    views = schema_module.view_statements()
+    monkeypatch.setattr(schema_module, "view_statements", lambda: [*views[:-1], views[-1] + " "])
+    assert schema_module.fingerprint() != before
 
 
 def test_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
 def test_a_url_names_a_file(tmp_path: Path) -> None:
     assert db.database_path(f"duckdb:///{tmp_path}/x.duckdb") == tmp_path / "x.duckdb"
     assert db.database_path("x.duckdb") == Path("x.duckdb")
-    for other in ("postgresql://user:word@host/results", "duckdb:///:memory:", "duckdb://"):
+    for other in ("mysql://user:word@host/results", "duckdb:///:memory:", "duckdb://"):
         with pytest.raises(db.DatabaseError, match="DuckDB file") as caught:
             db.database_path(other)
         assert "word" not in str(caught.value)

@@ -1,4 +1,3 @@
-import io
 import json
 import math
 import shutil
@@ -9,170 +8,15 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
 import db
 from harness.collect import collect
-from harness.spec import Cell, Json, Plugin, Task
-from harness.store import Store, checksum, dump
+from harness.spec import Cell, Json, Task
+from harness.store import Store, checksum, dump, read_result
+from tests.harness.simulated import MODELS, STEPS, attack, cell, cells, fill, leakage, publish, training
 from workloads.errors import StoreError
-
-WORKLOADS = ("digits-linear", "digits-mlp")
-ATTACKS = ("loss", "lira")
-MODELS = 4
-STEPS = 30
-
-
-def cell(workload: str, method: str, **params: Any) -> Cell:
-    return Cell(Plugin(workload, "1"), 100, Plugin(method, "1"), {"lr": 0.5, **params}, 0)
-
-
-def cells(workload: str) -> list[Cell]:
-    return [
-        cell(workload, "sgd"),
-        cell(workload, "dp-sgd", epsilon=1.0, delta=1e-5),
-        cell(workload, "dp-sgd", epsilon=math.inf, delta=1e-5),
-    ]
-
-
-def attack(on: Cell, name: str, models: int = MODELS, version: str = "1") -> Task:
-    return Task("attack", on, models=models, attack=Plugin(name, version), attack_params={"k": 3})
-
-
-def series(steps: int) -> bytes:
-    rows = np.arange(steps)
-    table = pa.table(
-        {
-            "phase": pa.array(["warm" if row < steps // 3 else "train" for row in rows]),
-            "step": pa.array(rows, pa.int32()),
-            "wall_seconds": 0.001 * (rows + 1),
-            "cpu_seconds": 0.002 * (rows + 1),
-            "clock_clip": 0.0005 * (rows + 1),
-            "loss": 1.0 / (rows + 1),
-        }
-    )
-    sink = io.BytesIO()
-    pq.write_table(table, sink)
-    return sink.getvalue()
-
-
-def timing(seconds: float) -> Json:
-    return {
-        "p05": 0.8 * seconds,
-        "p25": 0.9 * seconds,
-        "p50": seconds,
-        "p75": 1.1 * seconds,
-        "p95": 1.2 * seconds,
-        "mean": seconds,
-    }
-
-
-def phase(steps: int, seconds: float, extra: int) -> Json:
-    return {
-        "steps": steps,
-        "wall": timing(seconds),
-        "cpu": timing(2 * seconds),
-        "clocks": {"clip": timing(seconds / 2)},
-        "resting_memory_bytes": 1000,
-        "peak_memory_bytes": 1000 + extra,
-    }
-
-
-def training(task: Task, accuracy: float, seconds: float = 0.01) -> Json:
-    epsilon = task.cell.params.get("epsilon")
-    private = epsilon is not None and math.isfinite(epsilon)
-    return {
-        "metrics": {
-            "test_accuracy": accuracy,
-            "test_loss": 1 - accuracy,
-            "train_accuracy": accuracy / 2,
-            "train_loss": 0.1,
-            "nonmember_accuracy": None,
-        },
-        "guarantee": {
-            "kind": "approximate-dp" if private else "none",
-            "epsilon": epsilon if private else None,
-            "delta": 1e-5 if private else None,
-            "adjacency": "add-or-remove-one" if private else None,
-            "accountant": "pld" if private else None,
-            "epsilons": {"pld": 1.0, "rdp": 1.25, "paper": 0.75} if private else {},
-            "assumptions": ["poisson sampling"] if private else [],
-        },
-        "stats": {"clipped": 0.5},
-        "phases": {"warm": phase(10, seconds / 4, 700), "train": phase(20, seconds, 500)},
-    }
-
-
-def leakage(auc: float, **verdict: Any) -> Json:
-    point = {"value": auc / 2, "low": auc / 3, "high": auc, "reason": None}
-    missing = {"value": None, "low": None, "high": None, "reason": "needs N >= 100000"}
-    metrics = {
-        "models": MODELS,
-        "n_members": 400,
-        "n_nonmembers": 500,
-        "auc": auc,
-        "auc_low": auc - 0.01,
-        "auc_high": auc + 0.01,
-        "auc_pooled": auc - 0.001,
-        "auc_interval": "t over models",
-        "balanced_accuracy": 0.6,
-        "accuracy_oracle": 0.7,
-        "advantage": 0.2,
-        "tpr": {"0.1": point, "0.01": point, "0.001": missing, "0.0001": missing},
-        **verdict,
-    }
-    return {"metrics": metrics, "roc": {"fpr": [0.0, 1.0], "tpr": [0.0, 1.0]}}
-
-
-def publish(store: Store, task: Task, payload: Json, steps: int = STEPS) -> None:
-    """What a job leaves behind."""
-    store.add(task)
-    failed = "reason" in payload
-    artefacts = {}
-    if task.kind == "train" and not failed:
-        artefacts["steps"] = store.write_artefact(task.key, "steps.parquet", series(steps))
-    published = store.publish(
-        {
-            "key": task.key,
-            "kind": task.kind,
-            "status": "failed" if failed else "done",
-            "reason": None,
-            "message": None,
-            "traceback": None,
-            "started": "2026-01-02T03:04:05+00:00",
-            "finished": "2026-01-02T03:05:05+00:00",
-            "wall_seconds": 60.0,
-            "provenance": {"host": "here", "device": "cpu", "threads": 2, "torch": "2"},
-            "artefacts": artefacts,
-            **payload,
-        }
-    )
-    assert published
-
-
-def fill(store: Store) -> None:
-    """2 workloads x 3 cells x 4 models x 2 attacks, blind checks, a failure and a lone model."""
-    random = np.random.default_rng(0)
-    for workload in WORKLOADS:
-        for number, each in enumerate(cells(workload)):
-            for index in range(MODELS):
-                accuracy = round(float(random.uniform(0.5, 0.9)), 3)
-                task = Task("train", each, index=index, tuned=number or None)
-                publish(store, task, training(task, accuracy, seconds=0.01 * (1 + number)))
-            for name in ATTACKS:
-                auc = round(float(random.uniform(0.5, 0.9)), 3)
-                publish(store, attack(each, name), leakage(auc))
-            sound = (workload, number) != ("digits-mlp", 2)
-            blind = leakage(0.5 if sound else 0.8, valid=sound, message="looked")
-            publish(store, attack(each, "blind"), blind)
-    failed = Task("train", cell("digits-mlp", "dp-sgd", epsilon=8.0))
-    publish(store, failed, {"reason": "diverged", "message": "loss is not finite at step 3"})
-    lone = cell("digits-mlp", "dp-sgd", epsilon=4.0)
-    publish(store, Task("train", lone), training(Task("train", lone), 0.75), steps=2500)
-    publish(store, attack(lone, "loss", models=1), leakage(0.6))
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +62,7 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
     assert not first.broken
     assert {name: len(each) for name, each in before.items()} == {
         "privbench_schema": 1,
-        "task": 45,
+        **dict.fromkeys(("task", "task_stamp"), 45),
         "cell": 8,
         "model_run": 25,
         "attack_result": 19,
@@ -229,7 +73,9 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
         "overhead": 7,
         "failures": 1,
         **dict.fromkeys(("audit", "audit_result", "attribute", "attribute_result"), 0),
-        **dict.fromkeys(("reconstruction", "reconstruction_result"), 0),
+        **dict.fromkeys(("reconstruction", "reconstruction_result", "conflicts"), 0),
+        "newest_attack": 19,
+        "runs": 25,
         "bench_result": 0,
         "bench": 0,
         "published": 772,
@@ -390,6 +236,45 @@ def test_many_batches_give_the_rows_of_one(store: Store, monkeypatch: pytest.Mon
     assert everything(store.database) == one
 
 
+def test_what_looks_as_it_did_is_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    collect(store.path)
+    read: list[str] = []
+
+    def noted(folder: Path) -> Json | None:
+        read.append(folder.name)
+        return read_result(folder)
+
+    monkeypatch.setattr("harness.collect.read_result", noted)
+    task = Task("train", cells("digits-mlp")[0])
+    (store.folder(task.key) / "log.txt").write_text("somebody looked")
+    assert collect(store.path).total == 45
+    assert read == []
+    (file,) = store.folder(task.key).glob("steps-*")
+    file.write_bytes(b"x" * file.stat().st_size)
+    assert (collect(store.path).total, read) == (45, [task.key])
+    file.unlink()
+    done = collect(store.path)
+    assert (done.gone, done.total) == (1, 44)
+    assert done.broken == (store.folder(task.key) / "result.json",)
+
+
+def test_what_is_no_task_is_passed_over(store: Store) -> None:
+    shard = store.folder(Task("train", cells("digits-mlp")[0]).key).parent
+    (shard / "notes.txt").write_text("somebody's")
+    (shard / "empty").mkdir()
+    assert (collect(store.path).total, collect(store.path).broken) == (45, ())
+
+
+def test_a_copied_store_is_read_once_and_has_the_same_rows(store: Store, tmp_path: Path) -> None:
+    collect(store.path)
+    copied = Store(shutil.copytree(store.path, tmp_path / "copied"))
+    done = collect(copied.path)
+    assert (done.new, done.changed, done.gone, done.total) == (0, 0, 0, 45)
+    before, after = everything(store.database), everything(copied.database)
+    assert before.pop("task_stamp") != after.pop("task_stamp")
+    assert before == after
+
+
 def test_damaged_files_are_left_out_and_told(store: Store) -> None:
     whole, altered, lost, odd, steps = [
         store.folder(Task("train", cells("digits-linear")[0], index=i).key) for i in range(4)
@@ -466,8 +351,9 @@ def test_the_database_can_be_elsewhere(store: Store, tmp_path: Path) -> None:
 
 
 def test_another_kind_of_database_is_refused(store: Store) -> None:
-    with pytest.raises(StoreError, match="DuckDB"):
-        collect(store.path, database="postgresql://somewhere/results")
+    with pytest.raises(StoreError, match="DuckDB") as caught:
+        collect(store.path, database="mysql://me:word@somewhere/results")
+    assert "word" not in str(caught.value)
 
 
 def test_a_database_in_use_is_told_with_the_process(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.answer import Answer, render
 from harness.collect import collect
-from harness.query import Answer, query, render
+from harness.query import query
 from harness.spec import Cell, Plugin, Task
 from harness.store import Store
 from workloads.errors import SpecError, StoreError
@@ -246,7 +247,11 @@ def test_a_mistake_is_told_with_what_there_is(path: Path) -> None:
         query(path, "select accuracy from frontir")
     problem = str(caught.value)
     assert "frontir does not exist" in problem
-    assert "views: model_cost, frontier, audit, reconstruction, attribute, overhead, bench" in problem
+    assert 'Did you mean "frontier"' in problem
+    assert (
+        "views: model_cost, runs, newest_attack, frontier, audit, reconstruction, attribute, overhead"
+        in problem
+    )
     assert "tables: attack_result, attribute_result, audit_result, bench_result, cell, model_run" in problem
     assert len(problem.splitlines()) == 2
 
@@ -314,7 +319,7 @@ def test_a_table_without_rows_still_has_its_columns(path: Path) -> None:
 
 def test_parquet_needs_a_file(path: Path, tmp_path: Path) -> None:
     answer = query(path, "select * from cell")
-    with pytest.raises(SpecError, match="--output"):
+    with pytest.raises(SpecError, match="--out"):
         render(answer, "parquet")
     file = tmp_path / "cell.parquet"
     assert render(answer, "parquet", file) == f"1 rows written to {file}\n"

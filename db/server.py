@@ -1,0 +1,120 @@
+"""A PostgreSQL server: everything lives in a schema of our own, and collectors take turns.
+
+Nothing outside the schema `privbench` is ever made, changed or dropped; inside it everything is ours.
+"""
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from pyarrow import csv
+
+from db.errors import DatabaseError
+from db.models import Schema
+from db.schema import check_schema, create_schema
+
+SCHEMA = "privbench"
+LOCK = 0x70726976
+"""Of the advisory lock that a collector holds while it writes: `priv`, in bytes."""
+
+RELATIONS = sa.text(
+    "select c.relname, c.relkind in ('v', 'm') as is_view from pg_class c "
+    "join pg_namespace n on n.oid = c.relnamespace where n.nspname = :schema and c.relkind in ('r', 'v', 'm')"
+)
+
+
+def open_server(url: sa.URL, read_only: bool) -> sa.Engine:
+    """Connect; unless read-only, make what is missing."""
+    engine = connect(url)
+    try:
+        with engine.begin() as connection:
+            if not read_only:
+                take_turn(connection)
+            if not _schema_exists(connection):
+                if read_only:
+                    raise DatabaseError(
+                        f"{shown(url)} holds no results: `privbench collect --database` brings them there"
+                    )
+                connection.execute(sa.schema.CreateSchema(SCHEMA))
+            if not read_only and not connection.execute(RELATIONS, {"schema": SCHEMA}).first():
+                create_schema(connection)
+            check_schema(connection, f"schema '{SCHEMA}' of {shown(url)}")
+    except sa.exc.DBAPIError as error:
+        engine.dispose()
+        raise DatabaseError(f"{shown(url)} cannot be used: {_first_line(error)}") from error
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def connect(url: sa.URL) -> sa.Engine:
+    """An engine whose unqualified names are those of our schema."""
+    try:
+        return sa.create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            connect_args={"options": f"-c search_path={SCHEMA}", "application_name": "privbench"},
+            poolclass=sa.NullPool,
+        )
+    except ModuleNotFoundError as error:
+        raise DatabaseError("PostgreSQL needs psycopg: pip install 'privbench[postgres]'") from error
+
+
+def take_turn(connection: sa.Connection) -> None:
+    """Wait until no other collector writes; let go when the transaction ends, however it ends."""
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+
+
+def renew(connection: sa.Connection) -> None:
+    """Drop what is in our schema and make it anew, inside the connection's transaction.
+
+    DatabaseError where it is not ours, or where somebody's own views elsewhere depend on ours.
+    """
+    if not _schema_exists(connection):
+        connection.execute(sa.schema.CreateSchema(SCHEMA))
+    found = connection.execute(RELATIONS, {"schema": SCHEMA}).all()
+    if found and Schema.__tablename__ not in [row.relname for row in found]:
+        raise DatabaseError(f"its schema '{SCHEMA}' is not privbench's: give another database")
+    quote = connection.dialect.identifier_preparer.quote
+    try:
+        for kind, is_view in (("view", True), ("table", False)):
+            names = [f"{SCHEMA}.{quote(row.relname)}" for row in found if row.is_view is is_view]
+            if names:
+                connection.execute(sa.text(f"drop {kind} {', '.join(names)} restrict"))
+    except sa.exc.DBAPIError as error:
+        raise DatabaseError(
+            f"the views of another version cannot be replaced: {_first_line(error)}; drop what depends on "
+            f"schema '{SCHEMA}' and collect again"
+        ) from error
+    create_schema(connection)
+
+
+def insert(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
+    """Add rows by COPY, matching columns by name; a NUL, which PostgreSQL has no room for, becomes U+FFFD."""
+    import psycopg  # an extra, which whoever has a connection has
+
+    sink = io.BytesIO()
+    csv.write_csv(rows, sink, csv.WriteOptions(include_header=False))
+    columns = ", ".join(f'"{name}"' for name in rows.column_names)
+    driver: Any = connection.connection.driver_connection
+    try:
+        with driver.cursor().copy(f'copy "{table.name}" ({columns}) from stdin (format csv)') as copy:
+            copy.write(sink.getvalue().replace(b"\x00", "\ufffd".encode()))
+    except psycopg.Error as error:
+        raise DatabaseError(
+            f"rows of {table.name} cannot be written: {error.diag.message_primary or error}"
+        ) from error
+
+
+def shown(url: sa.URL) -> str:
+    """The URL for people, without its password."""
+    return url.render_as_string(hide_password=True)
+
+
+def _schema_exists(connection: sa.Connection) -> bool:
+    return SCHEMA in sa.inspect(connection).get_schema_names()
+
+
+def _first_line(error: sa.exc.DBAPIError) -> str:
+    return str(error.orig).strip().splitlines()[0]

@@ -1,0 +1,133 @@
+"""The rows that a query gave, and how they are written: as text for people and programs, or as Parquet."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from workloads.errors import SpecError
+
+FORMATS = ("table", "csv", "json", "parquet")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows a query gave."""
+
+    arrow: pa.Table
+    json_columns: frozenset[str] = frozenset()
+    """Columns whose text is JSON."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns' names; a repeated name has got a number."""
+        return list(self.arrow.column_names)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows as Python values."""
+        columns = [column.to_pylist() for column in self.arrow.columns]
+        return list(zip(*columns, strict=True))
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names with a number where one is repeated."""
+    seen: dict[str, int] = {}
+    out = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return out
+
+
+def render(answer: Answer, form: str, output: Path | None = None) -> str:
+    """The answer as `table`, `csv`, `json` or `parquet`.
+
+    With an output the file gets it and the text says so; Parquet is never text and needs one.
+    """
+    if form not in FORMATS:
+        raise SpecError(f"unknown format '{form}'. Known: {', '.join(FORMATS)}.")
+    if form == "parquet" and output is None:
+        raise SpecError("parquet is not text: give a file with --out")
+    if output is None:
+        return TEXTS[form](answer)
+    try:
+        if form == "parquet":
+            pq.write_table(answer.arrow, output)
+        else:
+            output.write_text(TEXTS[form](answer), encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"{output} cannot be written: {error.strerror}; give another --out") from error
+    return f"{answer.arrow.num_rows} rows written to {output}\n"
+
+
+def _as_json(answer: Answer) -> str:
+    rows = [
+        {
+            name: json_value(json.loads(value) if name in answer.json_columns and value else value)
+            for name, value in zip(answer.columns, row, strict=True)
+        }
+        for row in answer.rows
+    ]
+    return json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def json_value(value: Any) -> Any:
+    """A value that JSON has: infinities as the strings `inf` and `-inf`, NaN as null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if isinstance(value, dict):
+        return {str(key): json_value(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(each) for each in value]
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):  # what DuckDB sums integers to
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _as_csv(answer: Answer) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(answer.columns)
+    writer.writerows(answer.rows)
+    return out.getvalue()
+
+
+def _as_table(answer: Answer) -> str:
+    """Columns in line, numbers to the right; for people, so long texts and digits are cut."""
+    rows = [[_cell_text(value) for value in row] for row in answer.rows]
+    columns = list(zip(answer.columns, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    right = [pa.types.is_primitive(kind) for kind in answer.arrow.schema.types]
+    lines = [
+        "  ".join(
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in [answer.columns, ["-" * width for width in widths], *rows]
+    ]
+    count = len(rows)
+    return "\n".join([*lines, f"({count} row{'' if count == 1 else 's'})"]) + "\n"
+
+
+def _cell_text(value: Any) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    # A stored message may hold line breaks or a terminal's control codes.
+    text = "".join(each if each.isprintable() else " " for each in text)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+TEXTS = {"table": _as_table, "csv": _as_csv, "json": _as_json}
