@@ -102,7 +102,8 @@ def test_a_record_that_is_not_finite_counts_as_zero() -> None:
 
 def scores(values: list[float], share: float) -> list[float]:
     """By how many values each bound misses: too few below it, or enough below the one before it already."""
-    found, before, aim = [], 0, share * len(values)
+    found: list[float] = []
+    before, aim = 0, share * len(values)
     for bound in BOUNDS.tolist():
         below = sum(value < bound for value in values)
         found.append(-max(aim - below, before - aim if found else 0.0, 0.0))
