@@ -1,5 +1,4 @@
-"use strict";
-// What plotly draws. Texts go through `escapeText`, because plotly reads some tags in them.
+// What plotly draws: how every plot looks, when it is drawn, the frontier and the ROC curves.
 
 const CONFIG = {
   responsive: true, displaylogo: false,
@@ -7,31 +6,67 @@ const CONFIG = {
   showSendToCloud: false, plotlyServerURL: "",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 };
+const DASHES = ["solid", "dash", "dashdot", "dot"];
+const NAMED_POINTS = 40;  // names of more would cover each other; hovering tells them
+const DRAWN_CURVES = 12;
 
-function escapeText(text) {
-  return String(text ?? "").replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+async function loadPlotly() {
+  const url = URL.createObjectURL(new Blob([await (await unpack("plotly")).blob()], { type: "text/javascript" }));
+  await new Promise((resolve, reject) => {
+    const script = make("script");
+    script.onload = resolve;
+    script.onerror = () => reject(new Error("its code did not load"));
+    script.src = url;
+    document.head.append(script);
+  });
+  URL.revokeObjectURL(url);
 }
 
-function clip(text, length) {
-  const line = String(text ?? "");
-  return line.length <= length ? line : line.slice(0, length - 1) + "…";
+// ---- when: what is far below the fold is made as the reader comes near it
+
+const waiting = new Map(), near = new Set();
+const watcher = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (entry.isIntersecting) near.add(entry.target); else near.delete(entry.target);
+    if (entry.isIntersecting) doWaiting(entry.target);
+  }
+}, { rootMargin: "300px 0px" });
+
+function whenNear(element, work) {
+  waiting.set(element, work);
+  watcher.observe(element);
+  if (near.has(element)) doWaiting(element);
 }
+
+function doWaiting(element) {
+  const work = waiting.get(element);
+  waiting.delete(element);
+  if (work) work();
+}
+
+function drawLater(element, draw) {
+  if (window.Plotly) whenNear(element, draw);
+}
+
+// ---- how
 
 function cssColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
 function baseLayout(xTitle, yTitle) {
+  const family = getComputedStyle(document.body).fontFamily;
   const axis = { gridcolor: cssColour("--grid"), linecolor: cssColour("--line"), zeroline: false, automargin: true };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, hovermode: "closest",
-    font: { color: cssColour("--ink"), family: getComputedStyle(document.body).fontFamily, size: 12 },
+    font: { color: cssColour("--ink"), family, size: 12 },
     margin: { l: 56, r: 14, t: 14, b: 48 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: cssColour("--soft"), activecolor: cssColour("--ink") },
     // A finger that scrolls the page must not be caught by a plot.
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     hoverlabel: { bgcolor: cssColour("--panel"), bordercolor: cssColour("--line"), align: "left",
-                  font: { color: cssColour("--ink"), size: 12, family: getComputedStyle(document.body).fontFamily } },
+                  font: { color: cssColour("--ink"), size: 12, family } },
+    legend: { x: 1, y: 0, xanchor: "right", yanchor: "bottom", bgcolor: "rgba(0,0,0,0)", font: { size: 11 } },
     xaxis: { ...axis, title: { text: escapeText(xTitle), standoff: 8 } },
     yaxis: { ...axis, title: { text: escapeText(yTitle), standoff: 8 } },
   };
@@ -42,13 +77,16 @@ function verticalLine(x, colour) {
            line: { color: colour, width: 1, dash: "dot" } };
 }
 
-// The rows that no other beats: valid, with both numbers; equal rows stay together.
-function findFront(rows, column) {
-  const able = rows.filter((row) => row.valid === true && row.accuracy != null && row[column] != null);
-  const beats = (one, other) => one[column] <= other[column] && one.accuracy >= other.accuracy
-    && (one[column] < other[column] || one.accuracy > other.accuracy);
+// ---- the frontier
+
+// The rows that no other beats: valid, with both numbers; equal rows stay together, by rising leakage.
+function findFront(rows, column, gain = DATA.utilities[0]) {
+  const sign = gain.higher ? 1 : -1, good = (row) => sign * row[gain.column];
+  const able = rows.filter((row) => row.valid === true && row[gain.column] != null && row[column] != null);
+  const beats = (one, other) => one[column] <= other[column] && good(one) >= good(other)
+    && (one[column] < other[column] || good(one) > good(other));
   return able.filter((row) => !able.some((other) => beats(other, row)))
-    .sort((a, b) => a[column] - b[column] || a.accuracy - b.accuracy);
+    .sort((a, b) => a[column] - b[column] || good(a) - good(b));
 }
 
 function errorBar(rows, column, colour) {
@@ -59,106 +97,98 @@ function errorBar(rows, column, colour) {
   };
 }
 
-function pointTraces(rows, column, hover, name) {
-  const methods = [...new Set(rows.map((row) => row.method))];
-  return methods.map((method) => {
+// Diameters whose areas are as the values; the usual one without a third axis, a dot where there is no value.
+function pointSize(value, most) {
+  if (most == null) return 11;
+  return value == null ? 5 : Math.max(6, 30 * Math.sqrt(Math.max(0, value) / most));
+}
+
+// Beside which corner of its point each name stands: points that lie close take turns.
+function textPlaces(rows, x, y) {
+  const corners = ["top right", "bottom right", "top left", "bottom left"];
+  const width = (column) => Math.max(...rows.map((row) => row[column])) - Math.min(...rows.map((row) => row[column])) || 1;
+  const [wide, high] = [width(x), width(y)];
+  const close = (one, other) => Math.abs(one[x] - other[x]) < 0.07 * wide && Math.abs(one[y] - other[y]) < 0.05 * high;
+  return new Map(rows.map((row, place) => [row, corners[rows.slice(0, place).filter((other) => close(row, other)).length % corners.length]]));
+}
+
+function pointTraces(rows, axes, most) {
+  const places = textPlaces(rows, axes.leakage.column, axes.utility.column);
+  return unique(rows.map((row) => row.method)).map((method) => {
     const own = rows.filter((row) => row.method === method);
     const colour = DATA.colours[method];
     return {
-      type: "scatter", mode: "markers+text", name: escapeText(method),
-      x: own.map((row) => row[column]), y: own.map((row) => row.accuracy),
-      error_x: errorBar(own, column, colour), error_y: errorBar(own, "accuracy", colour),
-      text: own.map((row) => escapeText(clip(name(row), 24))), textposition: "top right",
-      hoverinfo: "text", hovertext: own.map(hover), customdata: own.map((row) => row.attack_task),
+      type: "scatter", mode: rows.length > NAMED_POINTS ? "markers" : "markers+text", name: escapeText(method),
+      x: own.map((row) => row[axes.leakage.column]), y: own.map((row) => row[axes.utility.column]),
+      error_x: errorBar(own, axes.leakage.column, colour), error_y: errorBar(own, axes.utility.column, colour),
+      text: own.map((row) => escapeText(clip(namePoint(row), 24))), textposition: own.map((row) => places.get(row)),
+      hoverinfo: "text", hovertext: own.map(hoverText), customdata: own.map((row) => row.attack_task),
       marker: {
-        size: 11, color: colour, line: { color: colour, width: 2 },
+        size: own.map((row) => pointSize(row[axes.third?.column], most)), color: colour, opacity: most == null ? 1 : 0.8,
+        line: { color: colour, width: 2 },
         symbol: own.map((row) => kindOf(row).symbol + (row.models === 1 ? "-open" : "")),
       },
     };
   });
 }
 
-function drawFrontier(rows, leakage, hover, name) {
-  const column = leakage.column;
-  const shown = rows.filter((row) => row[column] != null && row.accuracy != null);
-  const front = findFront(shown, column);
-  const invalid = shown.filter((row) => row.valid === false);
-  const quiet = { type: "scatter", hoverinfo: "skip" };
+function drawFrontier(rows, axes, chosen) {
+  const x = axes.leakage.column, y = axes.utility.column;
+  const shown = rows.filter((row) => row[x] != null && row[y] != null);
+  const front = findFront(shown, x, axes.utility);
+  const most = axes.third ? Math.max(...shown.map((row) => row[axes.third.column] ?? 0)) : null;
+  const signs = (name, own, marker) => ({ type: "scatter", mode: "markers", hoverinfo: "skip", name,
+                                          x: own.map((row) => row[x]), y: own.map((row) => row[y]), marker });
   const traces = [
-    { ...quiet, mode: "lines", name: "front", x: front.map((row) => row[column]), y: front.map((row) => row.accuracy),
-      line: { shape: "hv", color: cssColour("--soft"), width: 1.2 } },
-    ...pointTraces(shown, column, hover, name),
-    { ...quiet, mode: "markers", name: "invalid", x: invalid.map((row) => row[column]),
-      y: invalid.map((row) => row.accuracy),
-      marker: { symbol: "x-thin", size: 18, line: { color: cssColour("--alarm"), width: 2.5 } } },
+    { type: "scatter", hoverinfo: "skip", mode: "lines", name: "front", x: front.map((row) => row[x]),
+      y: front.map((row) => row[y]), line: { shape: "hv", color: cssColour("--soft"), width: 1.2 } },
+    ...pointTraces(shown, axes, most || null),
+    signs("invalid", shown.filter((row) => row.valid === false),
+          { symbol: "x-thin", size: 18, line: { color: cssColour("--alarm"), width: 2.5 } }),
+    signs("chosen", shown.filter((row) => row.attack_task === chosen),
+          { symbol: "circle-open", size: 36, color: cssColour("--focus"), line: { color: cssColour("--focus"), width: 2 } }),
   ];
-  const layout = baseLayout(leakage.name + " (dotted: guessing)", "test accuracy, mean over models");
-  layout.shapes = [verticalLine(leakage.chance, cssColour("--soft"))];
-  return Plotly.react("frontier-plot", traces, layout, CONFIG);
+  const mean = axes.utility.column.includes("accuracy") ? ", mean over models" : "";
+  const turned = axes.utility.higher ? "" : " (less is better)";
+  const layout = baseLayout(axes.leakage.name + " (dotted: guessing)", axes.utility.name + mean + turned);
+  layout.shapes = [verticalLine(axes.leakage.chance, cssColour("--soft"))];
+  layout.yaxis.autorange = axes.utility.higher ? true : "reversed";
+  // While the axes stay the same, what the reader zoomed into stays too.
+  layout.uirevision = [rows[0]?.group, x, y].join();
+  Plotly.react("frontier-plot", traces, layout, CONFIG);
 }
 
-function drawRocs(rows) {
-  const dashes = ["solid", "dash", "dashdot", "dot"];
+// ---- ROC curves
+
+function rocTrace(row, turn) {
+  const roc = DATA.rocs[row.attack_task], name = escapeText(clip(row.name, 40));
+  return {
+    type: "scatter", mode: "lines", name: escapeText(clip(row.name, 32)), x: roc.fpr, y: roc.tpr, hoverinfo: "text",
+    line: { color: DATA.colours[row.method], width: 2, dash: DASHES[turn % DASHES.length] },
+    hovertext: roc.fpr.map((fpr, place) => `${name}<br>FPR ${fpr.toPrecision(3)}, TPR ${roc.tpr[place].toPrecision(3)}`),
+  };
+}
+
+// Those of all rows, or where they are too many to be told apart, of the front's.
+function chooseCurves(rows) {
+  const drawn = rows.filter((row) => DATA.rocs[row.attack_task]);
+  return drawn.length <= DRAWN_CURVES ? drawn : findFront(drawn, state.leakage, utility()).slice(0, DRAWN_CURVES);
+}
+
+function drawRocs(drawn) {
   const turns = {};
-  let lowest = 0.5;
-  const traces = rows.filter((row) => DATA.rocs[row.attack_task]).map((row) => {
-    const roc = DATA.rocs[row.attack_task];
-    const limit = Math.min(0.5, 10 / Math.max(row.n_nonmembers ?? 1, 1));
-    lowest = Math.min(lowest, limit);
-    const kept = roc.fpr.map((fpr, i) => [fpr, roc.tpr[i]]).filter(([fpr, tpr]) => fpr >= limit && tpr > 0);
+  const lowest = Math.min(0.5, ...drawn.map((row) => 10 / Math.max(row.n_nonmembers ?? 1, 1)));
+  const traces = drawn.map((row) => {
     turns[row.method] = (turns[row.method] ?? -1) + 1;
-    return {
-      type: "scatter", mode: "lines", name: escapeText(clip(row.label, 32)),
-      x: kept.map((point) => point[0]), y: kept.map((point) => point[1]),
-      line: { color: DATA.colours[row.method], width: 2, dash: dashes[turns[row.method] % dashes.length] },
-      hoverinfo: "text",
-      hovertext: kept.map(([fpr, tpr]) => `${escapeText(clip(row.label, 40))}<br>FPR ${fpr.toPrecision(3)}, TPR ${tpr.toPrecision(3)}`),
-    };
+    return rocTrace(row, turns[row.method]);
   });
   traces.push({ type: "scatter", mode: "lines", name: "guessing", x: [lowest, 1], y: [lowest, 1], hoverinfo: "skip",
                 showlegend: false, line: { color: cssColour("--soft"), width: 1, dash: "dot" } });
   const layout = baseLayout("false-positive rate", "true-positive rate");
   const range = [Math.log10(lowest), 0];
-  Object.assign(layout.xaxis, { type: "log", range: range, dtick: 1, tickformat: "~g" });
+  Object.assign(layout.xaxis, { type: "log", range, dtick: 1, tickformat: "~g" });
   Object.assign(layout.yaxis, { type: "log", range: [...range], dtick: 1, tickformat: "~g" });
-  layout.showlegend = traces.length <= 9;
-  layout.legend = { x: 1, y: 0, xanchor: "right", yanchor: "bottom", bgcolor: "rgba(0,0,0,0)", font: { size: 11 } };
-  return Plotly.react("roc-plot", traces, layout, CONFIG);
-}
-
-const SOURCES = { bench: "square", paper: "diamond-open" };
-
-function ratioTrace(rows, column, hover) {
-  return {
-    type: "scatter", mode: "markers", x: rows.map((row) => row[column]), y: rows.map((row, place) => place),
-    hoverinfo: "text", hovertext: rows.map(hover),
-    marker: { size: 11, color: rows.map((row) => DATA.colours[row.method]),
-              line: { color: rows.map((row) => DATA.colours[row.method]), width: 2 },
-              symbol: rows.map((row) => SOURCES[row.source] ?? (row.models === 1 ? "circle-open" : "circle")) },
-  };
-}
-
-function drawRatios(target, rows, column, title, hover) {
-  const traces = [ratioTrace(rows, column, hover)];
-  if (column === "step_overhead") {
-    rows.forEach((row, place) => {
-      if (row.quartiles) {
-        traces.unshift({ type: "scatter", mode: "lines", x: row.quartiles, y: [place, place], hoverinfo: "skip",
-                         opacity: 0.45, line: { color: DATA.colours[row.method], width: 5 } });
-      }
-    });
-    traces.push({ type: "scatter", mode: "markers", x: rows.map((row) => row.step_cpu_overhead), hoverinfo: "skip",
-                  y: rows.map((row, place) => place),
-                  marker: { symbol: "line-ns", size: 16, line: { color: cssColour("--ink"), width: 2 } } });
-  }
-  const layout = baseLayout(title, "");
-  const bare = rows.map((row, place) => [row, place]).filter(([row]) => row[column] == null);
-  layout.annotations = bare.map(([row, place]) => ({ xref: "paper", x: 0.02, y: place, xanchor: "left", showarrow: false,
-                                                  text: row.missing }));
-  layout.shapes = [verticalLine(1, cssColour("--soft"))];
-  Object.assign(layout.xaxis, { rangemode: "tozero" });
-  Object.assign(layout.yaxis, { range: [rows.length - 0.4, -0.6], showgrid: false, tickvals: rows.map((row, i) => i),
-                                ticktext: rows.map((row) => escapeText(clip(row.line_name, 20))) });
-  layout.height = 110 + 30 * Math.max(rows.length, 1);
-  return Plotly.react(target, traces, layout, CONFIG);
+  layout.showlegend = true;
+  layout.uirevision = String(lowest);
+  Plotly.react("roc-plot", traces, layout, CONFIG);
 }

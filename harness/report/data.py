@@ -4,12 +4,20 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
-from harness.query import query
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load
+
+from harness.query import Source, is_url, query
+from harness.spec import PROTOCOL
+from harness.store import Store
+from workloads.errors import StoreError
 
 Row = Mapping[str, Any]
 """One row of a view by column name, as plain Python values; null and NaN are None."""
@@ -27,6 +35,20 @@ CELLS = """
 """What every row should know of its cell, whichever view it comes from."""
 
 
+RUNS = "select r.*, t.provenance from runs r join task t on t.key = r.task"
+"""The trainings behind the points, and with what each was made."""
+
+REJECTIONS = """
+    select c.workload, c.params, r.stats
+    from model_run r join cell c on c.key = r.cell
+    where c.method = 'pd-sgd'
+    order by c.key, r.index
+"""
+"""What PD-SGD tells of its privacy test."""
+
+GALLERIES = 24
+"""Attacks whose pictures are read, at most."""
+
 AUDITS = "select * from audit order by workload, canary, method, epsilon_asked, label, attack, cell"
 
 
@@ -36,6 +58,14 @@ class Roc:
 
     fpr: list[float]
     tpr: list[float]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Members and what an attack rebuilt of them, each as (n, planes, height, width)."""
+
+    originals: NDArray[np.uint8]
+    rebuilt: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -52,10 +82,24 @@ class Reading:
     """Every audit, filtered or not: no condition hides an alarm (RULES 15)."""
     reconstructions: list[Row] = field(default_factory=list)
     """Every gradient inversion on the cells that the condition selects."""
+    pictures: Mapping[str, Pictures] = field(default_factory=dict)
+    """By the key of the attack's task; of the first attacks, where the store is at hand and has them."""
+    attributes: list[Row] = field(default_factory=list)
+    """Every attribute inference on the cells that the condition selects."""
+    runs: list[Row] = field(default_factory=list)
+    """The trainings of the frontier's cells, by cell and index; with their provenance."""
+    rejections: list[Row] = field(default_factory=list)
+    """Parameters and statistics of every PD-SGD training."""
+    reproduction: list[Row] = field(default_factory=list)
+    """Every published number and ours beside it, whatever the condition."""
+    conflicts: list[Row] = field(default_factory=list)
+    """Every imported figure that differs from ours of the same task."""
     failures: list[Row] = field(default_factory=list)
     """Every failed task: no condition hides them (RULES 17), since a failed cell is in no other view."""
     methods: list[str] = field(default_factory=list)
     """Every method of the database, filtered or not, so that a method keeps its colour."""
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The columns of views whose rows here hold more than the view does."""
     where: str | None = None
     view: str = "frontier"
     """The view that `where` is a condition on."""
@@ -76,7 +120,7 @@ class Reading:
         return select(self.view, self.where)
 
 
-def read(store: Path, where: str | None = None, view: str = "frontier") -> Reading:
+def read(store: Source, where: str | None = None, view: str = "frontier") -> Reading:
     """Read a report's rows from the store's database.
 
     `where` is an SQL condition on `view` (frontier or overhead); the other view is limited to the
@@ -86,12 +130,15 @@ def read(store: Path, where: str | None = None, view: str = "frontier") -> Readi
     related = f"cell in ({select(view, where, 'cell')})" if where else None
     conditions = {view: where, other: related}
     rows = {name: rows_of(store, select(name, condition)) for name, condition in conditions.items()}
+    columns = {name: tuple(found[0]) for name, found in rows.items() if found}
     tasks = select("frontier", conditions["frontier"], "attack_task")
     rocs = rows_of(store, f"select task, roc from attack_result where task in ({tasks})")
     cells = {row["cell"]: row for row in rows_of(store, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
     # An inversion alone leaves no row in the frontier: without a condition all are shown.
     among = f"cell in ({select('frontier', conditions['frontier'], 'cell')})" if where else None
+    rebuilt = rows_of(store, f"{select('reconstruction', among)} order by cell, attack_task")
+    runs = rows_of(store, f"select * from ({RUNS}) run" + (f" where {among}" if among else ""))
     benches = _benches(store, rows["overhead"] if where else None)
     name_groups([*rows["frontier"], *rows["overhead"], *benches])
     return Reading(
@@ -100,15 +147,42 @@ def read(store: Path, where: str | None = None, view: str = "frontier") -> Readi
         overhead=sorted(rows["overhead"], key=_order),
         bench=list(benches),
         audits=list(rows_of(store, AUDITS)),
-        reconstructions=list(rows_of(store, f"{select('reconstruction', among)} order by cell, attack_task")),
+        reconstructions=list(rebuilt),
+        pictures=_pictures(store, rebuilt),
+        attributes=list(rows_of(store, f"{select('attribute', among)} order by cell, attack_task")),
+        runs=sorted(runs, key=lambda row: (row["cell"], row["index"])),
+        rejections=list(rows_of(store, REJECTIONS)),
+        reproduction=list(rows_of(store, "select * from reproduction order by published_key")),
+        conflicts=list(rows_of(store, "select * from conflicts order by origin, task, figure")),
         failures=sorted(rows_of(store, "select * from failures"), key=_order),
         methods=sorted({row["method"] for row in [*cells.values(), *benches]}),
+        columns=columns,
         where=where,
         view=view,
     )
 
 
-def _benches(store: Path, among: Iterable[Row] | None) -> list[dict[str, Any]]:
+def read_pictures(store: Store, task: str) -> Pictures:
+    """What an inversion left in the store; StoreError where it is not there or damaged."""
+    result = store.result(task)
+    if result is None or "pictures" not in result["artefacts"]:
+        raise StoreError(f"the pictures of task {task} are not in the store: run `privbench collect`")
+    found = load(store.read_artefact(result, "pictures"))
+    return Pictures(found["originals"], found["rebuilt"])
+
+
+def _pictures(store: Source, rows: Iterable[Row]) -> dict[str, Pictures]:
+    """Pictures of the first attacks; a report that lacks some is better than none."""
+    if is_url(store):
+        return {}
+    found = {}
+    for row in islice(rows, GALLERIES):
+        with suppress(StoreError):
+            found[row["attack_task"]] = read_pictures(Store.open(store), row["attack_task"])
+    return found
+
+
+def _benches(store: Source, among: Iterable[Row] | None) -> list[dict[str, Any]]:
     """The newest benches; those of the workloads and methods of `among` where it is given."""
     columns = "workload, method, batch_size, variant, host, device, threads"
     where = "newest and status = 'done' and role <> 'control'"
@@ -125,7 +199,7 @@ def select(view: str, where: str | None, columns: str = "*") -> str:
     return f"select {columns} from {view}" + (f" where ({where}\n)" if where else "")
 
 
-def rows_of(store: Path, sql: str) -> list[dict[str, Any]]:
+def rows_of(store: Source, sql: str) -> list[dict[str, Any]]:
     """The rows of one read-only statement."""
     answer = query(store, sql)
     return [
@@ -141,7 +215,7 @@ def name_groups(rows: Sequence[dict[str, Any]]) -> None:
     """Give each row its `group`: the rows that may be compared.
 
     That is the workload, told apart by version and number of members where the rows hold several, and by
-    the canaries among its records.
+    the canaries among its records; what was imported, or measured under another protocol, stands alone.
     """
     variants: dict[str, set[tuple[Any, Any]]] = defaultdict(set)
     for row in rows:
@@ -150,7 +224,13 @@ def name_groups(rows: Sequence[dict[str, Any]]) -> None:
         many = len(variants[row["workload"]]) > 1
         which = f" (version {row['workload_version']}, {row['n_train']:,} members)"
         armed = f" with {row['canaries']} {row['canary']} canaries" if row.get("canary") else ""
-        row["group"] = row["workload"] + (which if many else "") + armed
+        row["group"] = row["workload"] + (which if many else "") + armed + _apart(row)
+
+
+def _apart(row: Row) -> str:
+    """What keeps a row from all of ours: whose it is, and the protocol where that is not the present one."""
+    origin, protocol = row.get("origin"), row.get("protocol", PROTOCOL)
+    return (f", from {origin}" if origin else "") + (f", protocol {protocol}" if protocol != PROTOCOL else "")
 
 
 def group_failures(failures: Iterable[Row]) -> list[dict[str, Any]]:

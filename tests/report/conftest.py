@@ -1,13 +1,16 @@
 """Rows as the views give them: two workloads, sgd and dp-sgd, four attacks, eight models."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 import pytest
 
 from harness.report.data import Reading, Roc, name_groups
+from harness.report.html import draw_page
+from tests.report.browser import CHROMIUM, Visit, chromium
 
 NORMAL = NormalDist()
 NONMEMBERS = 719
@@ -163,3 +166,39 @@ def reading() -> Callable[..., Reading]:
 def quickstart() -> Reading:
     """The quickstart's rows, with a failed cell."""
     return make_reading(quickstart_rows(), failures=[FAILURE, FAILURE | {"task": "1" * 32}])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Headless Chromium."""
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine")
+    with chromium() as found:
+        yield found
+
+
+def openings(browser: Any, folder: Path) -> Iterator[Callable[[Reading], Any]]:
+    """Opens pages of readings from the disk; at the end nothing may have gone wrong in any."""
+    visits: list[Visit] = []
+
+    def open_reading(reading: Reading) -> Any:
+        (file,) = draw_page(reading, folder / str(len(visits)))
+        visits.append(Visit(browser, file.as_uri()))
+        return visits[-1].page
+
+    yield open_reading
+    for visit in visits:
+        visit.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[[Reading], Any]]:
+    """Opens the page of a reading, for one test."""
+    yield from openings(browser, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def open_once(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Reading], Any]]:
+    """The same for all tests of a file: an opening takes seconds."""
+    yield from openings(browser, tmp_path_factory.mktemp("pages"))

@@ -25,6 +25,7 @@ def cell_rows(epsilon: float | None, n_train: int = 50) -> list[db.Base]:
         db.Cell(
             key=key, workload="digits-mlp", workload_version="1", method=method, method_version="1",
             params={"lr": 0.5}, epsilon_asked=epsilon, seed=0, n_train=n_train, label=label,
+            protocol=1,
         )
     ]  # fmt: skip
     for index in range(2):
@@ -139,10 +140,13 @@ def test_no_database_is_a_store_error(tmp_path: Path) -> None:
 
 def test_all_reports_of_a_store(store: Path, tmp_path: Path) -> None:
     files = write_all(store, tmp_path / "out", "attack = 'lira'")
-    figures = [
-        f"{name}.{kind}" for name in ("frontier", "overhead", "calibration") for kind in ("png", "svg")
-    ]
-    assert [file.name for file in files] == [*figures, "calibration.md", "calibration.tex", "index.html"]
+    names = {file.name for file in files}
+    for stem in ("frontier", "frontier-cost", "overhead", "calibration"):
+        assert {f"{stem}.{kind}" for kind in ("png", "svg", "pdf")} <= names
+    for stem in ("frontier", "hypervolume", "overhead"):
+        assert {f"{stem}.{kind}" for kind in ("md", "tex", "csv")} <= names
+    assert {"calibration.md", "calibration.tex", "calibration-1.csv", "index.html"} <= names
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(names)
     assert all(file.stat().st_size > 10_000 for file in files if file.suffix in (".png", ".svg", ".html"))
 
 

@@ -1,78 +1,26 @@
 """The page in a real browser, opened from the disk."""
 
 import re
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.report.data import Reading
-from harness.report.html import draw_page
+from tests.report.browser import choose, points, read_table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
-]
+pytestmark = pytest.mark.browser
 
 Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield chromium
-        chromium.close()
-
-
-class Visit:
-    """An opened page and what went wrong or over the network while it was open."""
-
-    def __init__(self, browser: Any, reading: Reading, folder: Path) -> None:
-        self.troubles: list[str] = []
-        self.addresses: list[str] = []
-        (file,) = draw_page(reading, folder)
-        self.page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
-        self.page.on("console", lambda message: self.troubles.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.troubles.append(f"failed: {request.url}"))
-        self.page.on("request", lambda request: self.addresses.append(request.url))
-        self.page.goto(file.as_uri())
-        self.page.wait_for_selector("#main[aria-busy=false]")
-
-    def close(self) -> None:
-        self.page.close()
-        assert not self.troubles
-        assert not [url for url in self.addresses if not url.startswith(("file://", "blob:", "data:"))]
-
-
-@pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Opens the page of a reading; at the end nothing may have gone wrong."""
-    visits: list[Visit] = []
-
-    def open_reading(reading: Reading) -> Any:
-        visits.append(Visit(browser, reading, tmp_path))
-        return visits[-1].page
-
-    yield open_reading
-    for visit in visits:
-        visit.close()
-
-
-@pytest.fixture(scope="module")
-def first_page(browser: Any, quickstart: Reading, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    visit = Visit(browser, quickstart, tmp_path_factory.mktemp("page"))
-    yield visit.page
-    visit.close()
+def first_page(open_once: Open, quickstart: Reading) -> Any:
+    return open_once(quickstart)
 
 
 @pytest.fixture
@@ -82,14 +30,11 @@ def page(first_page: Any) -> Any:
     first_page.emulate_media(color_scheme="light")
     for box in first_page.get_by_role("checkbox").all():
         box.check()
-    for control, value in (("Workload", "digits-linear"), ("Attack", "lira"), ("ROC of", "")):
+    choices = {"Workload": "digits-linear", "Attack": "lira", "Utility": "accuracy", "Size of points": ""}
+    for control, value in {**choices, "ROC of": ""}.items():
         choose(first_page, control, value)
     first_page.mouse.move(0, 0)
     return first_page
-
-
-def choose(page: Any, control: str, value: str) -> None:
-    page.get_by_role("combobox", name=control).select_option(value)
 
 
 def await_points(page: Any, number: int) -> None:
@@ -99,10 +44,6 @@ def await_points(page: Any, number: int) -> None:
 def await_curves(page: Any, number: int) -> None:
     """The line of guessing counts as one."""
     sync_api.expect(page.locator("#roc-plot .scatterlayer .trace")).to_have_count(number)
-
-
-def points(page: Any) -> Any:
-    return page.locator("#frontier-plot .points path")
 
 
 def hover(page: Any, number: int) -> str:
@@ -117,9 +58,7 @@ def hover(page: Any, number: int) -> str:
 
 
 def table(page: Any) -> list[dict[str, str]]:
-    heads = page.locator("#table th").all_inner_texts()
-    lines = page.locator("#table tbody tr").all()
-    return [dict(zip(heads, line.locator("td").all_inner_texts(), strict=True)) for line in lines]
+    return read_table(page, "#table")
 
 
 def shown(reading: Reading, workload: str, attack: str) -> list[Any]:
@@ -254,6 +193,13 @@ def test_controls_work_from_the_keyboard(page: Any) -> None:
     sync_api.expect(page.locator("#frontier-note")).to_contain_text("digits-mlp")
 
 
+def front_labels(page: Any, leakage: str, utility: str) -> list[str]:
+    """The front that the page draws on these axes."""
+    gain = f"DATA.utilities.find(each => each.column === '{utility}')"
+    found = page.evaluate(f"findFront(DATA.frontier, '{leakage}', {gain}).map(row => row.label)")
+    return list(found)
+
+
 def test_single_models_are_hollow_and_invalid_cells_crossed_out(
     open_page: Open, row: Any, reading: Any
 ) -> None:
@@ -265,8 +211,7 @@ def test_single_models_are_hollow_and_invalid_cells_crossed_out(
     assert [fill == "none" for fill in fills] == [True, False, False, False]
     assert strokes.count("rgb(176, 0, 32)") == 1
     assert page.locator("#table tr.invalid td").first.inner_text() == "dp-sgd ε=8"
-    front = page.evaluate("findFront(DATA.frontier, 'auc').map(row => row.label)")
-    assert front == ["dp-sgd ε=1", "dp-sgd ε=4"]
+    assert front_labels(page, "auc", "accuracy") == ["dp-sgd ε=1", "dp-sgd ε=4"]
 
 
 def test_hostile_names_are_shown_as_they_are(open_page: Open, row: Any, reading: Any) -> None:
@@ -278,6 +223,12 @@ def test_hostile_names_are_shown_as_they_are(open_page: Open, row: Any, reading:
     assert name in page.locator("#summary").inner_text()
     assert page.locator("#failed td").first.inner_text() == name
     assert page.get_by_role("combobox", name="Workload").input_value() == name
+    page.locator("#table button").press("Enter")
+    assert page.locator("#point h3").inner_text() == name
+    assert f'workload = ["{name}"]' in page.locator("#command").inner_text()
+    choose(page, "View", "failures")
+    page.locator("#raw").scroll_into_view_if_needed()
+    sync_api.expect(page.locator("#raw-table td").first).to_have_text(name)
     assert page.locator("img, b").count() == 0
 
 
@@ -292,5 +243,6 @@ def test_trainings_without_attacks_show_their_cost(
     open_page: Open, quickstart: Reading, reading: Any
 ) -> None:
     page = open_page(reading([], overhead=quickstart.overhead))
-    assert page.locator("#time-plot .points path").count() == 8, "four cells, wall and CPU"
+    page.locator("#overhead").scroll_into_view_if_needed()
+    sync_api.expect(page.locator("#time-plot .points path")).to_have_count(8)  # four cells, wall and CPU
     assert page.locator("#table tbody tr").count() == 0

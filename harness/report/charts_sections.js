@@ -1,0 +1,103 @@
+// The plots of the later sections: costs, equal leakage, audits, PD-SGD's theory.
+
+const SOURCES = { bench: "square", paper: "diamond-open" };
+const OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8a7f00"];
+
+// A line for each row, from top to bottom.
+function lineLayout(title, names) {
+  const layout = baseLayout(title, "");
+  Object.assign(layout.xaxis, { rangemode: "tozero" });
+  Object.assign(layout.yaxis, { range: [names.length - 0.4, -0.6], showgrid: false, tickvals: names.map((name, place) => place),
+                                ticktext: names.map((name) => escapeText(name)) });
+  layout.height = 110 + 30 * Math.max(names.length, 1);
+  return layout;
+}
+
+function ratioTrace(rows, column) {
+  const colours = rows.map((row) => DATA.colours[row.method]);
+  return {
+    type: "scatter", mode: "markers", x: rows.map((row) => row[column]), y: rows.map((row, place) => place),
+    hoverinfo: "text", hovertext: rows.map(hoverCost),
+    marker: { size: 11, color: colours, line: { color: colours, width: 2 },
+              symbol: rows.map((row) => SOURCES[row.source] ?? (row.models === 1 ? "circle-open" : "circle")) },
+  };
+}
+
+function drawRatios(target, rows, column, title) {
+  const traces = [ratioTrace(rows, column)];
+  if (column === "step_overhead") {
+    const bars = rows.map((row, place) => [row, place]).filter(([row]) => row.quartiles);
+    traces.unshift(...bars.map(([row, place]) => ({
+      type: "scatter", mode: "lines", x: row.quartiles, y: [place, place], hoverinfo: "skip",
+      opacity: 0.45, line: { color: DATA.colours[row.method], width: 5 } })));
+    traces.push({ type: "scatter", mode: "markers", x: rows.map((row) => row.step_cpu_overhead), hoverinfo: "skip",
+                  y: rows.map((row, place) => place),
+                  marker: { symbol: "line-ns", size: 16, line: { color: cssColour("--ink"), width: 2 } } });
+  }
+  const layout = lineLayout(title, rows.map((row) => clip(row.line_name, 20)));
+  const bare = rows.map((row, place) => [row, place]).filter(([row]) => row[column] == null);
+  layout.annotations = bare.map(([row, place]) => ({ xref: "paper", x: 0.02, y: place, xanchor: "left", showarrow: false,
+                                                    text: row.missing }));
+  layout.shapes = [verticalLine(1, cssColour("--soft"))];
+  Plotly.react(target, traces, layout, CONFIG);
+}
+
+// ---- accuracy at equal leakage
+
+// Two lines without width, the second filled down to the first.
+function bandTraces(curve, shape) {
+  const edge = { type: "scatter", mode: "lines", hoverinfo: "skip", showlegend: false, x: curve.x, line: { width: 0, shape } };
+  const [red, green, blue] = [1, 3, 5].map((place) => parseInt(DATA.colours[curve.method].slice(place, place + 2), 16));
+  return [{ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: `rgba(${red},${green},${blue},0.15)` }];
+}
+
+function drawOffers(target, each) {
+  const shape = each.steps ? "hv" : "linear";
+  const bands = each.curves.filter((curve) => curve.low).flatMap((curve) => bandTraces(curve, shape));
+  const lines = each.curves.map((curve, place) => ({
+    type: "scatter", mode: "lines+markers", name: escapeText(clip(curve.method, 24)), x: curve.x, y: curve.y,
+    line: { color: DATA.colours[curve.method], width: 2, shape, dash: DASHES[place % DASHES.length] },
+    marker: { size: curve.x.map((x, corner) => (corner === curve.x.length - 1 ? 0 : 7)) },
+    hovertemplate: "at most %{x:.4g}: accuracy %{y:.3f}<extra></extra>",
+  }));
+  const layout = baseLayout(`${each.leakage} at most`, "accuracy");
+  layout.showlegend = true;
+  if (each.chance != null) layout.shapes = [verticalLine(each.chance, cssColour("--soft"))];
+  Plotly.react(target, [...bands, ...lines], layout, CONFIG);
+}
+
+// ---- audits: a bar up to what is proved, a circle at the price, a stroke at the paper's claim
+
+function drawAudits(rows) {
+  const finite = (value) => (typeof value === "number" ? value : null);
+  const places = rows.map((row, place) => place);
+  const colours = rows.map((row) => (row.alarm ? cssColour("--alarm") : OKABE_ITO[0]));
+  const sign = (name, column, symbol, size) => ({
+    type: "scatter", mode: "markers", name, x: rows.map((row) => finite(row[column])), y: places, hoverinfo: "x+name",
+    marker: { symbol, size, color: cssColour("--ink"), line: { color: cssColour("--ink"), width: 2 } } });
+  const traces = [
+    { type: "bar", orientation: "h", name: "proved at least", x: rows.map((row) => row.epsilon_audited), y: places, width: 0.5,
+      marker: { color: colours, pattern: { shape: rows.map((row) => (row.alarm ? "/" : "")) } }, hoverinfo: "x+name",
+      text: rows.map((row) => (row.alarm ? "ALARM" : "")), textposition: "outside", textfont: { color: cssColour("--alarm") } },
+    sign("priced", "epsilon_priced", "circle", 9),
+    sign("paper's claim", "epsilon_paper", "line-ns", 16),
+  ];
+  const name = (row) => `${row.alarm ? "ALARM " : ""}${clip(row.label, 30)}`;
+  const layout = lineLayout("ε", rows.map(name));
+  Plotly.react("audit-plot", traces, layout, CONFIG);
+}
+
+// ---- PD-SGD's theory
+
+function drawPanel(target, panel) {
+  const traces = panel.curves.map((curve, place) => ({
+    type: "scatter", mode: curve.x.length < 50 ? "lines+markers" : "lines", name: escapeText(clip(curve.name, 48)), x: curve.x, y: curve.y,
+    line: { color: OKABE_ITO[place % OKABE_ITO.length], width: 2, dash: DASHES[place % DASHES.length] },
+    hovertemplate: "%{x:.4g}: %{y:.4g}",
+  }));
+  const layout = baseLayout(panel.x, panel.y);
+  layout.showlegend = true;
+  layout.legend = { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)", font: { size: 11 } };
+  if (panel.log) Object.assign(layout.yaxis, { type: "log", range: [-6, 0.3], dtick: 1, tickformat: "~g" });
+  Plotly.react(target, traces, layout, CONFIG);
+}

@@ -1,0 +1,110 @@
+"""The command that makes a point of the frontier again: its cell, and the attack on it.
+
+A cell's parameters are resolved, so the command names all of them, whatever a recipe says by then. What
+the options of `privbench run` cannot say (a seed, a list, an attack's own parameters) goes into a sweep file.
+"""
+
+import json
+import math
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from harness.report.data import Row
+from harness.spec import despelled
+
+SOLVED = frozenset({"noise_multiplier", "kappa", "noise"})
+"""What the harness solves for where an epsilon is given: a sweep may not give both."""
+
+USUAL: Mapping[str, Mapping[str, Any]] = {
+    "label-only": {"strategy": "noise", "queries": 100, "level": None, "seed": 0},
+    "lira": {"mode": "online", "fixed_variance": "auto", "queries": 1},
+    "loss": {},
+    "population": {},
+    "reference": {"fit": "gaussian"},
+    "rmia": {"mode": "online", "offline_a": 0.3, "gamma": 1.0},
+    "salem": {"top": 3},
+    "shadow": {"per_class": True},
+    "shokri": {"shadow_models": 10, "extra_features": False, "only_correct": False, "trees": 100},
+    "white-box": {"knowledge": "partial", "shadow_models": 4, "trees": 100, "seed": 0},
+}
+"""The attacks' parameters where none are given: a report does not load the attacks to ask them."""
+
+FILE = "point.toml"
+
+
+def command_of(row: Row) -> str:
+    """What to type to make a row of the view `frontier`, in a shell.
+
+    The cell it makes is the row's own: it has the same key.
+    """
+    settings = _settings(row)
+    plain = all(_is_plain(value) for value in settings.values())
+    if plain and row.get("seed", 0) == 0 and row["attack_params"] == USUAL.get(row["attack"]):
+        return _by_options(row, settings)
+    return _by_file(row, settings)
+
+
+def _settings(row: Row) -> dict[str, Any]:
+    """The cell's parameters as a grid takes them; one that is null was given by nobody."""
+    params = despelled(row["params"] or {})
+    solved = SOLVED if params.get("epsilon") is not None else frozenset[str]()
+    given = {name: value for name, value in params.items() if value is not None and name not in solved}
+    armed = {"canary": row["canary"], "canaries": row["canaries"]} if row.get("canary") else {}
+    return given | armed
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an option can say it: commas separate values there."""
+    return not isinstance(value, list | dict) and "," not in str(value)
+
+
+def _by_options(row: Row, settings: Mapping[str, Any]) -> str:
+    words = ["privbench", "run", "--workload", row["workload"], "--method", row["method"]]
+    if "epsilon" in settings:
+        words += ["--epsilon", _toml(settings["epsilon"])]
+    words += ["--n-train", str(row["n_train"]), "--models", str(row["models"]), "--attack", row["attack"]]
+    for name, value in settings.items():
+        if name != "epsilon":
+            words += ["--set", f"{name}={_option(value)}"]
+    return shlex.join(map(str, words))
+
+
+def _by_file(row: Row, settings: Mapping[str, Any]) -> str:
+    attack = {"attack": row["attack"], **despelled(row["attack_params"] or {})}
+    known = {name: value for name, value in attack.items() if value is not None}
+    grid = {"workload": row["workload"], "method": row["method"], "n_train": row["n_train"], **settings}
+    lines = [
+        f"models = {row['models']}",
+        f"seed = {row.get('seed') or 0}",
+        f"attacks = [{_toml(known)}]",
+        "",
+        "[[grid]]",
+        # A list in a grid is a list of choices: here each has one.
+        *(f"{_key(name)} = [{_toml(value)}]" for name, value in grid.items()),
+    ]
+    return f"cat > {FILE} <<'TOML'\n" + "\n".join(lines) + f"\nTOML\nprivbench run {FILE}"
+
+
+def _option(value: Any) -> str:
+    """A value as --set reads it: a bare word is text already."""
+    word = isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha()
+    return value if word and value not in ("true", "false", "inf", "nan") else _toml(value)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(name)} = {_toml(each)}" for name, each in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+    return json.dumps(value, ensure_ascii=False)  # spelled alike in JSON and TOML
+
+
+def _key(name: str) -> str:
+    return (
+        name
+        if name.replace("_", "").replace("-", "").isalnum() and name.isascii()
+        else json.dumps(name, ensure_ascii=False)
+    )

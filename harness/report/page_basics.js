@@ -1,0 +1,72 @@
+"use strict";
+// What every other part uses: the data, elements, and tables of rows. Names are written with textContent alone.
+
+let DATA = null;
+
+const find = (id) => document.getElementById(id);
+const unique = (values) => [...new Set(values)];
+const isLive = () => "live" in document.body.dataset;
+
+function make(tag, text, className) {
+  const element = document.createElement(tag);
+  if (text != null) element.textContent = text;
+  if (className) element.className = className;
+  return element;
+}
+
+function clip(text, length) {
+  const line = String(text ?? "");
+  return line.length <= length ? line : line.slice(0, length - 1) + "…";
+}
+
+function showOnly(id, visible) {
+  find(id).hidden = !visible;
+}
+
+async function unpack(id) {
+  const letters = atob(find(id).textContent), packed = new Uint8Array(letters.length);
+  // A plain loop: Uint8Array.from with a function takes ten times as long over two million signs.
+  for (let place = 0; place < letters.length; place += 1) packed[place] = letters.charCodeAt(place);
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip")));
+}
+
+function rowsOf(table) {
+  return table.rows.map((values) => Object.fromEntries(table.columns.map((name, place) => [name, values[place]])));
+}
+
+// The rows that the page works with, made once of what came. `frontier` is the view with the page's own columns.
+function take(data) {
+  const points = rowsOf(data.points);
+  const frontier = rowsOf(data.views.frontier).map((row, place) => ({ ...row, ...points[place] }));
+  const remarks = data.reproduced.remarks;
+  const reproduction = rowsOf(data.views.reproduction).map((row, place) => ({ ...row, remarks: remarks[place] }));
+  DATA = { ...data, frontier, reproduction, audits: rowsOf(data.views.audit), runs: rowsOf(data.views.runs) };
+}
+
+function fillSelect(select, options, chosen) {
+  const same = options.length === select.options.length
+    && options.every(([value, text], place) => select.options[place].value === value && select.options[place].text === text);
+  // A list that a reader has open must not close because the same names came again.
+  if (!same) {
+    select.replaceChildren(...options.map(([value, text]) => {
+      const option = make("option", text);
+      option.value = value;
+      return option;
+    }));
+  }
+  select.value = chosen;
+}
+
+// Redraws, and gives the focus back to what stands where the focused element stood.
+function keepFocus(redraw) {
+  const held = document.activeElement;
+  const mark = held?.id || held?.dataset?.mark;
+  redraw();
+  if (!mark || held.isConnected) return;
+  (find(mark) ?? document.querySelector(`[data-mark="${CSS.escape(mark)}"]`))?.focus({ preventScroll: true });
+}
+
+function notice(text) {
+  find("notice").textContent = text;
+  find("notice").hidden = !text;
+}

@@ -1,0 +1,180 @@
+// The frontier explorer: what is chosen, the controls, and the table of the rows shown.
+
+const state = {
+  workload: "", attack: "", leakage: "", utility: "accuracy", third: "", point: "", status: "", printed: "", view: "frontier",
+  // What was unticked, so that a method that appears later is shown.
+  hiddenMethods: new Set(), hiddenKinds: new Set(),
+};
+
+const leakage = () => DATA.leakages.find((each) => each.column === state.leakage);
+const utility = () => DATA.utilities.find((each) => each.column === state.utility);
+const third = () => DATA.thirds.find((each) => each.column === state.third);
+
+const chosen = (row) => row.group === state.workload && !state.hiddenMethods.has(row.method)
+  && !state.hiddenKinds.has(String(row.guarantee_kind ?? "None"));
+const shownRows = () => DATA.frontier.filter((row) => chosen(row) && row.attack_name === state.attack);
+
+// The attack that is strongest by the chosen leakage; a weaker one stays only where the reader chose it.
+const strongest = () => DATA.defaults[state.workload]?.strongest[state.leakage] ?? "";
+
+function chooseWorkload(name) {
+  const wasStrongest = state.attack === strongest();
+  state.workload = name;
+  state.leakage = DATA.defaults[name]?.leakage ?? "auc";
+  if (wasStrongest) state.attack = strongest();
+  state.point = "";
+}
+
+function chooseLeakage(column) {
+  const wasStrongest = state.attack === strongest();
+  state.leakage = column;
+  if (wasStrongest) state.attack = strongest();
+}
+
+// ---- controls
+
+const GLYPHS = { circle: "●", square: "■", diamond: "◆", "triangle-down": "▼", cross: "✚", "triangle-up": "▲", hexagon: "⬢" };
+
+function fillChoices(box, names, hidden, sign) {
+  const key = JSON.stringify([names, sign ? DATA.colours : 0]);
+  if (box.dataset.names === key) return;
+  box.dataset.names = key;
+  box.replaceChildren(...names.map(([value, text]) => {
+    const label = make("label"), input = make("input");
+    input.type = "checkbox";
+    input.value = value;
+    input.checked = !hidden.has(value);
+    input.dataset.mark = `${box.id} ${value}`;
+    input.addEventListener("change", () => {
+      if (input.checked) hidden.delete(value); else hidden.add(value);
+      show();
+    });
+    label.append(input, ...(sign ? [sign(value)] : []), make("span", text));
+    return label;
+  }));
+}
+
+function swatch(method) {
+  const sign = make("span", null, "swatch");
+  sign.style.backgroundColor = DATA.colours[method];
+  return sign;
+}
+
+function fillControls() {
+  const rows = [...DATA.frontier, ...DATA.costs];
+  const workloads = unique(rows.map((row) => row.group)).sort();
+  // One that was attacked, where there is one: else the first plot would be empty.
+  if (!workloads.includes(state.workload)) chooseWorkload(workloads.find((name) => name in DATA.defaults) ?? workloads[0] ?? "");
+  const own = DATA.frontier.filter((row) => row.group === state.workload);
+  const attacks = unique(own.map((row) => row.attack_name));
+  if (!attacks.includes(state.attack)) state.attack = strongest();
+  const mark = (name) => (attacks.length > 1 && name === strongest() ? `${name} (strongest)` : name);
+  const offered = (axes, chosenAxis) => axes.filter((each) => each === chosenAxis || own.some((row) => row[each.column] != null))
+    .map((each) => [each.column, each.name]);
+  const methods = unique(rows.map((row) => row.method));
+  fillSelect(find("workload"), workloads.map((name) => [name, name]), state.workload);
+  fillSelect(find("attack"), attacks.map((name) => [name, mark(name)]), state.attack);
+  fillSelect(find("leakage"), DATA.leakages.map((each) => [each.column, each.name]), state.leakage);
+  fillSelect(find("utility"), offered(DATA.utilities, utility()), state.utility);
+  fillSelect(find("third"), [["", "all the same"], ...offered(DATA.thirds, third())], state.third);
+  const shown = Object.keys(DATA.colours).filter((name) => methods.includes(name));
+  const kinds = Object.entries(DATA.kinds).map(([kind, each]) => [kind, `${GLYPHS[each.symbol]} ${each.name}`]);
+  fillChoices(find("methods"), shown.map((name) => [name, name]), state.hiddenMethods, swatch);
+  fillChoices(find("kinds"), kinds, state.hiddenKinds);
+}
+
+function listenToControls() {
+  const onChange = (id, choose) => find(id).addEventListener("change", (event) => { choose(event.target.value); show(); });
+  onChange("workload", chooseWorkload);
+  onChange("leakage", chooseLeakage);
+  onChange("attack", (name) => { state.attack = name; state.point = ""; });
+  onChange("utility", (column) => { state.utility = column; });
+  onChange("third", (column) => { state.third = column; });
+  onChange("roc-cell", (task) => { state.point = task; });
+  find("download").addEventListener("click", () => download("frontier"));
+  for (const form of document.querySelectorAll("form")) form.addEventListener("submit", (event) => event.preventDefault());
+}
+
+// ---- texts and the table
+
+function explorerColumns(rows) {
+  const front = findFront(rows, state.leakage, utility());
+  const auc = DATA.leakages.at(-1), gains = unique([DATA.utilities[0], utility()]);
+  return [
+    ["cell", pointButton, "text"],
+    ["models", (row) => say(row.models, 0)],
+    ...gains.map((each) => [each.column === "accuracy" ? "accuracy" : each.name, (row) => sayUtility(row, each)]),
+    ...unique([leakage(), auc]).map((each) => [each.name, (row) => sayLeakage(row, each)]),
+    ["on the front", (row) => (front.includes(row) ? "yes" : "no")],
+    ["balanced accuracy", (row) => say(row.balanced_accuracy, 3)],
+    ["guarantee", sayGuarantee, "text wide"],
+    ["blind check", (row) => (row.valid == null ? "not run" : row.valid ? "passed" : "failed: invalid")],
+    ["step time (sgd = 1)", (row) => say(row.step_overhead, 2)],
+    ["memory (sgd = 1)", (row) => say(row.memory_overhead, 2)],
+    ["tried", (row) => say(row.tuned, 0)],
+  ];
+}
+
+function missingText(rows) {
+  const each = leakage(), gain = utility();
+  const unresolved = rows.filter((row) => row[each.column] == null);
+  const bare = rows.filter((row) => row[each.column] != null && row[gain.column] == null);
+  const fewest = Math.max(...unresolved.map((row) => row.n_nonmembers ?? 0));
+  return [
+    unresolved.length && each.needs
+      ? `Not drawn: ${unresolved.length} of ${rows.length} cells. ${each.name} needs N ≥ ${each.needs.toLocaleString("en")} `
+        + `non-members; they have ${fewest.toLocaleString("en")} at most.` : "",
+    bare.length ? `Not drawn: ${bare.length} of ${rows.length} cells, which have no ${gain.name}.` : "",
+  ].filter(Boolean).join(" ");
+}
+
+function showTexts(rows) {
+  const models = unique(rows.map((row) => row.models)).sort((a, b) => a - b);
+  const span = models.length ? `${models[0]}${models.length > 1 ? " to " + models.at(-1) : ""} models a cell` : "no cell chosen";
+  find("frontier-note").textContent = `${state.workload}, attack ${state.attack}, ${span}; the front is over the valid cells shown. `
+    + "Click a point for its curve, its runs and the command that made it.";
+  find("frontier-missing").textContent = missingText(rows);
+}
+
+// The legend of the third axis: three points as large as drawn.
+function showSizes(rows) {
+  const each = third(), values = each ? rows.map((row) => row[each.column]).filter((value) => value > 0) : [];
+  if (!values.length) { find("sizes").replaceChildren(); return; }
+  const most = Math.max(...values), least = Math.min(...values);
+  const samples = unique([least, Math.sqrt(least * most), most].map((value) => Number(value.toPrecision(2)))).map((value) => {
+    const dot = make("span", null, "dot"), sample = make("span", null, "sample");
+    dot.style.width = dot.style.height = `${pointSize(value, most)}px`;
+    sample.append(dot, String(value));
+    return sample;
+  });
+  find("sizes").replaceChildren(make("span", `Area: ${each.name}`), ...samples);
+}
+
+function showExplorer() {
+  fillControls();
+  const rows = shownRows();
+  if (!rows.some((row) => row.attack_task === state.point)) state.point = "";
+  const curves = chooseCurves(rows);
+  const several = curves.length < rows.length ? `${curves.length} cells on the front` : "all cells shown";
+  fillSelect(find("roc-cell"), [["", several], ...rows.map((row) => [row.attack_task, clip(row.name, 60)])], state.point);
+  showTexts(rows);
+  showSizes(rows);
+  fillTable(find("table"), explorerColumns(rows), rows,
+            (row) => [row.valid === false ? "invalid" : "", row.attack_task === state.point ? "chosen" : ""].join(" ").trim());
+  showPoint(rows.find((row) => row.attack_task === state.point));
+  if (!window.Plotly) return;
+  drawFrontier(rows, { leakage: leakage(), utility: utility(), third: third() }, state.point);
+  drawRocs(state.point ? chooseCurves(rows.filter((row) => row.attack_task === state.point)) : curves);
+  listenToPoints();
+}
+
+// Once: the plot can be listened to from its first drawing on.
+function listenToPoints() {
+  const plot = find("frontier-plot");
+  if (plot.dataset.heard) return;
+  plot.dataset.heard = "yes";
+  plot.on("plotly_click", (event) => {
+    const task = event.points[0]?.customdata;
+    if (task) choosePoint(task);
+  });
+}

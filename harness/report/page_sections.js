@@ -1,0 +1,186 @@
+// The sections below the frontier. Each says what to run where it has nothing to show, or is hidden.
+
+const SHOWN_ROWS = 100;
+
+// As many blocks as wanted, each a heading, a plot and a table; those that are there stay.
+function blocksIn(place, count) {
+  while (place.children.length > count) {
+    const last = place.lastElementChild;
+    window.Plotly?.purge(last.querySelector(".plot"));
+    last.remove();
+  }
+  while (place.children.length < count) {
+    const block = make("article"), box = make("div", null, "scroll");
+    box.append(make("table"));
+    box.tabIndex = 0;
+    block.append(make("h3"), make("div", null, "plot short"), box);
+    place.append(block);
+  }
+  return [...place.children].map((block) => ({ title: block.children[0], plot: block.children[1], box: block.children[2] }));
+}
+
+function showOverhead() {
+  const costs = DATA.costs.filter(chosen);
+  find("clocks").textContent = DATA.clocks;
+  drawLater(find("time-plot"), () => drawRatios("time-plot", costs, "step_overhead", "time of a training step (sgd = 1)"));
+  drawLater(find("memory-plot"), () => drawRatios("memory-plot", costs, "memory_overhead", "extra peak memory (sgd = 1)"));
+}
+
+function showCalibrations() {
+  const found = DATA.calibrations.filter((each) => each.group === state.workload && each.curves.length);
+  showOnly("calibration", found.length > 0);
+  blocksIn(find("calibrations"), found.length).forEach(({ title, plot, box }, place) => {
+    const each = found[place];
+    title.textContent = `${each.leakage}, attack ${each.attack}`;
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", `Accuracy at equal ${each.leakage}; the same numbers are in the table below`);
+    box.setAttribute("aria-label", title.textContent);
+    fillTable(box.firstElementChild, each.columns.map((name, column) => [name, (line) => line[column], column ? "" : "first"]), each.rows);
+    drawLater(plot, () => drawOffers(plot, each));
+  });
+  find("calibration-notes").replaceChildren(...(found[0]?.notes ?? []).map((note) => make("li", note)));
+}
+
+function showAudits() {
+  const rows = DATA.audits, place = find("audits"), box = find("audit-table").parentElement;
+  box.hidden = find("audit-plot").hidden = !rows.length;
+  if (!rows.length) {
+    place.replaceChildren(make("p", "No cell was audited. Canaries are needed: privbench run ... --set canary=gradient "
+      + "--set canaries=100 --attack audit-one-run, or canary and canaries in a grid.", "soft"));
+    return;
+  }
+  const alarms = rows.filter((row) => row.alarm).map((row) => `ALARM: ${row.workload}, ${row.label}: ${row.message}`);
+  const meaning = "What canaries prove: ε is at least so much. A small bound proves nothing; one above the price is an alarm. "
+    + "Bar: proved; circle: priced; stroke: the paper's claim.";
+  place.replaceChildren(make("p", meaning, "soft"), ...alarms.map((alarm) => make("p", alarm, "alarm")));
+  drawLater(find("audit-plot"), () => drawAudits(rows));
+  const digits = (value) => (typeof value === "number" ? value.toPrecision(3) : sayShort(value));
+  fillTable(find("audit-table"), [
+    ["workload", (row) => row.workload, "text"], ["cell", (row) => row.label, "text"], ["audit", (row) => row.attack],
+    ["canaries", (row) => `${row.canaries} ${row.canary}`, "text"], ["models", (row) => say(row.models, 0)],
+    ["right guesses", (row) => `${row.correct} of ${row.guesses}`],
+    ["proved ε ≥", (row) => `${digits(row.epsilon_audited)} (${100 * row.confidence} %)`],
+    ["priced ε", (row) => digits(row.epsilon_priced)], ["paper's ε", (row) => digits(row.epsilon_paper)],
+    ["meaning", (row) => row.meaning, "text"], ["alarm", (row) => (row.alarm ? "ALARM" : "no")],
+  ], rows, (row) => (row.alarm ? "alarm" : ""));
+}
+
+// ---- published numbers
+
+const OURS = "ours";
+const withOurs = (row) => row.ours != null;
+
+function showReproduction() {
+  const rows = DATA.reproduction, beside = rows.filter(withOurs).length;
+  showOnly("reproduction", rows.length > 0);
+  if (!state.status) state.status = OURS;
+  const tables = unique(rows.map((row) => row.table_name));
+  const statuses = DATA.reproduced.statuses.map((each) => [each.status, `${each.name} (${each.count})`]);
+  fillSelect(find("status"), [[OURS, `ours beside it (${beside})`], ...statuses, ["all", `all (${rows.length})`]], state.status);
+  fillSelect(find("printed"), [["", "all tables"], ...tables.map((name) => [name, name])], state.printed);
+  find("reproduction-note").textContent = beside
+    ? `${beside} of ${rows.length} published numbers have one of ours beside them.`
+    : `None of ${rows.length} published numbers has one of ours beside it yet. The papers' cells are ready-made sweeps: `
+      + "see privbench list sweeps, then privbench run papers/NAME.";
+  whenNear(find("reproduction"), fillReproduction);
+}
+
+function sayPublished(row) {
+  const spread = row.deviation == null ? "" : ` ± ${row.deviation.toFixed(row.decimals)}`;
+  return `${row.value.toFixed(row.decimals)}${spread}${row.unit ? " " + row.unit : ""}`;
+}
+
+function sayOurs(row) {
+  if (row.ours == null) return "–";
+  const digits = row.decimals + 1;  // one more than in print, so that rounding hides no difference
+  const spread = row.ours_low != null ? ` [${row.ours_low.toFixed(digits)}, ${row.ours_high.toFixed(digits)}]`
+    : row.ours_deviation == null ? "" : ` ± ${row.ours_deviation.toFixed(digits)}`;
+  return `${row.ours.toFixed(digits)}${spread}${row.unit ? " " + row.unit : ""} (n=${row.models})`;
+}
+
+function fillReproduction() {
+  const fits = (row) => (state.status === "all" || (state.status === OURS ? withOurs(row) : row.status === state.status))
+    && (!state.printed || row.table_name === state.printed);
+  const rows = DATA.reproduction.filter(fits);
+  const figure = (row) => (DATA.reproduced.figures[row.metric] ?? row.metric) + (row.attack ? `, ${row.attack}` : "");
+  const method = (row) => row.label + (Object.keys(row.params ?? {}).length ? ` (${sayParams(row)})` : "");
+  const box = find("reproduction-table").parentElement;
+  box.hidden = !rows.length;
+  fillTable(find("reproduction-table"), [
+    ["source", (row) => `${row.citation}, ${row.printed}`, "text"], ["workload", (row) => row.workload ?? row.printed_workload, "text"],
+    ["method", method, "text"], ["figure", figure, "text"], ["paper", sayPublished], ["ours", sayOurs],
+    ["difference", (row) => (row.difference == null ? "–" : (row.difference > 0 ? "+" : "") + row.difference.toFixed(row.decimals + 1))],
+    ["verdict", (row) => row.status], ["remarks", (row) => row.remarks, "text wide"],
+  ], rows, (row) => (row.status === "outside" ? "outside" : ""));
+}
+
+// ---- theory, pictures, failures, raw rows
+
+function showTheory() {
+  const panels = DATA.theory;
+  showOnly("theory", panels.length > 0);
+  find("theory-note").textContent = "What the paper's lemmas let pass, and where measured, what was rejected. "
+    + "The settings of the paper's tables: privbench report pd-sgd-theory.";
+  blocksIn(find("theory-plots"), panels.length).forEach(({ title, plot, box }, place) => {
+    title.textContent = panels[place].title;
+    box.hidden = true;
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", panels[place].title);
+    drawLater(plot, () => drawPanel(plot, panels[place]));
+  });
+}
+
+function showPictures() {
+  const { blocks, left_out: left } = DATA.pictures;
+  const rest = left ? ` Left out: ${plural(left, "attack")}; all of them: privbench report reconstructions.` : "";
+  find("pictures-note").textContent = blocks.length
+    ? `Members, and what an attack rebuilt of them from the gradients of single steps.${rest}`
+    : left ? "The pictures are not at hand here. Where the store is: privbench report reconstructions."
+      : "No picture was rebuilt. Run: privbench run --workload cifar10-lenet --method sgd --models 1 --attack inverting-gradients";
+  find("galleries").replaceChildren(...blocks.map((block) => {
+    const article = make("article", null, "gallery");
+    article.append(make("h3", block.title), ...block.lines.map((line) => {
+      const figure = make("figure"), image = make("img");
+      image.src = line.image;
+      image.alt = line.text;
+      image.loading = "lazy";
+      figure.append(make("figcaption", line.text), image);
+      return figure;
+    }));
+    return article;
+  }));
+}
+
+function showFailures() {
+  const rows = DATA.failed;
+  find("failed-note").textContent = rows.length
+    ? "Every task that ended without a result, whatever was filtered. The whole traceback: privbench logs TASK." : "No task failed.";
+  find("failed").parentElement.hidden = !rows.length;
+  fillTable(find("failed"), [
+    ["workload", (row) => row.workload, "text"], ["cell", (row) => row.label ?? row.method, "text"],
+    ["task", (row) => row.kind], ["reason", (row) => row.reason], ["tasks", (row) => say(row.tasks, 0)],
+    ["message", (row) => row.message, "text wide"],
+  ], rows);
+}
+
+function showRaw() {
+  const views = Object.entries(DATA.views).filter(([, table]) => table.rows.length);
+  showOnly("raw", views.length > 0);
+  if (!views.length) return;
+  if (!DATA.views[state.view]?.rows.length) state.view = views[0][0];
+  fillSelect(find("view"), views.map(([name, table]) => [name, `${name} (${table.rows.length})`]), state.view);
+  const count = DATA.views[state.view].rows.length;
+  find("raw-note").textContent = count > SHOWN_ROWS ? `The first ${SHOWN_ROWS} of ${count.toLocaleString("en")} rows; the file has all of them.` : "";
+  whenNear(find("raw"), () => {
+    const { columns, rows } = DATA.views[state.view];
+    fillTable(find("raw-table"), columns.map((name, place) => [name, (row) => clip(sayValue(row[place]), 80)]), rows.slice(0, SHOWN_ROWS));
+  });
+}
+
+function listenToSections() {
+  const onChange = (id, name, redraw) => find(id).addEventListener("change", (event) => { state[name] = event.target.value; redraw(); });
+  onChange("status", "status", showReproduction);
+  onChange("printed", "printed", showReproduction);
+  onChange("view", "view", showRaw);
+  find("download-view").addEventListener("click", () => download(state.view));
+}

@@ -1,0 +1,132 @@
+// Numbers and rows as text; null-safe, and infinity travels as the text "inf".
+
+const kindOf = (row) => DATA.kinds[String(row.guarantee_kind ?? "None")];
+const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+function say(value, digits) {
+  if (value == null) return "–";
+  if (typeof value !== "number") return value === "inf" ? "∞" : String(value);
+  return value.toFixed(digits);
+}
+
+function sayShort(value) {
+  if (value == null) return "–";
+  if (typeof value !== "number") return value === "inf" ? "∞" : String(value);
+  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
+}
+
+function sayDelta(value) {
+  return value > 0 && value < 1e-3 ? String(Number(value.toPrecision(3)).toExponential()) : String(value);
+}
+
+function sayInterval(row, column, digits) {
+  const low = row[column + "_low"], high = row[column + "_high"];
+  return low == null || high == null ? "" : ` [${say(low, digits)}, ${say(high, digits)}]`;
+}
+
+function sayLeakage(row, each) {
+  const digits = each.needs ? 4 : 3;
+  if (row[each.column] != null) return say(row[each.column], digits) + sayInterval(row, each.column, digits);
+  if (!each.needs) return "–";
+  return `needs N ≥ ${each.needs.toLocaleString("en")}, has ${row.n_nonmembers?.toLocaleString("en") ?? "none"}`;
+}
+
+function sayUtility(row, each) {
+  return say(row[each.column], 3) + sayInterval(row, each.column, 3);
+}
+
+function sayGuarantee(row) {
+  if (row.epsilon == null) return kindOf(row).name;
+  const delta = row.delta == null ? "" : `, δ = ${sayDelta(row.delta)}`;
+  const other = row.epsilon_rdp == null ? "" : `; RDP ${sayShort(row.epsilon_rdp)}`;
+  const terms = `${row.adjacency ?? "adjacency not stated"}; ${row.accountant ?? "accountant not stated"}${other}`;
+  return `ε = ${sayShort(row.epsilon)}${delta} (${kindOf(row).name}, ${terms})`;
+}
+
+function sayValid(row) {
+  if (row.valid == null) return "blind check not run";
+  return `blind check ${row.valid ? "passed" : "FAILED: the cell is invalid"} (AUC ${say(row.blind_auc, 3)})`;
+}
+
+function sayValue(value) {
+  return value != null && typeof value === "object" ? JSON.stringify(value) : sayShort(value);
+}
+
+function sayParams(row) {
+  return Object.entries(row.params ?? {}).filter(([, value]) => value != null).map(([name, value]) => `${name}=${sayValue(value)}`).join(", ");
+}
+
+function sayVersions(row) {
+  return `workload version ${row.workload_version ?? "–"}, method ${row.method_version ?? "–"}, attack ${row.attack_version ?? "–"}; seed ${row.seed ?? "–"}`;
+}
+
+// Where and with what the cell was made, each with its name; nothing where the store does not tell.
+function madeOf(row) {
+  const made = DATA.made[row.cell];
+  if (!made) return [];
+  const list = (name) => (made[name] ?? []).join(", ");
+  const threads = list("threads") ? `, threads ${list("threads")}` : "";
+  const versions = ["privbench", "torch", "opacus", "python"].filter((name) => made[name]).map((name) => `${name} ${list(name)}`);
+  const code = [...versions, ...(made.git ? [`git ${list("git")}`] : []), ...(made.image ? [`image ${list("image")}`] : [])];
+  return [["host", list("host")], ["device", `${list("device")}${threads}`], ["code", code.join(", ")], ["trained", list("day")]]
+    .filter(([, text]) => text);
+}
+
+function namePoint(row) {
+  if (row.epsilon != null) return "ε=" + (typeof row.epsilon === "number" ? Number(row.epsilon.toPrecision(2)) : "∞");
+  return (row.name.startsWith(row.method) ? row.name.slice(row.method.length).trim() : row.name) || row.method;
+}
+
+// ---- hover texts: plotly reads some tags, so every text is escaped
+
+function escapeText(text) {
+  return String(text ?? "").replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+
+// Lines of at most `width` signs, broken at spaces where there are some.
+function wrap(text, width, most = 240) {
+  const line = new RegExp(`.{1,${width}}(?=\\s|$)|.{1,${width}}`, "gsu");
+  return (clip(text, most).match(line) ?? [""]).map((each) => escapeText(each.trim()));
+}
+
+function hoverText(row) {
+  const lines = [
+    ...wrap(row.name, 56, 112).map((line) => `<b>${line}</b>`),
+    escapeText(`accuracy ${say(row.accuracy, 3)}${sayInterval(row, "accuracy", 3)}, ${plural(row.models, "model")}`),
+    ...[utility(), third()].filter((each) => each && each.column !== "accuracy").map((each) => escapeText(`${each.name} ${say(row[each.column], 3)}`)),
+    escapeText(`attack ${clip(row.attack_name, 48)}`),
+    ...unique([leakage(), DATA.leakages.at(-1)]).map((each) => escapeText(`${each.name} ${sayLeakage(row, each)}`)),
+    ...wrap(sayGuarantee(row), 56),
+    escapeText(sayValid(row)),
+    escapeText(`configurations tried: ${row.tuned ?? "not counted"}`),
+    ...wrap(sayParams(row), 56, 170),
+    ...wrap(sayVersions(row), 56),
+    ...wrap(madeOf(row).map(([name, text]) => `${name} ${text}`).join("; "), 56).filter(Boolean),
+    ...wrap(row.command, 56, 230).map((line) => `<i>${line}</i>`),
+  ];
+  return lines.join("<br>");
+}
+
+function hoverBench(row) {
+  return [
+    `<b>${escapeText(clip(row.line_name, 48))}</b>`,
+    `relative to sgd, interleaved: ${say(row.ratio, 3)}${sayInterval(row, "ratio", 3)}`,
+    `with drawing the batch ${say(row.ratio_whole_step, 2)}, wall ${say(row.ratio_wall, 2)}, memory ${say(row.memory_ratio, 2)}`,
+    `step ${say(row.median_cpu_seconds * 1e3, 3)} ms CPU, ${say(row.median_wall_seconds * 1e3, 3)} ms wall, ${row.steps} steps`,
+    `batch ${row.batch_size}, ${plural(row.threads, "thread")}, engine ${escapeText(row.engine_used ?? "none")}`,
+    row.trustworthy ? "trustworthy" : wrap(row.doubt ?? "", 56).join("<br>"),
+  ].join("<br>");
+}
+
+function hoverCost(row) {
+  if (row.source === "bench") return hoverBench(row);
+  if (row.source === "paper") return `<b>${escapeText(row.line_name)}</b><br>step relative to sgd: ${say(row.step_overhead, 2)}`;
+  const scaled = (value, factor) => (value == null ? null : value * factor);
+  return [
+    `<b>${escapeText(clip(row.line_name, 48))}</b>`,
+    `step ${say(scaled(row.step_seconds, 1e3), 3)} ms wall, ${say(scaled(row.step_cpu_seconds, 1e3), 3)} ms CPU`,
+    `relative to sgd: ${say(row.step_overhead, 2)} wall, ${say(row.step_cpu_overhead, 2)} CPU, ${say(row.memory_overhead, 2)} memory`,
+    `extra memory ${say(scaled(row.extra_memory_bytes, 2 ** -20), 1)} MiB`,
+    `training ${say(row.train_seconds, 1)} s, ${plural(row.models, "model")}`,
+  ].join("<br>");
+}
