@@ -167,7 +167,10 @@ point as (
         o.guarantee_kind, o.adjacency, o.accountant, o.epsilon, o.epsilon_rdp, o.epsilon_paper,
         coalesce(o.delta, c.delta) as delta,
         a.attack, a.attack_params, a.models,
-        o.accuracy, o.accuracy - o.half as accuracy_low, o.accuracy + o.half as accuracy_high,
+        o.accuracy,
+        -- An accuracy is at most 1; least() alone would turn a null into that.
+        case when o.half is not null then greatest(0, o.accuracy - o.half) end as accuracy_low,
+        case when o.half is not null then least(1, o.accuracy + o.half) end as accuracy_high,
         o.train_accuracy,
         a.auc, a.auc_low, a.auc_high, a.auc_pooled, a.auc_interval,
         a.balanced_accuracy, a.accuracy_oracle, a.advantage,

@@ -83,7 +83,7 @@ def add_attack(rows: Rows, cell: str, **changes: Any) -> str:
     return task
 
 
-def test_the_interval_is_students_for_any_number_of_models(rows: Rows) -> None:
+def test_the_interval_is_students_for_any_number_of_models_within_what_an_accuracy_can_be(rows: Rows) -> None:
     random = np.random.default_rng(1)
     wanted = {}
     for n in (2, 3, 5, 16, 31, 32, 40):
@@ -91,7 +91,7 @@ def test_the_interval_is_students_for_any_number_of_models(rows: Rows) -> None:
         key = add_cell(rows, values.tolist())
         add_attack(rows, key, models=n)
         low, high = stats.t.interval(0.95, n - 1, values.mean(), stats.sem(values))
-        wanted[key] = pytest.approx((values.mean(), low, high), abs=1e-9)
+        wanted[key] = pytest.approx((values.mean(), max(low, 0.0), min(high, 1.0)), abs=1e-9)
     table = rows.ask("select * from frontier")
     assert {
         row["cell"]: (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) for row in table
