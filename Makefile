@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STORE ?= privbench-store
 
 .PHONY: quickstart test quick lint wheel clean help cluster-up cluster-down test-cluster
-.PHONY: engine-up engine-down test-docker
+.PHONY: engine-up engine-down test-docker licences verify-dependencies audit-dependencies
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
@@ -16,6 +16,9 @@ help:
 	@echo "make test-cluster the tests on a SLURM cluster of their own"
 	@echo "make engine-up    start a Docker engine on this machine; make engine-down removes it"
 	@echo "make test-docker  the tests on a Docker engine of their own, with an image they build"
+	@echo "make verify-dependencies  check what the package index serves against the published hashes"
+	@echo "make audit-dependencies   look the pinned versions up among known vulnerabilities (needs a network)"
+	@echo "make licences     write LICENCES.md from what is installed"
 	@echo "make clean        remove the environment and what the tools left behind"
 
 # torch comes first and pinned: an open range would pull gigabytes of CUDA on a machine without a GPU.
@@ -85,6 +88,18 @@ lint: $(VENV)/.installed-dev
 wheel: $(VENV)/.installed-dev
 	@echo "==> building the wheel and importing it in a clean environment"
 	$(BIN)/python tests/check_wheel.py
+
+licences: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.safety.dependencies licences
+
+verify-dependencies: $(VENV)/.installed-dev
+	@echo "==> downloading every pinned package but torch and checking its hash"
+	$(BIN)/python -m tests.safety.dependencies verify
+
+# In an environment of its own: the tool is not one of ours, and what it needs must not move what we pin.
+audit-dependencies:
+	test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/pip install --quiet pip-audit; }
+	$(VENV)/audit/bin/pip-audit --strict --disable-pip --requirement requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -22,6 +22,8 @@ MARK = 2**20
 """A gradient canary's first feature is this plus its number: no record of a data set comes near."""
 SCALE = 10.0
 """A gradient canary's gradient has about this norm; a clip above it would see it unclipped."""
+MOST = 1_000_000
+"""Canaries of a cell; gradient canaries each take a place in the model, and floats count this far."""
 NEARNESS = 0.01
 """A near-duplicate differs from its twin by noise of this share of each feature's spread."""
 
@@ -89,10 +91,10 @@ def refusals(workload: Workload, kind: object, count: object) -> list[str]:
     if kind is None and count is None:
         return []
     problems = []
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         problems.append(f"canary = {kind!r}: give one of {', '.join(KINDS)}")
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        problems.append(f"canaries = {count!r}: give their number, 1 or more, together with canary")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+        problems.append(f"canaries = {count!r}: give their number, 1 to {MOST:,}, together with canary")
     elif isinstance(kind, str) and kind in KINDS and KINDS[kind].reads_test:
         test = len(workload.test())
         if count > test // 2:

@@ -1,5 +1,6 @@
 """The command line: parse, delegate, print. Heavy modules load inside the commands that need them."""
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -7,17 +8,22 @@ from typing import Annotated, Literal
 
 import typer
 
-from harness import cli_sweeps, console
+from harness import cli_exchange, cli_purge, cli_sweeps, console
 from harness.cli_data import data_app
 from harness.cli_image import image_app
 from harness.cli_options import (
+    DatabaseOption,
     JsonOption,
     SlotsOption,
     StoreOption,
     WhereOption,
+    database_url,
+    report_folder,
+    source,
     store_path,
 )
 from harness.cli_price import price_app
+from harness.cli_serve import serve
 from workloads.errors import BenchError, SpecError, StoreError
 
 app = typer.Typer(
@@ -32,6 +38,10 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(image_app, name="image")
 app.add_typer(price_app, name="price")
+app.command()(serve)
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+"""The disk is full, read-only or somebody else's: for the user to mend, and no mistake of the program."""
 
 Kind = Literal["methods", "workloads", "attacks", "sweeps"]
 
@@ -45,6 +55,11 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:  # `privbench ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        console.complain(StoreError(f"cannot write ({error}): make room or give another --store"))
+        sys.exit(2)
 
 
 @app.callback(invoke_without_command=False)
@@ -104,40 +119,41 @@ for command in (
     cli_sweeps.logs,
     cli_sweeps.retry,
     cli_sweeps.cancel,
+    cli_exchange.export,
+    cli_purge.purge,
 ):
     app.command()(command)
+app.command("import")(cli_exchange.import_)
 
 
 @app.command()
 def collect(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Start from nothing.")] = False,
     store: StoreOption = None,
+    database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Bring the results of the store into its database. Idempotent."""
+    """Bring the results of the store into its database, or into another one. Idempotent."""
     from harness.collect import collect as gather
-    from harness.store import Store
 
-    console.collected(gather(Store.open(store_path(store)).path, rebuild=rebuild), json)
+    console.collected(gather(store_path(store), database_url(database), rebuild), json)
 
 
 @app.command()
 def query(
     sql: Annotated[str, typer.Argument(help='For example "select * from frontier".')],
     format: Annotated[Literal["table", "csv", "json", "parquet"], typer.Option("--format")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", help="The file for parquet.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A file instead of the terminal.")] = None,
     store: StoreOption = None,
+    database: DatabaseOption = None,
 ) -> None:
     """Ask the database; read-only. Views: frontier, overhead, failures; `steps` has every step."""
+    from harness.answer import render
     from harness.query import query as ask
-    from harness.query import render
-    from harness.store import Store
 
     if format == "parquet" and out is None:
         raise SpecError("--format parquet needs --out FILE")
-    text = render(ask(Store.open(store_path(store)).path, sql), format, out)
-    if text:
-        typer.echo(text, nl=not text.endswith("\n"))
+    typer.echo(render(ask(source(store, database), sql), format, out), nl=False)
 
 
 @app.command()
@@ -160,14 +176,20 @@ def report(
         str | None, typer.Option("--table", help="reproduce: a published table; else an overview of them.")
     ] = None,
     form: Annotated[
-        Literal["table", "md", "latex"] | None,
-        typer.Option("--format", help="reproduce: what to print (table); files are Markdown and LaTeX."),
+        Literal["table", "md", "latex", "csv"] | None,
+        typer.Option("--format", help="reproduce: what to print (table)."),
+    ] = None,
+    columns: Annotated[
+        Literal["1", "2"] | None,
+        typer.Option("--columns", help="Figures for one (3.3 in) or both columns (7 in) of a paper."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="A folder; else reports/ in the store.")] = None,
     store: StoreOption = None,
+    database: DatabaseOption = None,
 ) -> None:
-    """Draw frontier, overhead, calibration and audit as PNG and SVG, and one self-contained page: `all`.
+    """Write frontier, overhead, calibration and audit, and one self-contained page: `all`.
 
+    Figures are PNG, SVG and PDF, tables Markdown, LaTeX and CSV; each carries its query, date and version.
     `calibration` compares methods at equal measured leakage; `audit` shows what canaries prove about epsilon.
     `reconstructions` shows members beside what gradient inversion rebuilt of them.
     `reproduce` puts published numbers beside ours, as text. `pd-sgd-theory` draws what pd-sgd's privacy test
@@ -176,17 +198,21 @@ def report(
     if kind == "reproduce":
         from harness.cli_reproduce import reproduce
 
-        return reproduce(store_path(store), table, where, out, form or "table")
+        if columns:
+            raise SpecError("--columns sizes figures, and `report reproduce` draws none: leave it out")
+        folder = report_folder(out, store, database)
+        return reproduce(source(store, database), table, where, folder, form or "table")
     if table or form:
         raise SpecError(f"--table and --format belong to `report reproduce`, not to `report {kind}`")
+    if database and kind in ("pd-sgd-theory", "reconstructions"):
+        raise SpecError(f"`report {kind}` reads the store's own files: leave --database out")
     if kind == "pd-sgd-theory":
         from harness.cli_theory import pd_sgd_theory
 
-        return pd_sgd_theory(store_path(store), where, out)
+        return pd_sgd_theory(store_path(store), where, out, columns)
     from harness import report as reports
-    from harness.store import Store
+    from harness.report.sheets import SHEETS
 
-    opened = Store.open(store_path(store))
     write = {
         "frontier": reports.write_frontier,
         "overhead": reports.write_overhead,
@@ -195,7 +221,8 @@ def report(
         "reconstructions": reports.write_reconstructions,
         "all": reports.write_all,
     }
-    for file in write[kind](opened.path, out or opened.reports, where):
+    asked, folder = source(store, database), report_folder(out, store, database)
+    for file in write[kind](asked, folder, where, SHEETS[columns]):
         console.say(str(file))
     return None
 

@@ -201,18 +201,18 @@ def retry(
     """
     from dataclasses import replace
 
-    from harness.backends.base import Settings
+    from harness.backends.base import sent_settings
     from harness.enqueue import resend
     from harness.store import Store
 
     opened = Store.open(store_path(store))
     for name in [sweep] if sweep else opened.sweep_names():
         sent = opened.sweep(name)
-        before = Settings(**sent.get("settings", {}))
-        chosen = backend or sent["backend"]
+        before = sent_settings(sent)
+        chosen = backend or sent.get("backend", "local")
         limit = timeout or before.timeout_seconds
         how = _settings(chosen, profile, slots or before.slots, threads or before.threads, limit)
-        if chosen == sent["backend"] and profile is None:
+        if chosen == sent.get("backend", "local") and profile is None:
             how = replace(how, profile=before.profile)
         count = resend(opened, name, chosen, how)
         console.say(f"{name}: {count} tasks sent again.")
@@ -228,7 +228,7 @@ def cancel(
     from harness.store import Store
 
     opened = Store.open(store_path(store))
-    chosen = backend or opened.sweep(sweep)["backend"]
+    chosen = backend or opened.sweep(sweep).get("backend", "local")
     BACKENDS[_known_backend(chosen)]().stop(opened, sweep, cancel=True)
     console.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
 

@@ -40,7 +40,7 @@ def complain(error: BenchError) -> None:
 
 def json_out(content: Any) -> None:
     """JSON on standard output; an infinity is the string "inf"."""
-    from harness.query import json_value
+    from harness.answer import json_value
 
     typer.echo(jsonlib.dumps(json_value(content), indent=1, ensure_ascii=False))
 
@@ -106,6 +106,7 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
         "cached": len(made.done),
         "failed": len(made.failed),
         "to_run": len(made.todo),
+        "purged": len(made.purged),
         "hours": cost.seconds / 3600 if cost else None,
         "memory_gib": cost.memory_bytes / 2**30 if cost else None,
     }
@@ -131,6 +132,8 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
             f"{schedule.idle_share:.0%} idle; the longest chain of tasks takes "
             f"{_span(schedule.critical_path_seconds)}."
         )
+    if made.purged:
+        say(f"{len(made.purged)} trainings run again: new attacks read their models, which were purged.")
     if made.failed:
         say(f"Failed tasks run again only when asked: privbench retry {made.sweep.name}")
 
@@ -156,6 +159,8 @@ def _plan_row(each: "Cell", label: str, tasks: int, cached: int, cost: "Estimate
 
 def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: bool) -> None:
     """Counts per sweep; with `detailed` also what runs and what failed."""
+    from harness.spec import PROTOCOL
+
     rows = [each.summary() for each in sweeps]
     if json:
         details = [
@@ -175,6 +180,12 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
         say("no sweep was enqueued in this store")
         return
     out.print(table(rows))
+    for each in sweeps:
+        if each.protocol not in (None, PROTOCOL):
+            say(
+                f"{each.name} was measured under protocol {each.protocol}, not {PROTOCOL}: its rows are kept "
+                "apart. Enqueue it again to measure anew."
+            )
     workers(supervisor, sweeps)
     for each in sweeps if detailed else ():
         for task in each.running:

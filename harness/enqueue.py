@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from harness.backends import BACKENDS
 from harness.backends.base import Job, Settings
 from harness.estimate import expected
-from harness.plan import Plan
+from harness.plan import Plan, purged_trainings
 from harness.spec import Task, read_task
 from harness.store import Store
 
@@ -19,6 +19,8 @@ def resend(store: Store, name: str, backend: str, settings: Settings) -> int:
         result = store.result(task.key)
         if result is not None and result["status"] == "failed":
             store.forget(task.key)
+    for key in purged_trainings([task for task in tasks if store.result(task.key) is None], store):
+        store.forget(key)
     return submit([task for task in tasks if store.result(task.key) is None], store, name, backend, settings)
 
 
@@ -49,8 +51,8 @@ def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
     todo = plan.todo
     for task in todo:
         if store.result(task.key) is not None:
-            store.forget(task.key)  # an interruption; the next result should stand in its place
-    store.add(*todo)
+            store.forget(task.key)  # an interruption, or purged; the next result should stand in its place
+    store.add(*plan.tasks)  # of those that are done, only what was damaged is written again
     sweep = {
         "name": plan.sweep.name,
         "enqueued": datetime.now(UTC).isoformat(),

@@ -1,5 +1,6 @@
 """What a plan will cost: from recorded trainings of the same kind, or from a short probe."""
 
+import contextlib
 import statistics
 import time
 from collections import defaultdict
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness.plan import Plan
-from harness.spec import Cell, Task
+from harness.spec import Cell, Json, Task
 from harness.store import Store
 from workloads.errors import BenchError
 
@@ -110,17 +111,22 @@ def _recorded(store: Store | None) -> dict[tuple[str, str], list[Training]]:
     """Every recorded training by workload and method."""
     found: dict[tuple[str, str], list[Training]] = defaultdict(list)
     for spec, result in store.results() if store and store.exists() else ():
-        if result["kind"] != "train" or result["status"] != "done":
-            continue
-        phases = result["phases"].values()
-        steps = sum(phase["steps"] for phase in phases)
-        inside = sum(phase["total_seconds"] for phase in phases)
-        peak = max((phase["peak_memory_bytes"] for phase in phases), default=0)
         task = spec["task"]
-        kind = (task["workload"]["name"], task["method"]["name"])
-        besides = max(0.0, result["wall_seconds"] - inside)
-        found[kind].append(Training(steps, inside, besides, peak))
+        if task["kind"] != "train" or result["status"] != "done":
+            continue
+        # A result of another shape is no reason not to plan: it tells no times.
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+            training = _training(result)
+            found[task["workload"]["name"], task["method"]["name"]].append(training)
     return found
+
+
+def _training(result: Json) -> Training:
+    phases = result["phases"].values()
+    steps = sum(phase["steps"] for phase in phases)
+    inside = sum(phase["total_seconds"] for phase in phases)
+    peak = max((phase["peak_memory_bytes"] for phase in phases), default=0)
+    return Training(steps, inside, max(0.0, result["wall_seconds"] - inside), peak)
 
 
 def _recall(rows: Sequence[Training], cell: Cell) -> Cost:

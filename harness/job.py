@@ -27,10 +27,11 @@ import torch
 
 from harness.attacking import attack
 from harness.cgroup import memory_limit, oom_kills
+from harness.claim import CLAIM, claimed
 from harness.provenance import provenance, slurm_job
 from harness.run import Interrupted
 from harness.spec import Json, read_task
-from harness.store import CLAIM, Store, claimed, dump
+from harness.store import Store, dump
 from harness.training import Outcome, best_device, train, watched
 from workloads.errors import BenchError, Diverged, StoreError
 

@@ -1,8 +1,8 @@
 """From a sweep to tasks: look names up, resolve every parameter, solve for noise, leave out what is done."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +14,7 @@ from harness import attacks
 from harness.accounting import FREE, NOISE, calibrate
 from harness.attacks.base import Attack, Audit
 from harness.canaries import KINDS, armed_model, refusals
+from harness.jsonfiles import purged_files
 from harness.public import find_lack
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import AGAIN, Store
@@ -42,6 +43,8 @@ class Plan:
     done: frozenset[str]
     failed: Mapping[str, Json]
     """Tasks whose failure stands: only `retry` runs them again."""
+    purged: frozenset[str] = frozenset()
+    """Trainings that were done and run again: their models were purged, and attacks to do read them."""
 
     @property
     def todo(self) -> list[Task]:
@@ -70,7 +73,15 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     planned = (task for cell, tuned in cells.values() for task in _tasks(cell, tuned, sweep, choices))
     tasks = tuple({task.key: task for task in planned}.values())
     done, failed = _standing(tasks, store)
-    return Plan(sweep, tuple(cell for cell, _ in cells.values()), tasks, done, failed)
+    made = Plan(sweep, tuple(cell for cell, _ in cells.values()), tasks, done, failed)
+    again = purged_trainings(made.todo, store) & done if store else frozenset()
+    return replace(made, done=done - again, purged=again)
+
+
+def purged_trainings(todo: Iterable[Task], store: Store) -> frozenset[str]:
+    """Trainings whose models these tasks read and `privbench purge` deleted: they have to run again."""
+    needed = {key for task in todo for key in task.needs}
+    return frozenset(key for key in needed if purged_files(store.folder(key)))
 
 
 @dataclass(frozen=True)

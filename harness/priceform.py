@@ -91,7 +91,7 @@ def read_votes(path: Path) -> tuple[tuple[int, ...], ...]:
             else [[cell for cell in row if cell.strip()] for row in csv.reader(text.splitlines()) if row]
         )
         return tuple(parse_counts(row) for row in rows)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise SpecError(
             f"--votes {path}: {error}; give a CSV file, or a JSON list of lists, with one row of whole "
             "counts per query"
@@ -122,7 +122,7 @@ def find_votes(
         row = [int(piece) for piece in counts.split(",")]
         row += [0] * ((classes or len(row)) - len(row))
         return (parse_counts(row),) * (queries or 1)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise SpecError(
             f"--counts must be at least two whole numbers >= 0, got '{counts}': for example 200,50"
         ) from None

@@ -5,7 +5,6 @@ not print is absent. Percentages and milliseconds stay as printed (`unit`); noth
 """
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +24,7 @@ from pydantic import (
 )
 
 from workloads.errors import BenchError
+from workloads.toml import parse_toml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Text = Annotated[str, Field(min_length=1)]
@@ -194,8 +194,8 @@ class Published:
 def read_paper(text: str, where: str) -> Paper:
     """One file of papers; BenchError with all that is wrong with it."""
     try:
-        return Paper.model_validate(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        return Paper.model_validate(parse_toml(text.encode(), where))
+    except ValidationError as error:
         raise BenchError(f"{where} is no file of published numbers: {error}") from error
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from workloads.errors import StoreError
+
 PROTOCOL = 1
 """Raised when numbers stop being comparable; part of every key, and a store of a newer one is refused."""
 
@@ -189,7 +191,20 @@ def _short(value: Any) -> str:
 
 
 def read_task(file: Json) -> Task:
-    """The task of a `spec.json`."""
+    """The task of a `spec.json`; StoreError where it is of another protocol or shape."""
+    protocol = file["task"].get("protocol")
+    if protocol != PROTOCOL:
+        raise StoreError(
+            f"the task was planned under protocol {protocol}, this privbench works under {PROTOCOL}, and "
+            "their numbers do not compare: enqueue the sweep again, which makes new tasks beside the old"
+        )
+    try:
+        return _read_task(file)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"this is not the spec of a task: {error!r}") from error
+
+
+def _read_task(file: Json) -> Task:
     task = despelled(file["task"])
     cell = _read_cell(task)
     tuned = file["notes"].get("tuned")

@@ -6,6 +6,7 @@ from harness.backends import slurm
 from harness.backends.local import submissions, supervised, supervisor_state
 from harness.spec import Json
 from harness.store import Store, beat
+from workloads.errors import StoreError
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Progress:
     backend: str = "local"
     scheduler: list[Json] | None = None
     """SLURM's words on what is open; None where it was not asked or does not answer."""
+    protocol: int | None = None
+    """The one its tasks were planned under; None where no spec tells."""
     ended: dict[str, Json] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
 
@@ -37,6 +40,7 @@ class Progress:
         """The progress of a sweep that was enqueued."""
         content = store.sweep(name)
         progress = cls(store, name, content["tasks"], content.get("backend", "local"))
+        progress.protocol = _protocol(store, content["tasks"])
         progress.look()
         if progress.backend == "slurm" and not progress.over:
             progress.scheduler = slurm.summary(store, progress.open)
@@ -125,6 +129,7 @@ class Progress:
             "waiting": len(self.tasks) - len(self.ended) - len(self.running),
             "queued": self.queued,
             "backend": self.backend,
+            "protocol": self.protocol,
         }
 
     @property
@@ -135,6 +140,14 @@ class Progress:
         if self.over:
             return False
         return None if self.scheduler is None else bool(self.scheduler)
+
+
+def _protocol(store: Store, tasks: list[Json]) -> int | None:
+    """Of the first task: a plan makes all of its tasks under one protocol."""
+    try:
+        return int(store.spec(tasks[0]["key"])["task"]["protocol"]) if tasks else None
+    except (StoreError, KeyError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def supervisor_summary(store: Store) -> Json:

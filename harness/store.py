@@ -13,27 +13,29 @@ whichever publishes first wins whole. Nothing here loads torch.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.spec import PROTOCOL, BenchTask, Json, Task, despelled, key_of
+from harness.claim import locked
+from harness.jsonfiles import PURGED, is_beat, is_result, is_spec, is_sweep, parse_json, purged_files
+from harness.spec import PROTOCOL, BenchTask, Json, Task, hash_of
 from workloads.errors import StoreError
 
 AGAIN = ("killed", "cancelled")
 """Reasons that say nothing about the task itself: asking for the sweep again runs it again."""
 BEAT_OLD_SECONDS = 30.0
 """A heartbeat older than this is of a process that is gone."""
-CLAIM = ".claim"
-"""The file that the one who runs a task holds a lock on."""
-CLAIM_SECONDS = 0.2
-"""Between two looks of a copy of a task that waits for another."""
+DATABASE = "privbench.duckdb"
+OURS = {"tasks", "sweeps", "queue", "supervisor", "slurm", "reports", DATABASE, f"{DATABASE}.wal"}
+"""What a store may hold beside its `store.json`."""
+MENDED = "run or enqueue its sweep again, which writes it anew"
+"""What to do about a file that is made from a sweep."""
 
 
 class Store:
@@ -45,7 +47,7 @@ class Store:
         self.sweeps = self.path / "sweeps"
         self.queue = self.path / "queue"
         self.reports = self.path / "reports"
-        self.database = self.path / "privbench.duckdb"
+        self.database = self.path / DATABASE
 
     @classmethod
     def open(cls, path: Path | str, create: bool = False) -> "Store":
@@ -66,22 +68,29 @@ class Store:
 
     def check(self) -> None:
         """Refuse a path that holds something else, or a store that a newer privbench made."""
-        if not self.path.exists():
+        try:
+            present = self.path.exists()
+        except OSError as error:  # a name too long, a folder that may not be looked into
+            raise StoreError(f"{self.path} cannot be a store: {error}") from error
+        if not present:
             return
         if not self.path.is_dir():
             raise StoreError(f"{self.path} is a file; a store is a folder: give another --store")
         if not self.exists():
-            # An interrupted creation leaves only our own folders; anything else is not ours to fill.
-            foreign = {each.name for each in self.path.iterdir()} - {"tasks", "sweeps", "queue"}
+            # An interrupted creation leaves only what is ours; anything else is not ours to fill.
+            foreign = {each.name for each in self.path.iterdir()} - OURS
             if any(not name.startswith(".") for name in foreign):
                 raise StoreError(
                     f"{self.path} holds files but is no privbench store: give an empty or new folder"
                 )
             return
         try:
-            protocol = int(json.loads((self.path / "store.json").read_text())["protocol"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"{self.path / 'store.json'} cannot be read: {error}") from error
+            protocol = int(parse_json((self.path / "store.json").read_bytes())["protocol"])
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+            raise StoreError(
+                f"{self.path / 'store.json'} cannot be read: {error}; delete it and run or enqueue a sweep: "
+                "it is made anew and the results stay"
+            ) from error
         if protocol > PROTOCOL:
             raise StoreError(
                 f"the store {self.path} was made with protocol {protocol}; this privbench knows up to "
@@ -112,23 +121,26 @@ class Store:
         file.parent.mkdir(parents=True, exist_ok=True)
         aside = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
         try:
-            aside.write_bytes(dump(task.file()))
+            aside.write_bytes(sealed(task.file()))
             aside.replace(file)
         finally:
             aside.unlink(missing_ok=True)
         return True
 
     def spec(self, key: str) -> Json:
-        """The content of a task's spec.json; StoreError where there is none or it is not whole."""
+        """The content of a task's spec.json; StoreError where there is none or it is damaged."""
         file = self.folder(key) / "spec.json"
         try:
-            spec: Json = json.loads(file.read_text(encoding="utf-8"))
+            spec = unsealed(file.read_bytes())
+            found = hash_of(spec["task"]) if is_spec(spec) else None
         except FileNotFoundError:
             raise StoreError(f"no task {key} in {self.path}") from None
         except ValueError as error:
-            raise StoreError(f"{file} is not whole: {error}") from error
-        if not isinstance(spec, dict) or not {"task", "notes"} <= spec.keys() or "kind" not in spec["task"]:
-            raise StoreError(f"{file} is not the spec of a task")
+            raise StoreError(f"{file} is not whole: {error}; {MENDED}") from error
+        if found is None:
+            raise StoreError(f"{file} is not the spec of a task; {MENDED}")
+        if found != key:
+            raise StoreError(f"{file} was altered: its task hashes to another key; {MENDED}")
         return spec
 
     def find(self, prefix: str) -> str:
@@ -184,6 +196,8 @@ class Store:
         try:
             content = file.read_bytes()
         except FileNotFoundError:
+            if file.name in purged_files(file.parent):
+                raise StoreError(f"{file} was purged: run its sweep again to have it made anew") from None
             raise StoreError(f"{file} is missing though a result lists it") from None
         if hashlib.sha256(content).hexdigest() != result["artefacts"][name]["sha256"]:
             raise StoreError(
@@ -224,8 +238,8 @@ class Store:
             else:
                 os.link(aside, file)
         except FileExistsError:
-            if read_result(folder) is None:
-                file.unlink(missing_ok=True)  # half a file of a crash, recognised and redone
+            if read_result(folder) is None and (half := _taken_away(folder)) is not None:
+                half.unlink(missing_ok=True)  # of a crash, recognised and redone
             return self._publish(result, folder)
         finally:
             aside.unlink(missing_ok=True)
@@ -235,30 +249,38 @@ class Store:
     def forget(self, key: str) -> None:
         """Take a failure away so that the task runs again; the old reason stays in `failures/`.
 
-        A success is never taken away, even if it came after the caller looked.
+        A success is never taken away, even if it came after the caller looked, unless it was purged.
         """
         folder = self.folder(key)
         with locked(folder):
             standing = read_result(folder)
-            if standing is None or standing["status"] == "done":
+            if standing is None or (standing["status"] == "done" and not purged_files(folder)):
                 return
-            file, archive = folder / "result.json", folder / "failures"
+            archive = folder / "failures"
             archive.mkdir(exist_ok=True)
-            file.rename(archive / f"{file.stat().st_mtime_ns}.json")
+            taken = _taken_away(folder)
+            if taken is not None:
+                taken.rename(archive / f"{taken.stat().st_mtime_ns}.json")
+            (folder / PURGED).unlink(missing_ok=True)
 
     # -- sweeps --------------------------------------------------------------------------------
 
     def write_sweep(self, name: str, content: Json) -> None:
         """Remember what was enqueued under a name."""
-        write_atomic(self.sweeps / f"{name}.json", dump(content))
+        write_atomic(self.sweeps / f"{name}.json", sealed(content))
 
     def sweep(self, name: str) -> Json:
         """What was enqueued under a name."""
-        try:
-            content: Json = json.loads((self.sweeps / f"{name}.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if name not in self.sweep_names():  # looked up, not opened: a name may be a path to elsewhere
             known = ", ".join(self.sweep_names()) or "none"
-            raise StoreError(f"no sweep '{name}' in {self.path}. Known: {known}.") from None
+            raise StoreError(f"no sweep '{name}' in {self.path}. Known: {known}.")
+        file = self.sweeps / f"{name}.json"
+        try:
+            content = unsealed(file.read_bytes())
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{file} is not whole: {error}; {MENDED}") from error
+        if not is_sweep(content):
+            raise StoreError(f"{file} is not the record of a sweep; {MENDED}")
         return content
 
     def sweep_names(self) -> list[str]:
@@ -266,75 +288,62 @@ class Store:
         return sorted(file.stem for file in self.sweeps.glob("*.json"))
 
 
-def read_result(folder: Path | str, summed: bool = True) -> Json | None:
+def read_result(folder: Path | str, summed: bool = True, name: str = "result.json") -> Json | None:
     """A folder's result if it is whole: JSON, its own checksum, and every artefact of the right size."""
     folder = os.fspath(folder)  # paths as text: Path objects would take as long as reading the files
     try:
-        with open(f"{folder}/result.json", "rb") as file:  # noqa: PTH123
-            result: Json = json.loads(file.read())
+        with open(f"{folder}/{name}", "rb") as file:  # noqa: PTH123
+            result: Json = parse_json(file.read())
         stated = result.pop("checksum")
-        if summed and stated != checksum(result):
-            return None
-        for artefact in result["artefacts"].values():
-            if os.stat(f"{folder}/{artefact['file']}").st_size != artefact["bytes"]:  # noqa: PTH116
-                return None
+        whole = is_result(result) and (not summed or stated == checksum(result))
+        held = whole and all(_holds(folder, each) for each in result["artefacts"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return {**result, "checksum": stated}
+    return {**result, "checksum": stated} if held else None
+
+
+def _holds(folder: str, artefact: Json) -> bool:
+    """Whether an artefact is there in full length, or was deleted on purpose."""
+    try:
+        return bool(os.stat(f"{folder}/{artefact['file']}").st_size == artefact["bytes"])  # noqa: PTH116
+    except FileNotFoundError:
+        return artefact["file"] in purged_files(Path(folder))
+
+
+def _taken_away(folder: Path) -> Path | None:
+    """The task's result under another name; None where there was none.
+
+    Where nothing locks, a success may have come since the caller looked: it is put back, and None.
+    """
+    file, aside = folder / "result.json", folder / f".result-{uuid.uuid4().hex}"
+    try:
+        file.rename(aside)
+    except FileNotFoundError:
+        return None
+    taken = read_result(folder, name=aside.name)
+    if taken is None or taken["status"] != "done" or purged_files(folder):
+        return aside
+    aside.replace(file)
+    return None
 
 
 def _describes(file: Path, key: str) -> bool:
     """Whether a spec.json is whole and its task hashes to the key of its folder."""
     try:
-        task = json.loads(file.read_text(encoding="utf-8"))["task"]
-        return key_of(despelled(task)) == key
-    except (OSError, ValueError, KeyError, TypeError):
+        return hash_of(unsealed(file.read_bytes())["task"]) == key
+    except (OSError, ValueError, KeyError):
         return False
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Alone among the processes of this machine while changing a task's result; let go by any death."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks; the callers are safe without
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def claimed(folder: Path, stop: Callable[[], bool]) -> Iterator[bool]:
-    """True once alone in running a task; False where asked to stop while another copy ran.
-
-    A requeued task may find its first copy alive, on a node that the scheduler has lost. Where the file
-    system has no locks both run, and whichever publishes first wins.
-    """
-    alone = True
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # a full disk, or a file system without locks
-            file = stack.enter_context((folder / CLAIM).open("ab"))
-            while not (alone := _locks(file.fileno())) and not stop():
-                time.sleep(CLAIM_SECONDS)
-        yield alone
-
-
-def _locks(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def beat(folder: Path) -> Json | None:
     """The heartbeat of a task if it is recent: somebody runs it."""
     try:
-        word: Json = json.loads((folder / "heartbeat").read_text())
-    except (OSError, ValueError):
+        word: Json = parse_json((folder / "heartbeat").read_bytes())
+        # A clock that was set back leaves words of the future: those are as old as any other.
+        recent = abs(time.time() - word["time"]) < BEAT_OLD_SECONDS
+        return word if recent and is_beat(word) else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return word if time.time() - word["time"] < BEAT_OLD_SECONDS else None
 
 
 def checksum(result: Json) -> str:
@@ -347,6 +356,22 @@ def checksum(result: Json) -> str:
 def dump(content: Any) -> bytes:
     """Readable JSON; NaN and infinities are refused."""
     return json.dumps(content, indent=1, sort_keys=True, allow_nan=False).encode("ascii") + b"\n"
+
+
+def sealed(content: Json) -> bytes:
+    """JSON with its own checksum, for `unsealed`."""
+    return dump({**content, "checksum": checksum(content)})
+
+
+def unsealed(raw: bytes) -> Json:
+    """What was sealed; ValueError where it is damaged. A file older than seals is taken as it is."""
+    content = parse_json(raw)
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds a {type(content).__name__} where an object should be")
+    stated = content.pop("checksum", None)
+    if stated is not None and stated != checksum(content):
+        raise ValueError("its content does not match its checksum")
+    return content
 
 
 def write_atomic(file: Path, content: bytes) -> None:

@@ -1,6 +1,7 @@
 """A sweep file: named grids and attacks as the user wrote them, every mistake told at once."""
 
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -11,9 +12,12 @@ from typing import Any
 
 from harness.spec import key_of
 from workloads.errors import SpecError, UnknownName, unknown
+from workloads.toml import NOT_TOML, read_toml
 
 TOP = ("name", "models", "seed", "attacks", "grid")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MOST = 100_000
+"""Points of a grid and models of a cell: more is a slip, and would fill the memory before anybody is told."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,11 @@ class Grid:
     lists: Mapping[str, list[Any]]
     zipped: Mapping[str, list[Any]]
     exclude: tuple[Mapping[str, Any], ...]
+
+    @property
+    def size(self) -> int:
+        """How many points there are before any is left out."""
+        return math.prod(map(len, [*self.lists.values(), *list(self.zipped.values())[:1]]))
 
     def points(self) -> Iterator[dict[str, Any]]:
         """Every point, with `workload` and `method` among its values."""
@@ -67,18 +76,20 @@ def ready_made() -> dict[str, Path]:
 def find_sweep(source: str) -> tuple[dict[str, Any], str]:
     """(content, default name) of a sweep file, or of a ready-made sweep given by name."""
     file = Path(source)
-    if not file.is_file():
+    if not _is_file(file):
         if file.suffix == ".toml" or ("/" in source and source not in ready_made()):
             raise SpecError(f"there is no sweep file {source}")
         if source not in ready_made():
             raise UnknownName("sweep", source, ready_made())
         file = ready_made()[source]
+    return read_toml(file, source), file.stem
+
+
+def _is_file(path: Path) -> bool:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8")), file.stem
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{source} is not TOML: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{source} cannot be read: {error}") from error
+        return path.is_file()
+    except OSError:  # a name too long, a folder that may not be looked into
+        return False
 
 
 def from_options(
@@ -114,7 +125,7 @@ def _value(text: str) -> Any:
     """A TOML value, else the text itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except NOT_TOML:
         return text
 
 
@@ -127,17 +138,19 @@ def read_sweep(data: Mapping[str, Any], name: str) -> tuple[Sweep, list[str]]:
             f"name = {name!r}: give letters, digits, dots, hyphens and underscores, 100 at most, "
             "beginning with a letter or digit"
         )
-    models = _whole(data, "models", 8, least=1, problems=problems)
-    seed = _whole(data, "seed", 0, least=0, problems=problems)
+    models = _whole(data, "models", 8, 1, MOST, problems)
+    seed = _whole(data, "seed", 0, 0, 2**63 - 1, problems)
     attacks = _attacks(data.get("attacks", []), problems)
     grids = _grids(data.get("grid", []), problems)
     return Sweep(str(name), models, seed, attacks, grids), problems
 
 
-def _whole(data: Mapping[str, Any], key: str, default: int, least: int, problems: list[str]) -> int:
+def _whole(
+    data: Mapping[str, Any], key: str, default: int, least: int, most: int, problems: list[str]
+) -> int:
     value = data.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        problems.append(f"{key} = {value!r}: give a whole number, {least} or more")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        problems.append(f"{key} = {value!r}: give a whole number, {least} or more, {most} at most")
         return default
     return value
 
@@ -198,6 +211,9 @@ def _grid(given: dict[str, Any], where: str, problems: list[str]) -> Grid | None
     if len(problems) > before:
         return None
     grid = Grid(where, lists, zipped, tuple(exclude))
+    if grid.size > MOST:
+        problems.append(f"{where} has {grid.size:,} points, {MOST:,} at most: split it into several sweeps")
+        return None
     if not any(True for _ in grid.points()):
         problems.append(f"{where}: exclude leaves no point of the grid")
     return grid

@@ -39,6 +39,14 @@ class Settings:
     (harness/backends/containers.py); None runs a job as a plain process."""
 
 
+def sent_settings(sweep: Json) -> Settings:
+    """How a sweep was sent; StoreError where its record holds what this version does not know."""
+    try:
+        return Settings(**sweep.get("settings", {}))
+    except TypeError as error:
+        raise StoreError(f"the sweep's record was made by another version of privbench: {error}") from error
+
+
 @dataclass(frozen=True)
 class Handle:
     """A submission as its backend knows it."""

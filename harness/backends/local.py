@@ -11,7 +11,6 @@ again by whoever submits next; a killed one leaves the queue as it was.
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import socket
 import subprocess
@@ -21,10 +20,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from harness.backends.base import Handle, Job, Settings
-from harness.store import Store, dump, write_atomic
+from harness.spec import Json
+from harness.store import Store, sealed, unsealed, write_atomic
 from workloads.errors import BackendError
 
 FRESH_SECONDS = 60.0
@@ -55,7 +55,7 @@ class Local:
             "jobs": [{"tasks": list(job.tasks), "needs": list(job.needs)} for job in jobs],
         }
         store.queue.mkdir(exist_ok=True)
-        write_atomic(store.queue / f"{identity}.json", dump(content))
+        write_atomic(store.queue / f"{identity}.json", sealed(content))
         start_supervisor(store)
         return Handle(self.name, identity)
 
@@ -78,27 +78,36 @@ class Local:
 
 
 def submissions(store: Store, sweep: str | None = None) -> list[Path]:
-    """Queue files not yet worked off, oldest first; of one sweep where it is named."""
-    found = []
-    for file in sorted(store.queue.glob("*.json")):
-        with contextlib.suppress(OSError, ValueError):
-            if sweep is None or json.loads(file.read_text())["sweep"] == sweep:
-                found.append(file)
-    return found
+    """Queue files not yet worked off, oldest first; of one sweep where it is named.
+
+    A damaged one is nobody's: the supervisor takes it away, and asking for the sweep again replaces it.
+    """
+    files = sorted(store.queue.glob("*.json"))
+    if sweep is None:
+        return files
+    return [file for file in files if (read_submission(file) or {}).get("sweep") == sweep]
 
 
-def supervisor_state(store: Store) -> dict[str, Any] | None:
-    """What the last supervisor said of itself; it may be dead."""
+def read_submission(file: Path) -> Json | None:
+    """The content of a queue file; None where it is damaged or worked off already."""
     try:
-        state: dict[str, Any] = json.loads((store.path / "supervisor" / "state.json").read_text())
+        content = unsealed(file.read_bytes())
     except (OSError, ValueError):
         return None
-    return state
+    return content if {"sweep", "settings", "jobs"} <= content.keys() else None
 
 
-def fresh(state: dict[str, Any]) -> bool:
-    """Whether a supervisor's word is recent."""
-    return bool(time.time() - state["time"] < FRESH_SECONDS)
+def supervisor_state(store: Store) -> Json | None:
+    """What the last supervisor said of itself; it may be dead."""
+    try:
+        return unsealed((store.path / "supervisor" / "state.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def fresh(state: Json) -> bool:
+    """Whether a supervisor's word is recent; one of the future was told before the clock was set back."""
+    return abs(time.time() - float(state["time"])) < FRESH_SECONDS
 
 
 def supervised(store: Store) -> bool:

@@ -8,13 +8,13 @@ time = "12:00:00"
 setup = ["module load cuda"]
 """
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workloads.errors import SpecError, unknown
+from workloads.toml import read_toml
 
 Word = Annotated[str, Field(pattern=r"^\S+$")]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -100,12 +100,7 @@ def read_profile(file: Path) -> Profile:
 
 def read_as(kind: type[Kind], file: Path) -> Kind:
     """A profile of some kind from a TOML file; SpecError with all that is wrong with it."""
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{file} is not TOML: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"the profile {file} cannot be read: {error}") from error
+    content = read_toml(file, f"the profile {file}")
     problems = _problems(content, kind)
     if problems:
         raise SpecError([f"{file}: {problem}" for problem in problems])

@@ -10,7 +10,6 @@ submitted has ended, finds the array in the queue again, or finds that it was ne
 """
 
 import contextlib
-import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from pathlib import Path
 from harness.backends.base import Settings
 from harness.backends.cluster import WHOLE, Word
 from harness.backends.profile import Profile
-from harness.store import Store, dump, write_atomic
+from harness.store import Store, sealed, unsealed, write_atomic
 
 BEGAN = "PRIVBENCH_JOB_BEGAN"
 """The variable in which a batch script leaves when it began, in seconds since 1970."""
@@ -54,7 +53,7 @@ class Record:
 
     def write(self, store: Store) -> None:
         """Make it last, before anybody acts on it."""
-        folder(store).mkdir(exist_ok=True)
+        make_folder(store)
         content = {
             "sweep": self.sweep,
             "packs": self.packs,
@@ -62,7 +61,7 @@ class Record:
             "settings": asdict(self.settings),
             "made": self.made,
         }
-        write_atomic(folder(store) / f"{self.name}.json", dump(content))
+        write_atomic(folder(store) / f"{self.name}.json", sealed(content))
 
 
 def new_name(sweep: str) -> str:
@@ -75,9 +74,14 @@ def folder(store: Store) -> Path:
     return store.path / "slurm"
 
 
+def make_folder(store: Store) -> None:
+    """Its owner's alone: what lies there is run on the cluster in the owner's name."""
+    folder(store).mkdir(mode=0o700, exist_ok=True)
+
+
 def read(file: Path) -> Record:
     """The record of a file."""
-    content = json.loads(file.read_text(encoding="utf-8"))
+    content = unsealed(file.read_bytes())
     return Record(
         name=file.stem,
         sweep=content["sweep"],

@@ -16,8 +16,19 @@ from harness.backends import arrays, cluster
 from harness.backends.base import Handle, Job, Settings, publish_failure
 from harness.backends.cluster import GONE, Limits, Site, Word
 from harness.backends.profile import Profile
-from harness.backends.records import BEGAN, Element, Record, elements, folder, new_name, records, tidy
-from harness.store import Store, beat, locked, write_atomic
+from harness.backends.records import (
+    BEGAN,
+    Element,
+    Record,
+    elements,
+    folder,
+    make_folder,
+    new_name,
+    records,
+    tidy,
+)
+from harness.claim import locked
+from harness.store import Store, beat, write_atomic
 from workloads.errors import BackendError
 
 LOOK_SECONDS = 5.0
@@ -36,7 +47,7 @@ class Slurm:
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> Handle:
         """Submit what no array holds yet, stage by stage; the arrays of a stage wait for the one before."""
         settings = complete(settings)
-        folder(store).mkdir(exist_ok=True)
+        make_folder(store)
         with locked(folder(store)):  # two at once would each send what the other has not sent yet
             words = cluster.queue()
             if words is None:

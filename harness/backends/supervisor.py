@@ -5,7 +5,6 @@ at a time, and replaces a worker that dies. It never loads torch: a crash in a t
 """
 
 import contextlib
-import json
 import os
 import selectors
 import signal
@@ -14,14 +13,14 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harness.backends.base import Settings, publish_failure
 from harness.backends.docker import Contained
-from harness.backends.local import only_one, submissions
+from harness.backends.local import only_one, read_submission, submissions
 from harness.backends.workers import Worker, gpus, slots
 from harness.cgroup import oom_kills
-from harness.store import Store, dump, write_atomic
+from harness.spec import Json
+from harness.store import Store, sealed, write_atomic
 
 TICK_SECONDS = 0.2
 LINGER_SECONDS = 5.0
@@ -86,8 +85,14 @@ class Supervisor:
 
     def _read_queue(self) -> None:
         for file in submissions(self.store):
-            if file.stem not in self.submissions:
-                self.submissions[file.stem] = self._read(file)
+            if file.stem in self.submissions:
+                continue
+            content = read_submission(file)
+            if content is not None:
+                self.submissions[file.stem] = self._read(file, content)
+            elif file.exists():
+                sys.stderr.write(f"{file} is damaged and was removed: enqueue its sweep again\n")
+                file.unlink(missing_ok=True)
         for name, submission in list(self.submissions.items()):
             for ending in (".cancel", ".stop"):
                 order = submission.file.with_suffix(ending)
@@ -95,9 +100,8 @@ class Supervisor:
                     self._stop(name, submission, cancel=ending == ".cancel")
                     order.unlink(missing_ok=True)
 
-    def _read(self, file: Path) -> Submission:
+    def _read(self, file: Path, content: Json) -> Submission:
         """A submission without the tasks that ended while a supervisor before this one worked on it."""
-        content = json.loads(file.read_text())
         jobs = content["jobs"]
         every = {key: tuple(job["needs"]) for job in jobs for key in job["tasks"]}
         waiting = {key: needs for key, needs in every.items() if self.store.result(key) is None}
@@ -256,7 +260,7 @@ class Supervisor:
         if time.monotonic() - self.told < STATE_SECONDS:
             return
         self.told = time.monotonic()
-        state: dict[str, Any] = {
+        state: Json = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "time": time.time(),
@@ -264,7 +268,7 @@ class Supervisor:
         state["running"] = [worker.task for worker in self.workers if worker.task]
         state["waiting"] = sum(len(each.waiting) for each in self.submissions.values())
         with contextlib.suppress(OSError):
-            write_atomic(self.store.path / "supervisor" / "state.json", dump(state))
+            write_atomic(self.store.path / "supervisor" / "state.json", sealed(state))
 
 
 def main(arguments: list[str]) -> int:

@@ -236,3 +236,18 @@ def test_models_that_trained_on_everybody_cannot_be_judged(name: str, null: Evid
     everybody = replace(null, members=np.ones_like(null.members))
     with pytest.raises(BenchError, match="0 non-members"):
         evaluate(member(name).scores(everybody, member(name).Params()), everybody.members)
+
+
+@every_model_attack
+def test_models_that_say_the_same_of_everybody_leak_nothing(name: str, masks: Callable[..., Bools]) -> None:
+    """Answers without any difference, and records of one class: the others are empty."""
+    random, models, count = np.random.default_rng(1), 4, 200
+    constant = nn.Linear(CLASSES, CLASSES)
+    nn.init.zeros_(constant.weight)
+    one_class = [Records(draw(random, count).x, torch.zeros(count, dtype=torch.int64)) for _ in range(2)]
+    members = masks(random, models, count, count // 2)
+    evidence = evidence_of([constant.eval()] * models, one_class[0], one_class[1], members)
+    scores = member(name).scores(evidence, member(name).Params())
+    assert np.isfinite(scores).all()
+    deviation = np.sqrt(2 * (count + 1) / (12 * (count / 2) ** 2) / models)
+    assert abs(evaluate(scores, members).auc - 0.5) < 4 * deviation

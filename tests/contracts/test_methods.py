@@ -21,6 +21,7 @@ from harness.sweep import read_sweep
 from harness.training import per_example_loss, train
 from methods.base import GUARANTEES, Calibrated, Method, Params, Problem, Rebuilt, Released
 from workloads.base import Records
+from workloads.errors import Diverged, SpecError
 from workloads.models.mlp import mlp
 
 STEPS = 24
@@ -126,6 +127,36 @@ def test_it_takes_empty_batches(name: str) -> None:
 def test_it_takes_one_member_more_or_less(name: str, count: int) -> None:
     result = released(name, count=count)
     assert all(torch.isfinite(each).all() for each in bits(result))
+
+
+@every_method
+def test_it_takes_members_of_one_class(name: str) -> None:
+    method, members = methods.family.get(name), people(40)
+    alike = Records(members.x, torch.zeros_like(members.y))
+    result = method.train(alike, PROBLEM, small(method, 40), Run("seed", CPU))
+    assert all(torch.isfinite(each).all() for each in bits(result))
+
+
+@every_method
+def test_it_refuses_batches_larger_than_its_members_or_needs_none(name: str) -> None:
+    try:
+        result = released(name, count=4, batch_size=8)
+    except SpecError as error:
+        assert "larger than the 4 members" in str(error)
+    else:
+        assert all(torch.isfinite(each).all() for each in bits(result))
+
+
+@every_method
+def test_an_infinite_feature_counts_as_nothing_or_ends_as_diverged(name: str) -> None:
+    method, members = methods.family.get(name), people(40)
+    members.x[3] = torch.inf
+    try:
+        result = method.train(members, PROBLEM, small(method, 40), Run("seed", CPU))
+    except Diverged as error:
+        assert "is not finite" in str(error)
+    else:
+        assert all(torch.isfinite(each).all() for each in bits(result))
 
 
 @every_method

@@ -34,7 +34,11 @@ PATIENCE = 180.0
 @pytest.fixture(scope="session")
 def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that, on PYTHONPATH, adds workload lab-data and method trial as another package would."""
-    folder = tmp_path_factory.mktemp("plugins")
+    return install(tmp_path_factory.mktemp("plugins"))
+
+
+def install(folder: Path) -> Path:
+    """Make a folder hold the lab's plug-ins as an installed package would."""
     shutil.copy(HERE / "lab.py", folder / "privbench_lab.py")
     info = folder / "privbench_lab-1.dist-info"
     info.mkdir()

@@ -129,6 +129,8 @@ def test_marks_are_beyond_all_data(digits: Workload) -> None:
         ("gradient", None, "canaries = None: give their number"),
         ("gradient", 0, "canaries = 0: give their number"),
         ("gradient", True, "canaries = True"),
+        ("gradient", 10**12, "canaries = 1000000000000: give their number, 1 to 1,000,000"),
+        ({}, 5, "canary = {}: give one of"),
         (None, 5, "canary = None"),
         ("mislabelled", 100_000, "made of test records, and digits-linear has 360; give at most 180"),
     ],

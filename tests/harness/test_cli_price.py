@@ -196,6 +196,13 @@ def test_bad_input_is_told_with_value_bound_and_remedy(
         assert piece in said
 
 
+@pytest.mark.parametrize("content", ["[[1, Infinity]]", "[" * 100_000, "[[1, [2]]]", "{}", "[[1e999, 2]]"])
+def test_votes_that_are_no_counts_are_refused(content: str, refusal: Any, tmp_path: Path) -> None:
+    file = tmp_path / "votes.json"
+    file.write_text(content)
+    assert "--votes" in refusal("pate", "--noise", "20", "--votes", str(file))
+
+
 def test_no_torch_is_loaded() -> None:
     words = [
         "price",

@@ -1,4 +1,3 @@
-import json
 import socket
 import subprocess
 import sys
@@ -8,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness.backends.base import Job, Settings
-from harness.backends.local import Local, only_one, submissions, supervised, supervisor_state
+from harness.backends.local import Local, fresh, only_one, submissions, supervised, supervisor_state
+from harness.backends.supervisor import Supervisor
 from harness.cgroup import oom_kills
-from harness.store import Store, dump
+from harness.store import Store, dump, sealed
 from workloads.errors import BackendError
 
 
@@ -63,6 +63,14 @@ def test_a_supervisor_alive_on_another_host_is_respected(store: Store) -> None:
     assert submissions(store) == []
 
 
+def test_a_word_of_the_future_is_no_life(store: Store) -> None:
+    """A clock that was set back, or a damaged number, must not lock the store up."""
+    say(store, "another-host", age=-1e9)
+    state = supervisor_state(store)
+    assert state is not None
+    assert not fresh(state)
+
+
 def test_the_word_of_a_supervisor_is_read_if_it_is_whole(store: Store) -> None:
     assert supervisor_state(store) is None
     say(store, socket.gethostname(), age=0)
@@ -73,12 +81,28 @@ def test_the_word_of_a_supervisor_is_read_if_it_is_whole(store: Store) -> None:
 
 def test_submissions_are_listed_in_their_order_and_by_sweep(store: Store) -> None:
     for number, sweep in enumerate(("one", "two", "one")):
-        (store.queue / f"{number:020d}-x.json").write_text(json.dumps({"sweep": sweep}))
+        content = {"sweep": sweep, "settings": {}, "jobs": []}
+        (store.queue / f"{number:020d}-x.json").write_bytes(sealed(content))
     (store.queue / ".aside.json-1").write_text("{")
     (store.queue / f"{3:020d}-x.stop").write_text("")
     assert [file.name[19] for file in submissions(store)] == ["0", "1", "2"]
     assert [file.name[19] for file in submissions(store, "one")] == ["0", "2"]
     assert submissions(store, "three") == []
+
+
+def test_a_damaged_submission_is_of_no_sweep_and_is_taken_away(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = sealed({"sweep": "one", "settings": {}, "jobs": []})
+    harms = [b"", b"[]", b"{}", whole[:-9], whole.replace(b"one", b"two"), b'{"sweep": "one"}']
+    for number, harm in enumerate(harms):
+        (store.queue / f"{number:020d}-x.json").write_bytes(harm)
+    assert submissions(store, "one") == submissions(store, "two") == []
+    supervisor = Supervisor(store)
+    supervisor._read_queue()
+    assert supervisor.submissions == {}
+    assert submissions(store) == []
+    assert capsys.readouterr().err.count("enqueue its sweep again") == len(harms)
 
 
 def test_stopping_what_is_not_queued_starts_nothing(store: Store) -> None:

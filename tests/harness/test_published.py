@@ -264,7 +264,7 @@ def test_a_file_of_numbers_is_read() -> None:
         ('name = "accuracy"', 'name = "beauty"', "beauty"),
         ('workload = "digits"', 'workload = "Digits MLP"', "pattern"),
         ('name = "auc", attack = "lira"', 'name = "accuracy"', "twice"),
-        ('source = "someone"', "source = someone", "someone.toml is no file"),
+        ('source = "someone"', "source = someone", "someone.toml is not TOML"),
     ],
 )
 def test_a_wrong_file_is_told(good: str, bad: str, told: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.local import only_one
-from harness.spec import Cell, Json, Plugin, Task
+from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
 from harness.status import Progress, supervisor_summary
 from harness.store import BEAT_OLD_SECONDS, Store, beat
 from workloads.errors import StoreError
@@ -52,6 +52,7 @@ def test_tasks_are_counted_by_what_their_folders_say(store: Store) -> None:
         "waiting": 0,
         "queued": False,
         "backend": "local",
+        "protocol": PROTOCOL,
     }
     (running,) = progress.running
     assert (running.key, running.label) == (TASKS[3].key, "dp-sgd ε=4")

@@ -3,14 +3,16 @@ import multiprocessing
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import harness.store
 from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
-from harness.store import Store, checksum, dump, read_result, write_atomic
+from harness.store import Store, beat, checksum, dump, read_result, sealed, unsealed, write_atomic
 from workloads.errors import StoreError
 
 KEY = "ab" * 16
@@ -99,8 +101,61 @@ def test_a_damaged_spec_is_told(store: Store) -> None:
         store.spec(KEY)
     for strange in ("[]", "{}", '{"task": {}, "notes": {}}', '{"task": {"kind": "train"}}'):
         (store.folder(KEY) / "spec.json").write_text(strange)
-        with pytest.raises(StoreError, match="not the spec of a task"):
+        with pytest.raises(StoreError, match=r"is not (whole|the spec of a task)"):
             store.spec(KEY)
+
+
+def test_an_altered_spec_is_told_whether_the_task_or_its_notes_were(store: Store) -> None:
+    given = task()
+    store.add(given)
+    file = store.folder(given.key) / "spec.json"
+    written = file.read_bytes()
+    assert store.spec(given.key) == given.file()
+    for old, new in ((b'"lr": 0.1', b'"lr": 0.3'), (b'"label": "m', b'"label": "n')):
+        assert written.count(old) == 1
+        file.write_bytes(written.replace(old, new))
+        with pytest.raises(StoreError, match="does not match its checksum; run or enqueue its sweep again"):
+            store.spec(given.key)
+    other = task(1)
+    store.add(other)
+    file.write_bytes((store.folder(other.key) / "spec.json").read_bytes())
+    with pytest.raises(StoreError, match="hashes to another key"):
+        store.spec(given.key)
+
+
+def test_a_seal_shows_damage_and_its_absence_is_older_than_seals() -> None:
+    content = {"tasks": [1, 2], "name": "x"}
+    raw = sealed(content)
+    assert unsealed(raw) == content
+    assert unsealed(dump(content)) == content
+    for harm in (raw[:-3], raw.replace(b"x", b"y"), b"[]", b"", b"\xff"):
+        with pytest.raises(ValueError, match=r"\S"):
+            unsealed(harm)
+
+
+def test_a_deleted_store_file_is_made_anew_and_the_results_stay(store: Store) -> None:
+    store.add(task())
+    store.database.touch()
+    (store.path / "supervisor").mkdir()
+    (store.path / "store.json").write_text("{")
+    with pytest.raises(StoreError, match="delete it and run or enqueue a sweep"):
+        Store.open(store.path)
+    (store.path / "store.json").unlink()
+    assert Store.open(store.path, create=True).spec(task().key) == task().file()
+
+
+@pytest.mark.parametrize("age", [1e9, 40.0, -40.0, -1e9])
+def test_a_heartbeat_is_recent_or_dead_also_if_it_is_of_the_future(store: Store, age: float) -> None:
+    def tell(ago: float) -> None:
+        word = {"time": time.time() - ago, "phase": "train", "done": 1, "total": 2}
+        (store.path / "heartbeat").write_text(json.dumps(word))
+
+    tell(age)
+    assert beat(store.path) is None
+    tell(0.0)
+    assert beat(store.path) is not None
+    (store.path / "heartbeat").write_text('{"time": 1}')
+    assert beat(store.path) is None
 
 
 def test_a_task_is_found_by_the_first_digits_of_its_key(store: Store) -> None:
@@ -251,6 +306,23 @@ def test_a_success_is_not_forgotten(store: Store) -> None:
     assert store.result(KEY) is not None
 
 
+def test_a_success_that_comes_amid_forgetting_stands_without_locks(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no lock keeps others out, it may come after the look and before the failure is moved."""
+    take = harness.store._taken_away
+
+    def late(folder: Path) -> Path | None:
+        store._publish(result(), folder)
+        return take(folder)
+
+    store.publish(result("failed"))
+    monkeypatch.setattr(harness.store, "_taken_away", late)
+    store.forget(KEY)
+    assert (store.result(KEY) or {})["status"] == "done"
+    assert not list((store.folder(KEY) / "failures").iterdir())
+
+
 def test_results_come_with_their_specs_in_the_order_of_keys(store: Store) -> None:
     tasks = [task(seed) for seed in range(5)]
     for each in tasks:
@@ -265,8 +337,9 @@ def test_results_come_with_their_specs_in_the_order_of_keys(store: Store) -> Non
 
 def test_sweeps_are_remembered_by_name(store: Store) -> None:
     store.write_sweep("one", {"tasks": []})
-    store.write_sweep("two", {"tasks": [1]})
-    assert store.sweep("two") == {"tasks": [1]}
+    two = {"tasks": [{"key": KEY, "kind": "train", "cell": "c"}]}
+    store.write_sweep("two", two)
+    assert store.sweep("two") == two
     with pytest.raises(StoreError, match=r"no sweep 'three'.*Known: one, two"):
         store.sweep("three")
 

@@ -142,7 +142,7 @@ def test_a_missing_file_and_an_unknown_name() -> None:
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     file = tmp_path / "binary.toml"
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(SpecError, match=r"binary\.toml is not TOML"):
         find_sweep(str(file))
 
 
@@ -177,3 +177,29 @@ def test_options_say_the_same_as_a_file() -> None:
 def test_options_that_say_too_little(options: tuple[Any, ...]) -> None:
     with pytest.raises(SpecError):
         from_options(*options)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"models": 10**12}, "models = 1000000000000: give a whole number, 1 or more, 100000 at most"),
+        ({"seed": 2**63}, "seed = 9223372036854775808: give a whole number, 0 or more"),
+    ],
+)
+def test_numbers_that_no_machine_could_work_off_are_refused(change: dict[str, Any], told: str) -> None:
+    _, problems = read_sweep({"grid": [{"workload": "w", "method": "m"}], **change}, "large")
+    assert any(told in problem for problem in problems)
+
+
+def test_a_grid_of_too_many_points_is_refused_before_it_is_counted_out() -> None:
+    lists = {f"p{number}": list(range(50)) for number in range(12)}
+    _, problems = read_sweep({"grid": [{"workload": "w", "method": "m", **lists}]}, "large")
+    assert problems == [
+        "grid 1 has 244,140,625,000,000,000,000 points, 100,000 at most: split it into several sweeps"
+    ]
+
+
+@pytest.mark.parametrize("source", ["n" * 5_000, "nul\0", "../../bystander", "/etc/passwd/x"])
+def test_a_name_that_no_file_can_have_is_told(source: str) -> None:
+    with pytest.raises(SpecError, match="sweep"):
+        find_sweep(source)

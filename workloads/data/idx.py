@@ -61,6 +61,8 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         raise wrong(
             path, f"{expected} (it begins with {magic.hex()})", f"{header[:4].hex() or 'an empty file'}"
         )
+    if len(header) < length:
+        raise wrong(path, expected, f"a header of {len(header)} bytes")
     sizes: NDArray[Any] = np.frombuffer(header[4:], ">u4")
     if tuple(sizes.tolist()) != shape:
         raise wrong(path, expected, f"sizes {' x '.join(map(str, sizes.tolist()))}")

@@ -56,6 +56,7 @@ def idx_bytes(magic: bytes, sizes: tuple[int, ...], count: int) -> bytes:
         (gzip.compress(idx_bytes(b"\0\0\x08\x01", (6,), 6), mtime=0)[:-6], "truncated"),
         (b"<html>not found</html>", "found 3c68746d"),
         (b"", "an empty file"),
+        (b"\0\0\x08\x01\0", "a header of 5 bytes"),
         (b"\x1f\x8b\x08\x00 no deflate stream", "broken or truncated"),
     ],
 )

@@ -1,0 +1,43 @@
+"""Who may read what: the store goes by the umask, what is run in the owner's name is the owner's alone."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.backends.records import folder, make_folder
+from harness.collect import collect
+from harness.spec import Cell, Plugin, Task
+from harness.store import Store
+
+TASK = Task("train", Cell(Plugin("w", "1"), 5, Plugin("m", "1"), {}, seed=0))
+
+
+@pytest.fixture(params=[0o077, 0o027, 0o022], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def test_every_file_of_a_store_goes_by_the_umask(umask: int, tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    store.add(TASK)
+    artefact = store.write_artefact(TASK.key, "model.safetensors", b"weights")
+    result = {"key": TASK.key, "kind": "train", "status": "failed", "reason": "error"}
+    store.publish({**result, "artefacts": {"model": artefact}})
+    store.write_sweep("one", {"tasks": []})
+    collect(store.path)
+    every = [store.path, *store.path.rglob("*")]
+    assert {"privbench.duckdb", "result.json", "one.json"} <= {file.name for file in every}
+    open_to = {file.name: stat.S_IMODE(file.stat().st_mode) & umask for file in every}
+    assert not any(open_to.values()), open_to
+
+
+def test_what_a_cluster_runs_is_its_owners_alone(umask: int, tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    make_folder(store)
+    make_folder(store)  # again, as every submission does
+    assert stat.S_IMODE(folder(store).stat().st_mode) == 0o700
