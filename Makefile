@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STORE ?= privbench-store
 
 .PHONY: quickstart test quick lint wheel clean help cluster-up cluster-down test-cluster
-.PHONY: engine-up engine-down test-docker licences verify-dependencies audit-dependencies
+.PHONY: engine-up engine-down test-docker chaos licences verify-dependencies audit-dependencies
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-cluster the tests on a SLURM cluster of their own"
 	@echo "make engine-up    start a Docker engine on this machine; make engine-down removes it"
 	@echo "make test-docker  the tests on a Docker engine of their own, with an image they build"
+	@echo "make chaos        the campaigns of kills, damage, full disks, crowds and malformed input; hours"
 	@echo "make verify-dependencies  check what the package index serves against the published hashes"
 	@echo "make audit-dependencies   look the pinned versions up among known vulnerabilities (needs a network)"
 	@echo "make licences     write LICENCES.md from what is installed"
@@ -76,6 +77,12 @@ engine-down:
 test-docker: $(VENV)/.installed-dev
 	@echo "==> running the tests on a Docker engine of their own"
 	$(call twice,"docker and not benchmark",$(DOCKER_TESTS))
+
+chaos: $(VENV)/.installed-dev
+	@echo "==> running the campaigns of faults (docs/trust.md)"
+	$(BIN)/python -m tests.chaos
+	@echo "==> throwing malformed input at every way in"
+	$(BIN)/python -m tests.fuzz.campaign --seed 0 --inputs 50000
 
 lint: $(VENV)/.installed-dev
 	@echo "==> ruff, mypy, import-linter"

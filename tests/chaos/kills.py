@@ -1,0 +1,258 @@
+"""SIGKILL at random moments: of workers, collectors and enqueuers, of the command line and the supervisor.
+
+    python -m tests.chaos.kills --seed 0 --kills 500 [--real 120] [--slurm] [--docker]
+
+Most victims are forked from this process, which has torch loaded: a kill every fraction of a second, with
+a checkpoint after every step. The `real` ones are the processes a user has: `privbench run`, `enqueue` and
+`collect`, the detached supervisor, its workers. After every kill the sweep is asked for again, and the
+rows of an undisturbed run must come out. SLURM and Docker are killed by their own tests (`make test-cluster`,
+`make test-docker`), which --slurm and --docker call.
+"""
+
+import argparse
+import functools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import psutil
+
+from harness import training
+from harness.backends import local
+from harness.collect import collect
+from harness.run import Run
+from harness.store import Store
+from tests.chaos.campaign import (
+    DIGITS,
+    LAB,
+    Fork,
+    Rows,
+    close,
+    collected,
+    faults,
+    finish,
+    forked,
+    ground,
+    plan_of,
+    say,
+    send,
+    work,
+)
+from tests.harness.conftest import Lab
+
+VICTIMS = ("worker", "worker", "worker", "collector", "enqueuer")
+"""Workers are killed most often: most of a sweep's time is theirs."""
+AT_ONCE = 8
+"""Kills between two comparisons of all rows."""
+PACED = LAB.replace("steps = 5", "steps = 10\npause = 0.05").replace("[1, 2]", "[1, 2, 3, 4, 5, 6]")
+"""More and slower tasks, for processes that take seconds to start."""
+REAL = ("worker", "worker", "worker", "supervisor", "supervisor", "asking", "collecting", "enqueuing")
+UNDER_FIRE = {
+    "slurm": ("cluster", "tests/harness/cluster/test_trouble.py", "under_fire or killed"),
+    "docker": ("docker", "tests/harness/containers/test_docker.py", "killed or crashes"),
+}
+
+
+def count_open(text: str, path: Path) -> int:
+    """How many tasks of a sweep are to be run."""
+    return len(plan_of(text, path).todo)
+
+
+def struck(job: Callable[[], object], seconds: float) -> bool:
+    """Whether a forked process was killed after so long, before it had ended by itself."""
+    child = Fork(job)
+    time.sleep(seconds)
+    os.kill(child.pid, signal.SIGKILL)
+    os.close(child.reading)
+    _, status = os.waitpid(child.pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code not in (0, -signal.SIGKILL):
+        raise RuntimeError(f"a process that nobody killed ended with {code}")
+    return code == -signal.SIGKILL
+
+
+class Forked:
+    """Kills of forked processes, some on one store, then a comparison."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder, self.chance = folder, chance
+        self.counts: Counter[str] = Counter()
+        self.rounds = 0
+        self.expected: dict[str, Rows] = {}
+        self.spans: dict[tuple[str, str], float] = {}
+        for text in (LAB, DIGITS):
+            path = folder / f"peace-{len(self.expected)}"
+            for name, job in self._jobs(text, path).items():
+                begin = time.monotonic()
+                forked(job)
+                self.spans[text, name] = time.monotonic() - begin
+            self.expected[text] = forked(collected, path)
+
+    @staticmethod
+    def _jobs(text: str, path: Path) -> dict[str, Callable[[], object]]:
+        return {
+            "enqueuer": lambda: send(text, path),
+            "worker": lambda: work(text, path),
+            "collector": lambda: collect(path),
+        }
+
+    def run(self, kills: int) -> Counter[str]:
+        """Kill so many; how many rows were lost, doubled or different."""
+        broken: Counter[str] = Counter()
+        while sum(self.counts[name] for name in set(VICTIMS)) < kills:
+            self.rounds += 1
+            # Every fourth store holds a real cell instead of the lab's.
+            broken += self._round(DIGITS if self.rounds % 4 == 0 else LAB)
+        return broken
+
+    def _round(self, text: str) -> Counter[str]:
+        path = self.folder / f"store-{self.rounds}"
+        jobs, broken = self._jobs(text, path), Counter[str]()
+        for _ in range(AT_ONCE):
+            name = self.chance.choice(VICTIMS) if path.exists() else "enqueuer"
+            if name != "enqueuer":
+                forked(send, text, path)
+            if not struck(jobs[name], self.chance.uniform(0, self._span(text, name, path))):
+                self.counts["ended first"] += 1
+                continue
+            self.counts[name] += 1
+            if name == "worker":
+                self._note(text, path)
+            if name == "collector":
+                broken += faults(forked(collected, path), self.expected[text], whole=False)
+        found = forked(finish, text, path)
+        return broken + faults(found, self.expected[text])
+
+    def _span(self, text: str, name: str, path: Path) -> float:
+        """About how long it would live, so that its last moments are hit as often as any other."""
+        span = self.spans[text, name]
+        if name == "worker":
+            plan = plan_of(text, path)
+            return span * len(plan.todo) / len(plan.tasks)
+        return span / 2 if Store(path).database.exists() else span
+
+    def _note(self, text: str, path: Path) -> None:
+        """Count what a kill left to do again."""
+        store = Store(path)
+        for task in plan_of(text, path).todo:
+            folder = store.folder(task.key)
+            if any(folder.glob("checkpoint/*.safetensors")):
+                self.counts["left to resume"] += 1
+            elif (folder / "log.txt").exists():
+                self.counts["left to redo"] += 1
+
+
+class Real:
+    """Kills of the processes that a user has."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder, self.chance = folder, chance
+        self.counts: Counter[str] = Counter()
+        self.sweep = folder / "chaos.toml"
+        self.sweep.write_text(PACED)
+        self.stores = 0
+        self.output = (folder / "output.txt").open("ab")
+
+    def run(self, kills: int) -> Counter[str]:
+        """Kill so many; how many rows were lost, doubled or different."""
+        broken: Counter[str] = Counter()
+        with patch.object(local, "start_supervisor"):
+            expected: Rows = forked(finish, PACED, self.folder / "real-peace") if kills else {}
+        while sum(self.counts.values()) < kills:
+            self.stores += 1
+            lab = Lab(self.folder / f"real-{self.stores}")
+            try:
+                self._storm(lab, kills)
+                broken += faults(forked(collected, lab.store.path), expected)
+            finally:
+                lab.end_all()
+            say(f"real: {dict(self.counts)} on {self.stores} stores; broken: {dict(broken)}")
+        return broken
+
+    def _privbench(self, lab: Lab, *words: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "harness.cli", *words, "--store", str(lab.store.path)]
+        return subprocess.Popen(command, stdout=self.output, stderr=self.output)
+
+    def _ask(self, lab: Lab) -> "subprocess.Popen[bytes]":
+        return self._privbench(lab, "run", str(self.sweep), "--slots", "2")
+
+    def _storm(self, lab: Lab, kills: int) -> None:
+        """One sweep from the first kill to its end, asked for again whenever nobody does."""
+        asking = self._ask(lab)
+        while asking.poll() is None or forked(count_open, PACED, lab.store.path):
+            if asking.poll() is not None:
+                asking = self._ask(lab)
+            if sum(self.counts.values()) < kills:
+                self._strike(lab, asking)
+            time.sleep(0.1)
+        if asking.returncode != 0:
+            self._ask(lab).wait()  # the last look: nothing is open, and it collects
+
+    def _strike(self, lab: Lab, asking: "subprocess.Popen[bytes]") -> None:
+        time.sleep(self.chance.uniform(0, 1.5))
+        kind = self.chance.choice(REAL)
+        if kind in ("collecting", "enqueuing"):
+            words = ["collect"] if kind == "collecting" else ["enqueue", str(self.sweep), "--slots", "2"]
+            short = self._privbench(lab, *words)
+            time.sleep(self.chance.uniform(0.2, 8.0))
+            short.kill()
+            self.counts[f"real {kind}"] += short.wait() == -signal.SIGKILL
+            return
+        if kind == "asking":
+            asking.kill()
+            self.counts["real asking"] += asking.wait() == -signal.SIGKILL
+            return
+        found = lab.supervisors() if kind == "supervisor" else lab.workers()
+        if not found:
+            return
+        victim = self.chance.choice(sorted(found, key=lambda process: int(process.pid)))
+        try:
+            victim.kill()
+        except psutil.NoSuchProcess:
+            return
+        self.counts[f"real {kind}"] += 1
+
+
+def under_fire(where: str) -> int:
+    """The kills of a cluster's or an engine's own tests; 0 where they hold or are skipped with the reason."""
+    marker, file, names = UNDER_FIRE[where]
+    say(f"kills on {where}: {file}, tests with {names} in their name")
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", marker, "-k", names, file]
+    return subprocess.run(command, check=False).returncode
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the campaign."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=500, help="all of them")
+    parser.add_argument("--real", type=int, default=120, help="of these, of processes that nobody forked")
+    parser.add_argument("--slurm", action="store_true", help="also on a SLURM cluster of its own")
+    parser.add_argument("--docker", action="store_true", help="also on a Docker engine of its own")
+    asked = parser.parse_args(words)
+    begin, chance = time.monotonic(), random.Random(asked.seed)
+    eager = functools.partial(Run, interval=0.0)
+    with ground() as folder:
+        with patch.object(training, "Run", eager), patch.object(local, "start_supervisor"):
+            quick = Forked(folder, chance)
+            broken = quick.run(asked.kills - asked.real)
+        say(f"forked: {dict(quick.counts)} on {quick.rounds} stores; broken: {dict(broken)}")
+        slow = Real(folder, chance)
+        broken += slow.run(asked.real)
+    counts = quick.counts + slow.counts
+    names = {*VICTIMS, *(f"real {kind}" for kind in REAL)}
+    total = {"kills": sum(counts[name] for name in names), "stores": quick.rounds + slow.stores}
+    lost = {name: broken[name] for name in ("lost", "doubled", "different")}
+    elsewhere = sum(under_fire(name) != 0 for name in UNDER_FIRE if getattr(asked, name))
+    return close("kills", begin, {**total, **counts, **lost}, broken.total() + elsewhere)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
