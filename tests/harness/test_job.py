@@ -157,7 +157,9 @@ def test_a_task_that_is_not_what_it_says_is_refused(lab: "Lab", job: JobProcess)
     assert "planned for workload lab-data version 0; installed is 1" in why(lab, data)[1]
     assert "did you mean 'trial'?" in why(lab, strange)[1]
     assert "has no result to attack" in why(lab, attack)[1]
-    assert "was altered" in why(lab, altered)[1]
+    assert lab.store.result(altered.key) is None, "a row would be of another task than its key says"
+    lab.added(altered)
+    assert job.run(altered.key) == ["done"], "asking for it again writes its spec anew"
     lab.store.add(good)
     assert job.run(good.key) == ["done"]
 

@@ -204,7 +204,7 @@ def cell_rows(key: str, auc: float, accuracy: float) -> list[db.Base]:
     ]  # fmt: skip
     cell = db.Cell(
         key=key, workload="w", workload_version="1", method="m", method_version="1", params={}, seed=0,
-        n_train=9, label=key,
+        n_train=9, label=key, protocol=1,
     )  # fmt: skip
     run = db.ModelRun(
         task=f"{key}-train", cell=key, index=0, test_accuracy=accuracy, guarantee_kind="none", assumptions=[],
