@@ -70,9 +70,7 @@ def test_a_probe_trains_a_moment_and_writes_nothing(tmp_path: Path) -> None:
     found = estimate(plan(training(steps=10_000)), Store(tmp_path / "none"))
     assert found is not None
     (cost,) = found.costs.values()
-    assert re.fullmatch(
-        "probe of ([1-9]|1[0-9]|20) steps", cost.source
-    )  # 20, or what there is time for
+    assert re.fullmatch("probe of ([1-9]|1[0-9]|20) steps", cost.source)  # 20, or what there is time for
     assert 0.1 < found.seconds < 10_000
     assert found.memory_bytes > 50_000_000
     assert list(tmp_path.iterdir()) == []
