@@ -62,7 +62,8 @@ def test_an_enqueue_killed_between_submissions_is_completed_by_the_next(
 ) -> None:
     tasks = [sweeper.lab.task(index) for index in range(12)]
     keys = sweeper.lab.added(*tasks)
-    sweeper.lab.store.write_sweep("sweep", {"backend": "slurm", "tasks": [{"key": key} for key in keys]})
+    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in tasks]
+    sweeper.lab.store.write_sweep("sweep", {"backend": "slurm", "tasks": entries})
     # An sbatch that kills the one who calls it: the second time after submitting, the third time before.
     real, shim, count = shutil.which("sbatch"), tmp_path / "bin" / "sbatch", tmp_path / "count"
     shim.parent.mkdir()
