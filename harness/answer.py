@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -96,12 +96,17 @@ def json_value(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _as_csv(answer: Answer) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A heading and rows as RFC 4180 has them, but with plain line ends."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(answer.columns)
-    writer.writerows(answer.rows)
+    writer.writerow(columns)
+    writer.writerows(rows)
     return out.getvalue()
+
+
+def _as_csv(answer: Answer) -> str:
+    return csv_text(answer.columns, answer.rows)
 
 
 def _as_table(answer: Answer) -> str:

@@ -201,7 +201,7 @@ def retry(
     """
     from dataclasses import replace
 
-    from harness.backends.base import sent_settings
+    from harness.backends.base import sent_backend, sent_settings
     from harness.enqueue import resend
     from harness.store import Store
 
@@ -209,10 +209,10 @@ def retry(
     for name in [sweep] if sweep else opened.sweep_names():
         sent = opened.sweep(name)
         before = sent_settings(sent)
-        chosen = backend or sent.get("backend", "local")
+        chosen = backend or sent_backend(sent)
         limit = timeout or before.timeout_seconds
         how = _settings(chosen, profile, slots or before.slots, threads or before.threads, limit)
-        if chosen == sent.get("backend", "local") and profile is None:
+        if chosen == sent_backend(sent) and profile is None:
             how = replace(how, profile=before.profile)
         count = resend(opened, name, chosen, how)
         console.say(f"{name}: {count} tasks sent again.")
@@ -225,10 +225,11 @@ def cancel(
 ) -> None:
     """Stop a sweep; every unfinished task gets a row that says `cancelled`. Enqueue it again to go on."""
     from harness.backends import BACKENDS
+    from harness.backends.base import sent_backend
     from harness.store import Store
 
     opened = Store.open(store_path(store))
-    chosen = backend or opened.sweep(sweep).get("backend", "local")
+    chosen = backend or sent_backend(opened.sweep(sweep))
     BACKENDS[_known_backend(chosen)]().stop(opened, sweep, cancel=True)
     console.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
 

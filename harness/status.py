@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from harness.backends import slurm
+from harness.backends.base import sent_backend
 from harness.backends.local import submissions, supervised, supervisor_state
 from harness.spec import Json
 from harness.store import Store, beat
@@ -39,7 +40,7 @@ class Progress:
     def of(cls, store: Store, name: str) -> "Progress":
         """The progress of a sweep that was enqueued."""
         content = store.sweep(name)
-        progress = cls(store, name, content["tasks"], content.get("backend", "local"))
+        progress = cls(store, name, content["tasks"], sent_backend(content))
         progress.protocol = _protocol(store, content["tasks"])
         progress.look()
         if progress.backend == "slurm" and not progress.over:

@@ -39,6 +39,11 @@ class Settings:
     (harness/backends/containers.py); None runs a job as a plain process."""
 
 
+def sent_backend(sweep: Json) -> str:
+    """Where a sweep was sent; a record that does not tell is of the machine itself."""
+    return str(sweep.get("backend", "local"))
+
+
 def sent_settings(sweep: Json) -> Settings:
     """How a sweep was sent; StoreError where its record holds what this version does not know."""
     try:

@@ -1,12 +1,11 @@
 """Tables of text for papers: Markdown and LaTeX in which no name can become markup, and CSV for programs."""
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.answer import csv_text
 from harness.report.imprint import Imprint
 
 
@@ -125,11 +124,7 @@ def as_latex(table: TextTable) -> str:
 
 def as_csv(table: TextTable) -> str:
     """The columns and the rows as they are printed (RFC 4180), without remarks."""
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
-    return sink.getvalue()
+    return csv_text(table.columns, table.rows)
 
 
 def csv_metadata(table: TextTable, file: str) -> str:

@@ -225,12 +225,15 @@ def ground() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def arguments(about: str | None, words: list[str] | None, **numbers: int) -> argparse.Namespace:
-    """The seed and the campaign's own numbers, from the command line or from `words`."""
+def arguments(about: str | None, words: list[str] | None, **given: int) -> argparse.Namespace:
+    """The seed and the campaign's own numbers and switches, from the command line or from `words`."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
-    for name, value in numbers.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
+    for name, value in given.items():
+        if isinstance(value, bool):
+            parser.add_argument(f"--{name}", action="store_true")
+        else:
+            parser.add_argument(f"--{name}", type=int, default=value)
     return parser.parse_args(words)
 
 

@@ -9,7 +9,6 @@ rows of an undisturbed run must come out. SLURM and Docker are killed by their o
 `make test-docker`), which --slurm and --docker call.
 """
 
-import argparse
 import functools
 import os
 import random
@@ -34,6 +33,7 @@ from tests.chaos.campaign import (
     LAB,
     Fork,
     Rows,
+    arguments,
     close,
     collected,
     faults,
@@ -230,13 +230,7 @@ def under_fire(where: str) -> int:
 
 def main(words: list[str] | None = None) -> int:
     """Run the campaign."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kills", type=int, default=500, help="all of them")
-    parser.add_argument("--real", type=int, default=120, help="of these, of processes that nobody forked")
-    parser.add_argument("--slurm", action="store_true", help="also on a SLURM cluster of its own")
-    parser.add_argument("--docker", action="store_true", help="also on a Docker engine of its own")
-    asked = parser.parse_args(words)
+    asked = arguments(__doc__, words, kills=500, real=120, slurm=False, docker=False)
     begin, chance = time.monotonic(), random.Random(asked.seed)
     eager = functools.partial(Run, interval=0.0)
     with ground() as folder:

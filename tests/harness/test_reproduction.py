@@ -15,6 +15,7 @@ from harness.report.reproduce import compare
 from harness.reproduction import differences, match
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import Store
+from tests.harness.simulated import publish
 from workloads.errors import SpecError, UnknownName
 
 Ask = Callable[..., list[dict[str, Any]]]
@@ -44,24 +45,6 @@ UNASKED = cell("cifar10-vit-head", "dp-sgd", 500, epsilon=2.0, delta=1e-5, clip=
 MNIST = cell("mnist-cnn-relu", "dp-sgd", 60000, epsilon=3.0, delta=1e-5, clip=1.0)
 REJECTING = cell("cifar10-vit-head", "pd-sgd", 500, sigma=0.3, gamma=4, T=3)
 FAILED = cell("cifar100-vit-head", "sgd", 1000)
-
-
-def publish(store: Store, task: Task, payload: Json) -> None:
-    store.add(task)
-    head = {
-        "key": task.key,
-        "kind": task.kind,
-        "status": "failed" if "reason" in payload else "done",
-        "reason": None,
-        "message": None,
-        "traceback": None,
-        "started": "2026-01-02T03:04:05+00:00",
-        "finished": "2026-01-02T03:05:05+00:00",
-        "wall_seconds": 60.0,
-        "provenance": {"host": "here", "device": "cpu", "threads": 1},
-        "artefacts": {},
-    }
-    assert store.publish({**head, **payload})
 
 
 def train(store: Store, on: Cell, *accuracies: float, rejection_rates: Sequence[float] = ()) -> None:
