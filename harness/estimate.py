@@ -31,9 +31,10 @@ class Cost:
 class Training(NamedTuple):
     """What one recorded training took."""
 
-    steps: int
+    asked: int | None
+    """Its parameter `steps`; phases may have taken more, or other ones."""
     step_seconds: float
-    """Inside its steps, all together."""
+    """Inside its steps, of all phases together."""
     other_seconds: float
     peak_memory_bytes: int
 
@@ -116,26 +117,27 @@ def _recorded(store: Store | None) -> dict[tuple[str, str], list[Training]]:
             continue
         # A result of another shape is no reason not to plan: it tells no times.
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-            training = _training(result)
+            training = _training(task["params"], result)
             found[task["workload"]["name"], task["method"]["name"]].append(training)
     return found
 
 
-def _training(result: Json) -> Training:
+def _training(params: Json, result: Json) -> Training:
     phases = result["phases"].values()
-    steps = sum(phase["steps"] for phase in phases)
     inside = sum(phase["total_seconds"] for phase in phases)
     peak = max((phase["peak_memory_bytes"] for phase in phases), default=0)
-    return Training(steps, inside, max(0.0, result["wall_seconds"] - inside), peak)
+    return Training(params.get("steps"), inside, max(0.0, result["wall_seconds"] - inside), peak)
 
 
 def _recall(rows: Sequence[Training], cell: Cell) -> Cost:
-    # A method that does not call its steps `steps` is taken to do as many as it did.
-    steps = cell.params.get("steps") or statistics.median(row.steps for row in rows)
-    per_step = statistics.median(row.step_seconds / max(row.steps, 1) for row in rows)
+    # Teachers, generators and students are taken to grow with the steps that were asked for; a method that
+    # does not call its steps `steps` is taken to do as many as it did.
+    steps = cell.params.get("steps")
+    shares = [steps / row.asked if steps and row.asked else 1.0 for row in rows]
+    inside = statistics.median(row.step_seconds * share for row, share in zip(rows, shares, strict=True))
     besides = statistics.median(row.other_seconds for row in rows)
     peak = max(row.peak_memory_bytes for row in rows)
-    return Cost(per_step * steps + besides, peak, f"recorded, {len(rows)} trainings")
+    return Cost(inside + besides, peak, f"recorded, {len(rows)} trainings")
 
 
 def probe(task: Task) -> Cost:

@@ -60,6 +60,17 @@ def test_a_method_without_a_parameter_steps_is_taken_to_do_as_many_as_it_did(sto
     assert found.seconds == pytest.approx(100 * 0.02 + 1.0)
 
 
+def test_all_phases_grow_with_the_steps_that_were_asked_for(tmp_path: Path) -> None:
+    store, done = Store.open(tmp_path / "store", create=True), training(steps=10)
+    store.add(done)
+    phase = {"steps": 50, "total_seconds": 1.0, "peak_memory_bytes": 5}
+    row = {"key": done.key, "kind": "train", "status": "done", "artefacts": {}, "wall_seconds": 2.0}
+    store.publish({**row, "phases": {"teachers": phase, "student": phase}})
+    found = estimate(plan(training(index=5, steps=30)), store, probing=False)
+    assert found is not None
+    assert found.seconds == pytest.approx(3 * 2.0)
+
+
 def test_without_records_and_without_probing_nothing_is_known(store: Store, tmp_path: Path) -> None:
     assert estimate(plan(training("dp-sgd", noise_multiplier=1.0)), store, probing=False) is None
     assert estimate(plan(training()), None, probing=False) is None
