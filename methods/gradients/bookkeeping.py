@@ -84,24 +84,31 @@ class BookkeepingEngine(BatchEngine):
 
     def _heard(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
         """The same for any model, by listening to autograd."""
-        if self._any_layout and x.dim() == 4:
-            # Convolutions, pooling and the rule for convolutions are quicker so. One channel has no order:
-            # only a copy says which is meant.
-            x = x.clone(memory_format=torch.channels_last)
         uses = self._capture.start(x.shape[0])
         try:
-            losses, expected = self._pass(x, y)
+            losses, expected = self._pass(self._laid_out(x), y)
         finally:
             self._capture.stop()
         heard = [[use.contribution for use in each] for each in uses]
-        reached = [[part for part in each if part is not None] for each in heard]
-        parts = [
-            sum_uses(each) if each else Absent(len(x), list(layer.weights.values()))
-            for each, layer in zip(reached, self.layers, strict=True)
-        ]
+        parts = self._added_up([[part for part in each if part is not None] for each in heard], x.shape[0])
         if not self._checked:
             self._checked = self._check(parts, expected)
         return losses.detach(), parts
+
+    def _laid_out(self, x: Tensor) -> Tensor:
+        """The batch as the passes want it in memory."""
+        if self._any_layout and x.dim() == 4:
+            # Convolutions, pooling and the rule for convolutions are quicker so. One channel has no order:
+            # only a copy says which is meant.
+            return x.clone(memory_format=torch.channels_last)
+        return x
+
+    def _added_up(self, uses: Sequence[list[Contribution]], batch: int) -> list[Contribution]:
+        """One contribution of every layer, from those of all its calls."""
+        return [
+            sum_uses(each) if each else Absent(batch, list(layer.weights.values()))
+            for each, layer in zip(uses, self.layers, strict=True)
+        ]
 
     def _pass(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
         """The losses after a forward and a backward pass; autograd's weight gradients until it is checked."""

@@ -1,0 +1,147 @@
+"""Book-keeping with both passes compiled by torch.compile: for GPUs, where many small kernels cost most."""
+
+import shutil
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from methods.gradients.base import Clipping, Loss
+from methods.gradients.bookkeeping import BookkeepingEngine, let_train
+from methods.gradients.contributions import Arena, Call, Contribution
+from methods.gradients.layers import Layer
+from methods.gradients.rules import READS_OUTPUT, RULES
+from workloads.errors import SpecError
+
+
+class Wiretap:
+    """A model as a function without side effects, as a compiler wants it.
+
+    Zeros are added to every layer's output. Their gradients are the gradients of the outputs, and autograd
+    gives them without code of ours in the middle of the backward pass (as methods.gradients.capture has it).
+    """
+
+    def __init__(self, model: nn.Module, layers: list[Layer]) -> None:
+        self._model = model
+        self._zeros: list[Tensor] | None = None
+        self._heard: list[tuple[int, Tensor, Tensor]] | None = None
+        self._handles = [
+            layer.module.register_forward_hook(partial(self._hear, index))
+            for index, layer in enumerate(layers)
+        ]
+
+    def __call__(
+        self, x: Tensor, zeros: list[Tensor] | None
+    ) -> tuple[Tensor, list[tuple[int, Tensor, Tensor]]]:
+        """The model's output, and of every call of a layer its number, input and output, in order."""
+        self._zeros, self._heard = zeros, []
+        output = self._model(x)
+        heard, self._zeros, self._heard = self._heard, None, None
+        return output, heard
+
+    def release(self) -> None:
+        """Take the hooks off."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _hear(
+        self, index: int, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
+    ) -> Tensor | None:
+        if self._heard is None:
+            return None
+        # The model goes on with a sum of its own, so that it cannot change the output that is kept.
+        onward = output if self._zeros is None else output + self._zeros[len(self._heard)]
+        self._heard.append((index, inputs[0].detach(), output.detach()))
+        return onward
+
+
+class CompiledEngine(BookkeepingEngine):
+    """Book-keeping whose passes torch.compile has made into few kernels; rules and sums stay as they are.
+
+    Which code runs depends on the batch alone, never on what ran before: the first batch is checked against
+    autograd by the plain passes and then computed like all others, so an interrupted run resumes with the
+    same bits. Compiling takes a minute of the first step. Chains of linear layers have nothing to compile.
+    """
+
+    name = "compiled"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        clipping: Clipping = "flat",
+        physical_batch_size: int | None = None,
+        why: str = "asked for",
+    ) -> None:
+        """Put hooks on `model`; what the engine cannot do is a SpecError."""
+        super().__init__(model, loss, clipping, physical_batch_size, why)
+        if self.weights[0].device.type == "cpu" and not shutil.which("c++") and not shutil.which("g++"):
+            raise SpecError(
+                "engine 'compiled' needs a C++ compiler on a CPU and found neither c++ nor g++; install one, "
+                "or use engine = 'bookkeeping'"
+            )
+        self._tap = Wiretap(model, self.layers)
+        self._compiled: Any = torch.compile(self._tap.__call__, fullgraph=True)
+        self._arena = Arena()
+        self._seen: dict[torch.Size, list[Tensor]] = {}
+
+    def release(self) -> None:
+        """See Engine."""
+        super().release()
+        self._tap.release()
+
+    def _heard(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
+        if not self._checked:
+            super()._heard(x, y)
+        let_train(self.weights, False)
+        try:
+            losses, calls = self._traced(self._laid_out(x), y)
+        finally:
+            let_train(self.weights, True)
+        uses: list[list[Contribution]] = [[] for _ in self.layers]
+        for index, call in calls:
+            uses[index].append(RULES[type(call.layer.module)](call))
+        return losses, self._added_up(uses, x.shape[0])
+
+    def _traced(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[tuple[int, Call]]]:
+        """The losses, and every call of a layer that they depend on with its layer's number."""
+        zeros = [zeros_like(output, x.shape[0]) for output in self._outputs(x)]
+        if x.shape[0] > 1:  # a compiler takes 0 and 1 for constants, and makes code of their own for them
+            for tensor in (x, *zeros):
+                torch._dynamo.mark_dynamic(tensor, 0)
+        try:
+            output, heard = self._compiled(x, zeros)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise SpecError(
+                f"torch.compile cannot take this model ({reason}); use engine = 'bookkeeping'"
+            ) from error
+        losses = self._loss(output, y)
+        gradients = torch.autograd.grad(losses, zeros, torch.ones_like(losses), allow_unused=True)
+        self._arena.reset()
+        calls = [
+            (index, self._call(self.layers[index], a, y, b))
+            for (index, a, y), b in zip(heard, gradients, strict=True)
+            if b is not None
+        ]
+        return losses.detach(), calls
+
+    def _call(self, layer: Layer, a: Tensor, y: Tensor, b: Tensor) -> Call:
+        return Call(layer, a, y if isinstance(layer.module, READS_OUTPUT) else None, b, self._arena)
+
+    def _outputs(self, x: Tensor) -> list[Tensor]:
+        """One example's output of every call of a layer, for its shape; the model runs once for each of x."""
+        shape = x.shape[1:]
+        if shape not in self._seen:
+            with torch.no_grad():
+                _, heard = self._tap(x[:1], None)
+            self._seen[shape] = [output for _, _, output in heard]
+        return self._seen[shape]
+
+
+def zeros_like(output: Tensor, batch: int) -> Tensor:
+    """Zeros for a batch of such outputs, laid out as the engine lays out images."""
+    layout = torch.channels_last if output.dim() == 4 else torch.contiguous_format
+    zeros = output.new_zeros(batch, *output.shape[1:])
+    return zeros.contiguous(memory_format=layout).requires_grad_()
