@@ -1,7 +1,10 @@
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.jsonfiles import PURGED, is_beat, is_result, is_spec, is_sweep, parse_json, purged_files
 from harness.spec import Cell, Plugin, Task
@@ -12,6 +15,7 @@ CELL = Cell(Plugin("w", "1"), 5, Plugin("m", "1"), {}, seed=0)
 TASKS = (Task("train", CELL), Task("attack", CELL, models=1, attack=Plugin("loss", "1")))
 RESULT: dict[str, Any] = {"key": "k", "kind": "train", "status": "done", "reason": None, "artefacts": {}}
 ENTRY = {"key": "0" * 32, "kind": "train", "cell": "c"}
+Deep = st.SearchStrategy[Any]
 BEAT = {"time": 1.0, "phase": "train", "done": 1, "total": 2}
 
 
@@ -19,6 +23,24 @@ BEAT = {"time": 1.0, "phase": "train", "done": 1, "total": 2}
 def test_what_is_not_json_is_a_value_error(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_json(raw)
+
+
+def nested(inner: Deep) -> Deep:
+    return st.lists(inner) | st.dictionaries(st.text(), inner)
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), nested)
+)
+def test_what_was_written_is_read_to_the_bit(content: Any) -> None:
+    assert repr(parse_json(json.dumps(content).encode())) == repr(content)
+
+
+@pytest.mark.parametrize("text", ["caf\udce9.txt", "\ud800", "\U0001f600", "1" * 300])
+def test_half_a_character_and_long_numbers_are_read_too(text: str) -> None:
+    assert parse_json(json.dumps(text).encode()) == text
+    if text.isdigit():
+        assert parse_json(text.encode()) == int(text)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.kind)
