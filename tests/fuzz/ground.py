@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from harness.accounting.cache import default_folder
 from harness.store import Store
 from workloads.errors import BenchError
 
@@ -94,6 +95,8 @@ class Ground:
         self.files = root / "inputs"
         self.store = Store.open(root / "within" / "store", create=True)
         self.files.mkdir(exist_ok=True)
+        self.cache = default_folder()  # a plan that calibrates keeps its answer there
+        self.cache.mkdir(parents=True, exist_ok=True)
         for folder in (root, root / "within"):
             (folder / "bystander.json").write_text('{"whose": "somebody else\'s"}')
         if fill is not None:
@@ -114,7 +117,7 @@ class Ground:
         is called in a process of its own is not fenced: only the files around the store are looked at.
         """
         try:
-            with FENCE.around(self.store.path) if fenced else nullcontext():
+            with FENCE.around(self.store.path, self.cache) if fenced else nullcontext():
                 call()
             return "done"
         except BenchError as error:
