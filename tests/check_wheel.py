@@ -27,6 +27,10 @@ assert page("workload", "digits-mlp")["recipe"], "the recipes are missing from t
 assert db.view_names(), "views.sql is missing from the wheel"
 from harness.published import published
 assert published(), "the published numbers are missing from the wheel"
+from harness.report.html import PLOTLY
+code = pathlib.Path(harness.__file__).parent / "report" / PLOTLY
+assert code.is_file(), "plotly.js is missing from the wheel"
+assert list(code.parent.glob("*LICENSE*")), "the licence of plotly.js is missing from the wheel"
 assert {row["name"] for row in listing("methods")} >= {"sgd", "dp-sgd"}
 """
 

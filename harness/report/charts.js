@@ -10,16 +10,12 @@ const DASHES = ["solid", "dash", "dashdot", "dot"];
 const NAMED_POINTS = 40;  // names of more would cover each other; hovering tells them
 const DRAWN_CURVES = 12;
 
-async function loadPlotly() {
-  const url = URL.createObjectURL(new Blob([await (await unpack("plotly")).blob()], { type: "text/javascript" }));
-  await new Promise((resolve, reject) => {
-    const script = make("script");
-    script.onload = resolve;
-    script.onerror = () => reject(new Error("its code did not load"));
-    script.src = url;
-    document.head.append(script);
-  });
-  URL.revokeObjectURL(url);
+// Its script stands below this one, so that the reader has text and tables while the browser reads it.
+const plotlyRead = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
+
+async function drawSoon(draw) {
+  await plotlyRead;
+  if (window.Plotly) draw();
 }
 
 // ---- when: what is far below the fold is made as the reader comes near it
@@ -45,7 +41,7 @@ function doWaiting(element) {
 }
 
 function drawLater(element, draw) {
-  if (window.Plotly) whenNear(element, draw);
+  whenNear(element, () => drawSoon(draw));
 }
 
 // ---- how

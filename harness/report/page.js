@@ -43,8 +43,6 @@ function followReader() {
 }
 
 async function start() {
-  const loading = loadPlotly();
-  loading.catch(() => {});  // told below, after the tables are there
   try {
     take(await (await unpack("data")).json());
   } catch (error) {
@@ -56,11 +54,9 @@ async function start() {
   listenToSections();
   followReader();
   showAll();
-  try {
-    await loading;
-    showAll();
-  } catch (error) {
-    notice(`The interactive plots cannot be drawn in this browser (${error.message}). `
+  await plotlyRead;  // after the explorer, which waits for it too: its plots are drawn by now
+  if (!window.Plotly) {
+    notice("The interactive plots cannot be drawn in this browser. "
       + "The tables below hold the same numbers; frontier.svg and overhead.svg hold the figures.");
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showAll);

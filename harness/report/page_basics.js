@@ -31,7 +31,13 @@ async function unpack(id) {
 }
 
 function rowsOf(table) {
-  return table.rows.map((values) => Object.fromEntries(table.columns.map((name, place) => [name, values[place]])));
+  const { columns, rows } = table;
+  // A plain loop: Object.fromEntries takes several times as long over thousands of rows.
+  return rows.map((values) => {
+    const row = {};
+    for (let place = 0; place < columns.length; place += 1) row[columns[place]] = values[place];
+    return row;
+  });
 }
 
 // The rows that the page works with, made once of what came. `frontier` is the view with the page's own columns.

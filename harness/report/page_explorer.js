@@ -162,10 +162,12 @@ function showExplorer() {
   fillTable(find("table"), explorerColumns(rows), rows,
             (row) => [row.valid === false ? "invalid" : "", row.attack_task === state.point ? "chosen" : ""].join(" ").trim());
   showPoint(rows.find((row) => row.attack_task === state.point));
-  if (!window.Plotly) return;
-  drawFrontier(rows, { leakage: leakage(), utility: utility(), third: third() }, state.point);
-  drawRocs(state.point ? chooseCurves(rows.filter((row) => row.attack_task === state.point)) : curves);
-  listenToPoints();
+  const axes = { leakage: leakage(), utility: utility(), third: third() }, point = state.point;
+  drawSoon(() => {
+    drawFrontier(rows, axes, point);
+    drawRocs(point ? chooseCurves(rows.filter((row) => row.attack_task === point)) : curves);
+    listenToPoints();
+  });
 }
 
 // Once: the plot can be listened to from its first drawing on.

@@ -5,12 +5,13 @@ import gzip
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from harness.report.data import Reading
-from harness.report.html import encode_data, render_page
+from harness.report.html import PLOTLY, encode_data, render_page
 
 HOSTILE = '</script><script>alert(1)</script><b>&amp;\u2028 %{x} {{plotly}} "\\'
 
@@ -68,10 +69,18 @@ def test_the_page_holds_the_rows_and_stays_below_three_megabytes(page: str, quic
 
 
 def test_the_page_names_no_address_to_load_from(page: str) -> None:
-    ours = page.replace(re.findall(r'id="plotly">([^<]*)<', page)[0], "")
+    plotly = (files("harness.report") / PLOTLY).read_text(encoding="utf-8")
+    assert page.count(plotly) == 1
+    ours = page.replace(plotly, "")
     assert not re.search(r"https?://", ours)
     assert not re.search(r"\{\{\w+\}\}", ours), "a slot was left open"
     assert "default-src 'none'" in ours
+
+
+def test_plotly_stands_in_the_page_as_code_and_cannot_end_it(page: str) -> None:
+    plotly = (files("harness.report") / PLOTLY).read_text(encoding="utf-8")
+    assert not re.search(r"</script|<!--", plotly, re.IGNORECASE)
+    assert parse(page).tags[-3:] == ["script"] * 3
 
 
 def test_equal_data_give_an_equal_page(page: str, quickstart: Reading) -> None:

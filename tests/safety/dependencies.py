@@ -4,15 +4,18 @@
     python -m tests.safety.dependencies lock INDEX            write requirements.lock from a package index
     python -m tests.safety.dependencies verify                download every pinned file and check its hash
 
+The one file of others in this repository is the page's plotly.js: `VENDORED` has its version and hash.
 `constraints.txt` says which versions; `requirements.lock` adds the hashes of all files of these versions.
 torch is not in it: which of its builds fits depends on the machine.
 """
 
+import hashlib
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote
@@ -45,6 +48,38 @@ FAMILIES = {
     "LGPL (weak copyleft)": ("LGPL",),
 }
 """Licences that may be used and passed on with ours, by what their names hold."""
+
+
+@dataclass(frozen=True)
+class Vendored:
+    """A file of others that is part of this repository, as its publisher's package holds it."""
+
+    package: str
+    """Of the npm registry: `npm pack NAME@VERSION` gives the file to compare with, or to renew it."""
+    version: str
+    licence: str
+    file: Path
+    sha256: str
+
+    @property
+    def terms(self) -> Path:
+        """The text of its licence, beside it."""
+        return self.file.with_name(self.file.name.replace(".min.js", ".LICENSE.txt"))
+
+    def is_whole(self) -> bool:
+        """Whether the file is the published one, byte for byte."""
+        return hashlib.sha256(self.file.read_bytes()).hexdigest() == self.sha256
+
+
+VENDORED = (
+    Vendored(
+        "plotly.js-basic-dist-min",
+        "4.1.1",
+        "MIT",
+        ROOT / "harness/report/vendor/plotly-basic-4.1.1.min.js",
+        "99784e3abfb07b142a15e521a439e6d9addceadb3f79553fd24c72774f0649ba",
+    ),
+)
 LINK = re.compile(r'href="[^"#]*/([^"/#]+)#sha256=([0-9a-f]{64})"')
 OPTIONS = ["--require-hashes", "--no-deps", "--quiet", "--requirement", str(LOCK)]
 
@@ -101,9 +136,11 @@ def write_licences() -> None:
         f"| {name} | {each.version} | {licence_of(each)} | {'core' if name in core else 'extra or tool'} |"
         for name, each in sorted(every.items())
     ]
+    rows += [f"| {each.package} | {each.version} | {each.licence} | core, vendored |" for each in VENDORED]
     head = (
         "# Licences of what privbench needs\n\nWritten by `make licences` from the packages' own statements. "
-        "privbench itself is MIT (LICENSE). None is part of this repository; pip installs them.\n"
+        "privbench itself is MIT (LICENSE). pip installs them; what is marked as vendored is part of "
+        "this repository and of the wheel, with its licence beside it (harness/report/vendor).\n"
         "A CUDA build of torch also brings NVIDIA's libraries, under NVIDIA's terms.\n\n"
         "| package | version | licence | needed for |\n| --- | --- | --- | --- |\n"
     )
@@ -141,7 +178,13 @@ def write_lock(index: str) -> None:
 
 
 def verify() -> int:
-    """Whether every pinned file that pip finds from here has one of the published hashes."""
+    """Whether every pinned file that pip finds from here has one of the published hashes; 0 where all do.
+
+    What is vendored is checked without a download.
+    """
+    broken = [each.file.name for each in VENDORED if not each.is_whole()]
+    if broken:
+        raise SystemExit(f"not as published: {', '.join(broken)}")
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run([sys.executable, "-m", "pip", "download", "-d", folder, *OPTIONS]).returncode
 

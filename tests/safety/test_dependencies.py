@@ -4,6 +4,7 @@ from tests.safety.dependencies import (
     BY_MACHINE,
     LICENCES,
     LOCK,
+    VENDORED,
     closure,
     families_of,
     hashes_of,
@@ -54,3 +55,16 @@ def test_every_pinned_version_has_its_hashes() -> None:
 
 def test_hashes_are_those_of_the_files_of_one_version() -> None:
     assert sorted(hashes_of("thing", "1.0", PAGE)) == ["a" * 64, "b" * 64]
+
+
+def test_what_is_vendored_is_as_published_with_its_licence_beside_it() -> None:
+    for each in VENDORED:
+        assert each.is_whole(), each.file.name
+        assert f"v{each.version}" in each.file.read_text(encoding="utf-8")[:200]
+        assert each.terms.read_text(encoding="utf-8").startswith(f"{each.licence} License")
+        assert f"| {each.package} | {each.version} | {each.licence} |" in LICENCES.read_text(encoding="utf-8")
+
+
+def test_no_other_file_of_others_is_in_the_package() -> None:
+    known = {file for each in VENDORED for file in (each.file, each.terms)}
+    assert set(VENDORED[0].file.parent.iterdir()) == known
