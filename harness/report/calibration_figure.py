@@ -23,6 +23,7 @@ from harness.report.calibration import (
 from harness.report.data import Reading, Roc, read
 from harness.report.imprint import Imprint
 from harness.report.leakage import resolved_fpr
+from harness.report.marks import Marks
 from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
 from harness.report.style import (
     FAINT,
@@ -100,12 +101,14 @@ def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> N
     reach = max((row[column] for curve in found.curves for row in curve.rows), default=1.0)
     for curve in found.curves:
         _draw_curve(axes, curve, reach, colours[curve.method])
+    marks = Marks()
     for row in found.rows:
         if row[column] is not None and row["accuracy"] is not None:
             marker = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
             colour = colours[row["method"]]
             look: dict[str, Any] = {"mfc": "none" if row["models"] == 1 else colour, "color": colour}
-            axes.plot(row[column], row["accuracy"], marker=marker, ls="none", ms=scaled(6), **look)
+            marks.add(row[column], row["accuracy"], marker=marker, ms=scaled(6), **look)
+    marks.draw(axes)
     if found.leakage is not NEARNESS:
         axes.axvline(found.leakage.chance, color=FAINT, linestyle=":", linewidth=0.8)
     told = f"{found.leakage.name} at most (attack {shorten(found.attack)})"

@@ -26,6 +26,7 @@ from harness.report.leakage import (
     rows_near_front,
     rows_on_front,
 )
+from harness.report.marks import Bars, Marks, thin_rows
 from harness.report.panels import Panel, choose_panel, describe_group, name_point
 from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
 from harness.report.style import (
@@ -40,6 +41,7 @@ from harness.report.style import (
     empty_figure,
     explain_empty,
     house_style,
+    lay_out_once,
     log_ticks,
     new_figure,
     save,
@@ -54,7 +56,9 @@ ENTRY = 1.65
 CURVES = 8
 """ROC curves in one panel, at most."""
 NAMED = 24
-"""Points of a panel up to which all have their names; of more, those on the front."""
+"""Points of a panel up to which all have their names; of more, some of those on the front."""
+FRONT_NAMED = 12
+"""How many of them, at most: more would cover the points."""
 FAILED = 6
 """Lines of failures under the figure, at most."""
 
@@ -100,8 +104,7 @@ def frontier_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     for part, rows in zip(parts[1:-1], groups, strict=True):
         pending += _draw_group(part, rows, reading.rocs, colours, sheet)
     parts[-1].text(0.01, 1.0, notes, fontsize=scaled(8), va="top")
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the places of the labels are for this layout
+    lay_out_once(figure)  # the places of the labels are for this layout
     for axes, labels, front in pending:
         place_labels(figure, axes, labels, front)
     return figure
@@ -132,22 +135,24 @@ def _draw_points(
 ) -> list[Label]:
     """Points with their intervals; gives the labels that want a place."""
     shown = [row for row in rows if row[leakage.column] is not None and row["accuracy"] is not None]
-    labels = []
-    named = shown if len(shown) <= NAMED else rows_on_front(rows, leakage)
+    labels, marks, bars = [], Marks(), Bars()
+    named = shown if len(shown) <= NAMED else thin_rows(rows_on_front(rows, leakage), FRONT_NAMED)
     near = {row["cell"] for row in rows_near_front(rows, leakage)}
     for row in shown:
         (x_low, x, x_high), (y_low, y, y_high) = interval(row, leakage.column), interval(row, "accuracy")
         x_range, y_range = (x_low, x_high), (y_low, y_high)
         colour = colours[row["method"]]
-        axes.plot(x_range, (y, y), color=colour, lw=1, alpha=0.6, zorder=3)
-        axes.plot((x, x), y_range, color=colour, lw=1, alpha=0.6, zorder=3)
-        axes.plot([x], [y], color=colour, zorder=4, **_marker(row, colour))
+        bars.add((x_low, y), (x_high, y), colour)
+        bars.add((x, y_low), (x, y_high), colour)
+        marks.add(x, y, zorder=4, **_marker(row, colour))
         if row["cell"] in near:
-            axes.plot([x], [y], **_ring())
+            marks.add(x, y, **_ring())
         if row["valid"] is False:
-            axes.plot([x], [y], marker="x", ms=scaled(13), mew=1.8, color=ALARM, zorder=5)
+            marks.add(x, y, marker="x", ms=scaled(13), mew=1.8, color=ALARM, zorder=5)
         name = name_point(row) if any(row is other for other in named) else ""
         labels.append(Label(x, y, name, x_range, y_range))
+    bars.draw(axes, linewidths=1, alpha=0.6, zorder=3, capstyle="projecting")
+    marks.draw(axes)
     axes.axvline(leakage.chance, color=FAINT, lw=1, ls=":", zorder=1)
     axes.margins(0.14)
     axes.xaxis.set_major_locator(MaxNLocator(6))
@@ -274,7 +279,10 @@ def _notes(reading: Reading) -> list[str]:
     ]
     cells = {(row["group"], row["cell"]) for row in reading.frontier}
     if max(Counter(group for group, _ in cells).values()) > NAMED:
-        notes.append(f"In a panel of more than {NAMED} cells, those on the front are named.")
+        notes.append(
+            f"In a panel of more than {NAMED} cells, up to {FRONT_NAMED} of those on the front are named; "
+            "the table frontier has them all."
+        )
     if reading.where:
         notes.append(f"Shown: {shorten(reading.where, 150)}. The front is over the cells shown.")
     failed = group_failures(reading.failures)

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from harness.report.data import Reading, Row
 from harness.report.labels import Label, place_labels
 from harness.report.leakage import Leakage, able_rows, choose_leakage
+from harness.report.marks import Marks, thin_rows
 from harness.report.panels import Panel, choose_panel, describe_group
 from harness.report.pareto import find_undominated
 from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
@@ -23,6 +24,7 @@ from harness.report.style import (
     UNKNOWN_KIND,
     empty_figure,
     explain_empty,
+    lay_out_once,
     new_figure,
     shorten,
 )
@@ -34,8 +36,11 @@ COSTS = {
 }
 SCALE = "cividis"
 """Even in brightness, and the same to colour-blind eyes (Nunez, Anderton and Renslow 2018)."""
+NAMED = 12
+"""Names in a panel, at most: more would cover the points."""
 NOTE = (
-    "Filled and named: no other valid cell is as good in leakage, accuracy and cost, and better in one. "
+    "Filled: no other valid cell is as good in leakage, accuracy and cost, and better in one; "
+    f"up to {NAMED} of a panel are named. "
     "Shapes are kinds of guarantee. Costs are those of the training runs: read them to about one digit."
 )
 
@@ -64,8 +69,7 @@ def cost_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
         panel = choose_panel(rows, choose_leakage(rows))
         for axes, cost in zip(lay_out(part, 2, sheet), COSTS, strict=True):
             pending.append((axes, _draw_costs(axes, panel, cost)))
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the places of the labels are for this layout
+    lay_out_once(figure)  # the places of the labels are for this layout
     for axes, labels in pending:
         place_labels(figure, axes, labels)
     return figure
@@ -92,23 +96,34 @@ def _draw_costs(axes: Axes, panel: Panel, cost: str) -> list[Label]:
         axes.text(0.5, 0.5, told, ha="center", va="center", transform=axes.transAxes)
         axes.set_axis_off()
         return []
-    efficient = {row["cell"] for row in find_efficient(rows, panel.leakage, cost)}
+    found = sorted(find_efficient(rows, panel.leakage, cost), key=lambda row: float(row[column]))
+    efficient, named = ({row["cell"] for row in some} for some in (found, thin_rows(found, NAMED)))
     costs = [row[cost] for row in rows]
     low, high = min(*costs, 1.0), max(*costs, 1.2)
     shades = ScalarMappable(LogNorm(low, high), SCALE)
-    labels = []
+    labels, marks = [], Marks()
     for row in rows:
         x, y, colour = row[column], row["accuracy"], shades.to_rgba(row[cost])
         marker = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
         filled = row["cell"] in efficient
         look: dict[str, Any] = {"mfc": colour if filled else "none", "mec": INK if filled else colour}
-        axes.plot([x], [y], marker=marker, ms=scaled(9), mew=0.8 if filled else 1.6, ls="", **look)
-        name = shorten(row["label"] or row["method"]) if filled else ""
+        marks.add(x, y, marker=marker, ms=scaled(9), mew=0.8 if filled else 1.6, **look)
+        name = shorten(row["label"] or row["method"]) if row["cell"] in named else ""
         labels.append(Label(x, y, name, (x, x), (y, y)))
+    marks.draw(axes)
     axes.axvline(panel.leakage.chance, color=FAINT, lw=1, ls=":", zorder=1)
     axes.margins(0.16)
     bar = axes.figure.colorbar(shades, ax=axes, label=COSTS[cost])
     ticks = np.geomspace(low, high, 4).tolist()
-    bar.set_ticks(ticks, labels=[f"{float(f'{tick:.2g}'):g}" for tick in ticks], minor=False)
+    bar.set_ticks(ticks, labels=say_ticks(ticks), minor=False)
     bar.minorticks_off()
     return labels
+
+
+def say_ticks(ticks: Sequence[float]) -> list[str]:
+    """Numbers in as few digits as tell them apart, two at least."""
+    for digits in range(2, 6):
+        texts = [f"{float(f'{tick:.{digits}g}'):g}" for tick in ticks]
+        if len(set(texts)) == len(ticks):
+            break
+    return texts

@@ -11,6 +11,7 @@ from harness.query import Source
 from harness.report.costs import BENCH, PAPER, TABLE_6, TRAINING, choose_costs
 from harness.report.data import Reading, Row, read
 from harness.report.imprint import Imprint
+from harness.report.marks import Bars, Marks
 from harness.report.sheets import SCREEN, Sheet, lay_out, scaled, wrap
 from harness.report.style import (
     FAINT,
@@ -88,9 +89,11 @@ def _draw_group(part: Any, rows: Sequence[Row], colours: Mapping[str, str], shee
     right.set_xlabel("extra peak memory (sgd = 1)")
     for axes in panels:
         axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_yticks(range(len(rows)), [shorten(name_line(row, rows)) for row in rows])
-    if sheet.across > 1:
-        right.tick_params(labelleft=False)
+        axes.yaxis.set_label_coords(0, 0.5)  # it has none: matplotlib would measure every name to place it
+    named = panels if sheet.across == 1 else [left]  # side by side, one list of names serves both
+    names = [shorten(name_line(row, rows)) for row in rows]
+    for axes in panels:
+        axes.set_yticks(range(len(rows)) if axes in named else [], names if axes in named else [])
 
 
 def overhead_table(reading: Reading) -> TextTable:
@@ -177,6 +180,7 @@ def relative_quartiles(row: Row) -> tuple[float, float] | None:
 
 def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[str, str]) -> None:
     known = [row[column] for row in rows if row[column] is not None]
+    marks, bars = Marks(), Bars()
     for place, row in enumerate(rows):
         value, colour = row[column], colours[row["method"]]
         if value is None:
@@ -195,28 +199,21 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
         if column == "step_overhead":
             quartiles = relative_quartiles(row)
             if quartiles:
-                axes.plot(
-                    quartiles, (place, place), color=colour, lw=scaled(3), alpha=0.4, solid_capstyle="butt"
-                )
+                bars.add((quartiles[0], place), (quartiles[1], place), colour)
                 end = max(end, quartiles[1])
             if row["step_cpu_overhead"] is not None:
-                axes.plot([row["step_cpu_overhead"]], [place], marker="|", ms=scaled(11), mew=1.4, color=INK)
+                marks.add(row["step_cpu_overhead"], place, marker="|", ms=scaled(11), mew=1.4, color=INK)
                 end = max(end, row["step_cpu_overhead"])
-        axes.plot(
-            [value],
-            [place],
-            MARKERS[row["source"]],
-            ms=scaled(7),
-            mew=1.5,
-            mec=colour,
-            mfc="white" if single else colour,
-        )
+        look = {"mec": colour, "mfc": "white" if single else colour}
+        marks.add(value, place, marker=MARKERS[row["source"]], ms=scaled(7), mew=1.5, **look)
         text = f"{value:.3g}"
         if column == "memory_overhead" and row["extra_memory_bytes"] is not None:
             text += f"  ({row['extra_memory_bytes'] / 2**20:.3g} MiB)"
         axes.annotate(
             text, (end, place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=scaled(8)
         )
+    bars.draw(axes, linewidths=scaled(3), alpha=0.4)
+    marks.draw(axes)
     axes.axvline(1, color=FAINT, lw=1, ls=":")
     axes.grid(axis="y", visible=False)
     if known and max(known) > 20 and min(known) > 0:

@@ -100,12 +100,19 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def lay_out_once(figure: Figure) -> None:
+    """Give everything its place, unless that was done; from then on it stays there."""
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        if figure.axes:
+            engine.execute(figure)
+        figure.set_layout_engine("none")
+
+
 def save(figure: Figure, out: Path, stem: str, imprint: Imprint) -> list[Path]:
     """Write `stem`.png, .svg and .pdf, each with the imprint in its metadata."""
     out.mkdir(parents=True, exist_ok=True)
-    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # laid out once: the same picture in every form
+    lay_out_once(figure)  # the same picture in every form
     files = []
     for form, canvas in FORMS.items():
         files.append(out / f"{stem}.{form}")

@@ -4,13 +4,21 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from harness.report.data import Reading
-from harness.report.frontier import CURVES, NAMED, choose_curves, draw_frontier, frontier_figure
-from harness.report.leakage import AUC, rows_on_front
+from harness.report.frontier import (
+    CURVES,
+    FRONT_NAMED,
+    NAMED,
+    choose_curves,
+    draw_frontier,
+    frontier_figure,
+)
+from harness.report.leakage import AUC, interval, rows_on_front
 from harness.report.panels import choose_panel, name_point
 from harness.report.sheets import SCREEN, SHEETS, Sheet
 from harness.report.style import ALARM, KINDS, house_style
@@ -31,12 +39,17 @@ def corners(line: Line2D) -> list[list[float]]:
 
 
 def points(axes: Axes) -> list[Line2D]:
+    """The markers of cells; those that look alike are one artist."""
     shapes = {marker for _, marker, _ in KINDS.values()}
     return [line for line in axes.get_lines() if line.get_marker() in shapes]
 
 
 def crosses(axes: Axes) -> list[Line2D]:
     return [line for line in axes.get_lines() if line.get_marker() == "x"]
+
+
+def _intervals(rows: list[Any], at: str, of: str) -> list[tuple[float, tuple[float, ...]]]:
+    return [(row[at], interval(row, of)) for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +62,8 @@ def test_one_row_of_panels_for_each_workload(figure: Figure) -> None:
         *["TPR at 1 % FPR", "AUC", "false-positive rate"],
         *["TPR at 1 % FPR", "AUC", "false-positive rate"],
     ]
-    assert [len(points(axes)) for axes in figure.axes] == [4, 4, 0, 4, 4, 0]
+    drawn = [[len(corners(line)) for line in points(axes)] for axes in figure.axes]
+    assert drawn == [[1, 3], [1, 3], [], [1, 3], [1, 3], []], "sgd, and dp-sgd at three epsilons"
     said = texts(figure)
     assert "digits-mlp · 8 models a cell, 5,752 non-members pooled" in said
     assert "attack lira (strongest of 4 by mean TPR at 1 % FPR)" in said
@@ -63,8 +77,13 @@ def test_points_stand_at_the_rows_numbers(quickstart: Reading, figure: Figure) -
     group = [row for row in quickstart.frontier if row["group"] == "digits-mlp"]
     rows = choose_panel(group, AUC).rows
     for axes, column in ((tpr, "tpr_at_1pct"), (auc, "auc")):
-        found = sorted(corners(line) for line in points(axes))
-        assert found == sorted([[row[column], row["accuracy"]]] for row in rows)
+        found = sorted(point for line in points(axes) for point in corners(line))
+        assert found == sorted([row[column], row["accuracy"]] for row in rows)
+        bars = [collection for collection in axes.collections if isinstance(collection, LineCollection)]
+        ends = sorted(np.asarray(end).tolist() for each in bars for end in each.get_segments())
+        across = [[[low, y], [high, y]] for y, (low, _, high) in _intervals(rows, "accuracy", column)]
+        upward = [[[x, low], [x, high]] for x, (low, _, high) in _intervals(rows, column, "accuracy")]
+        assert ends == sorted([*across, *upward])
 
 
 def test_roc_axes_are_logarithmic_with_the_diagonal_and_no_unresolved_part(figure: Figure) -> None:
@@ -194,6 +213,15 @@ def test_nothing_to_draw_is_said(reading: Any, changes: dict[str, Any]) -> None:
 def test_a_crowded_panel_names_its_front_and_says_so(row: Any, reading: Any) -> None:
     rows = [row(epsilon=float(e), accuracy=0.5 + e % 7 / 100, mu=0.02 * e) for e in range(1, NAMED + 2)]
     figure = drawn(reading(rows))
-    assert f"In a panel of more than {NAMED} cells, those on the front are named." in texts(figure)
+    told = f"In a panel of more than {NAMED} cells, up to {FRONT_NAMED} of those on the front are named"
+    assert told in texts(figure)
     names = [text.get_text() for text in figure.axes[1].texts]
+    assert len(names) == 6
     assert names == [name_point(each) for each in rows_on_front(rows, AUC)]
+
+
+def test_of_a_long_front_a_few_cells_are_named_from_end_to_end(row: Any, reading: Any) -> None:
+    rows = [row(epsilon=float(e), accuracy=0.5 + e / 100, mu=0.02 * e) for e in range(1, NAMED + 9)]
+    names = [text.get_text() for text in drawn(reading(rows)).axes[1].texts]
+    assert len(names) == FRONT_NAMED
+    assert {names[0], names[-1]} == {name_point(rows[0]), name_point(rows[-1])}

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.text import Text
 
 from harness.report.data import Reading
-from harness.report.frontier_cost import cost_figure, find_efficient
+from harness.report.frontier_cost import NAMED, cost_figure, find_efficient, say_ticks
 from harness.report.frontier_table import frontier_table, hypervolume_table
 from harness.report.leakage import AUC
 from harness.report.sheets import SHEETS
@@ -78,8 +78,23 @@ def test_cost_is_drawn_where_it_is_known(row: Any, reading: Any, columns: Any) -
     with house_style(sheet):
         figure = cost_figure(reading(rows), sheet)
     time, memory, bar = figure.axes
-    drawn = [np.asarray(line.get_xdata()).tolist() for line in time.get_lines()[:2]]
-    assert drawn == [[row["tpr_at_1pct"]] for row in rows]
+    drawn = [np.asarray(line.get_xydata()).tolist() for line in time.get_lines() if line.get_marker() == "o"]
+    points = sorted(point for each in drawn for point in each)
+    assert points == [[row["tpr_at_1pct"], row["accuracy"]] for row in rows]
     found: list[Any] = memory.findobj(match=Text)
     assert any("not known of any cell" in text.get_text() for text in found)
     assert "time of a training step" in bar.get_ylabel()
+
+
+def test_few_of_many_efficient_cells_are_named(row: Any, reading: Any) -> None:
+    rows = [row(epsilon=float(e), mu=e / 30, accuracy=0.6 + e / 100) for e in range(1, NAMED + 9)]
+    with house_style():
+        time = cost_figure(reading(rows)).axes[0]
+    names = [text.get_text() for text in time.texts]
+    assert len(names) == NAMED
+    assert {rows[0]["label"], rows[-1]["label"]} <= set(names)
+
+
+def test_ticks_have_the_digits_that_tell_them_apart() -> None:
+    assert say_ticks([0.67, 0.85, 1.07, 1.34]) == ["0.67", "0.85", "1.1", "1.3"]
+    assert say_ticks([1.0, 1.063, 1.129, 1.2]) == ["1", "1.06", "1.13", "1.2"]

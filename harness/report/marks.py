@@ -1,0 +1,50 @@
+"""Points and bars of many rows as a few artists: matplotlib's time goes by artists, not by points."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+
+from harness.report.data import Row
+
+
+class Marks:
+    """Points, gathered by how they look. They are drawn look by look, in the order of the first of each."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[tuple[str, Any], ...], list[tuple[float, float]]] = {}
+
+    def add(self, x: float, y: float, **look: Any) -> None:
+        """A point; `look` is what matplotlib's `plot` takes."""
+        self._found.setdefault(tuple(look.items()), []).append((x, y))
+
+    def draw(self, axes: Axes) -> None:
+        """Put them into a panel, without lines between them."""
+        for look, points in self._found.items():
+            axes.plot([x for x, _ in points], [y for _, y in points], **{"ls": "", **dict(look)})
+
+
+class Bars:
+    """Straight strokes of one width, each in its colour."""
+
+    def __init__(self) -> None:
+        self._strokes: list[tuple[tuple[float, float], tuple[float, float]]] = []
+        self._colours: list[str] = []
+
+    def add(self, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
+        """A stroke from one place of the data to another."""
+        self._strokes.append((start, end))
+        self._colours.append(colour)
+
+    def draw(self, axes: Axes, **look: Any) -> None:
+        """Put them into a panel and make room for them; `look` is what a LineCollection takes."""
+        axes.add_collection(LineCollection(self._strokes, colors=self._colours, **look))
+        axes.autoscale_view()
+
+
+def thin_rows(rows: Sequence[Row], most: int) -> list[Row]:
+    """At most so many rows, two or more: the first, the last and even steps between them."""
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
