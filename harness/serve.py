@@ -55,7 +55,7 @@ def make_app(rows: LiveRows, progress: LiveProgress | None, host: str, token: st
         return Response(snapshot.data, media_type="application/json", headers=tag)
 
     def how_far(request: Request) -> Response:
-        found = progress.look() if progress else {"sweeps": [], "running": []}
+        found = progress.look() if progress else {"sweeps": None, "running": []}
         return Response(encode_data(found), media_type="application/json")
 
     guards = [Middleware(SecureHeaders), Middleware(TrustedHostMiddleware, allowed_hosts=allowed_names(host))]

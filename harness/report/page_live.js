@@ -36,6 +36,7 @@ function runningLine(task) {
 }
 
 function showProgress(progress) {
+  if (!progress.sweeps) return;  // a database alone is served: of sweeps it knows nothing
   const open = progress.sweeps.filter((sweep) => sweep.running || sweep.waiting);
   const over = progress.sweeps.filter((sweep) => !open.includes(sweep));
   const text = !progress.sweeps.length ? "No sweep was sent to this store yet: privbench run SWEEP, or privbench quickstart."

@@ -1,18 +1,11 @@
 """`privbench serve` as a process of its own, asked over HTTP; and what keeps its rows fresh."""
 
 import json
-import re
-import signal
 import socket
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +19,7 @@ from harness.plan import make_plan
 from harness.serve import allowed_names, is_local
 from harness.store import Store
 from harness.sweep import read_sweep
+from tests.harness.serving import ask, served
 from tests.report.browser import CHROMIUM, Visit, chromium, points
 from workloads.errors import SpecError, StoreError
 
@@ -48,43 +42,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     for task in sorted(plan.tasks, key=lambda task: task.kind == "attack"):
         assert run_task(opened, task.key, Stop()) == "done"
     return opened
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: Message
-    body: bytes
-
-
-def ask(url: str, method: str = "GET", **headers: str) -> Answer:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = urllib.request.Request(url, method=method, headers=named)
-    try:
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            return Answer(answer.status, answer.headers, answer.read())
-    except urllib.error.HTTPError as error:
-        with error:
-            return Answer(error.code, error.headers, error.read())
-
-
-@contextmanager
-def served(store: Path, *options: str) -> Iterator[str]:
-    """The address of a server, which is ended by Ctrl-C and must end well."""
-    command = [sys.executable, "-m", "harness.cli", "serve", "--store", str(store), "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        found = re.match(r"(http://\S+)   \(Ctrl-C ends it\)", process.stdout.readline())
-        assert found is not None
-        yield found[1]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=120) == 0
-    finally:
-        process.kill()
-        process.wait()
-        if process.stdout:
-            process.stdout.close()
 
 
 @pytest.fixture(scope="module")
