@@ -9,6 +9,7 @@ const CONFIG = {
 const DASHES = ["solid", "dash", "dashdot", "dot"];
 const NAMED_POINTS = 40;  // names of more would cover each other; hovering tells them
 const DRAWN_CURVES = 12;
+const NARROW_PX = 560;  // of a plot on which a whole tooltip would stick out
 
 // Its script stands below this one, so that the reader has text and tables while the browser reads it.
 const plotlyRead = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
@@ -50,6 +51,11 @@ function cssColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+function faded(colour, opacity) {
+  const [red, green, blue] = [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
+  return `rgba(${red},${green},${blue},${opacity})`;
+}
+
 function baseLayout(xTitle, yTitle) {
   const family = getComputedStyle(document.body).fontFamily;
   const axis = { gridcolor: cssColour("--grid"), linecolor: cssColour("--line"), zeroline: false, automargin: true };
@@ -62,7 +68,7 @@ function baseLayout(xTitle, yTitle) {
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     hoverlabel: { bgcolor: cssColour("--panel"), bordercolor: cssColour("--line"), align: "left",
                   font: { color: cssColour("--ink"), size: 12, family } },
-    legend: { x: 1, y: 0, xanchor: "right", yanchor: "bottom", bgcolor: "rgba(0,0,0,0)", font: { size: 11 } },
+    legend: { x: 1, y: 0, xanchor: "right", yanchor: "bottom", bgcolor: cssColour("--veil"), font: { size: 11 } },
     xaxis: { ...axis, title: { text: escapeText(xTitle), standoff: 8 } },
     yaxis: { ...axis, title: { text: escapeText(yTitle), standoff: 8 } },
   };
@@ -110,15 +116,16 @@ function textPlaces(rows, x, y) {
 
 function pointTraces(rows, axes, most) {
   const places = textPlaces(rows, axes.leakage.column, axes.utility.column);
+  const crowded = rows.length > NAMED_POINTS, narrow = find("frontier-plot").clientWidth < NARROW_PX;
   return unique(rows.map((row) => row.method)).map((method) => {
     const own = rows.filter((row) => row.method === method);
-    const colour = DATA.colours[method];
+    const colour = DATA.colours[method], bar = crowded ? faded(colour, 0.35) : colour;
     return {
-      type: "scatter", mode: rows.length > NAMED_POINTS ? "markers" : "markers+text", name: escapeText(method),
+      type: "scatter", mode: crowded ? "markers" : "markers+text", name: escapeText(method),
       x: own.map((row) => row[axes.leakage.column]), y: own.map((row) => row[axes.utility.column]),
-      error_x: errorBar(own, axes.leakage.column, colour), error_y: errorBar(own, axes.utility.column, colour),
+      error_x: errorBar(own, axes.leakage.column, bar), error_y: errorBar(own, axes.utility.column, bar),
       text: own.map((row) => escapeText(clip(namePoint(row), 24))), textposition: own.map((row) => places.get(row)),
-      hoverinfo: "text", hovertext: own.map(hoverText), customdata: own.map((row) => row.attack_task),
+      hoverinfo: "text", hovertext: own.map((row) => hoverText(row, narrow)), customdata: own.map((row) => row.attack_task),
       marker: {
         size: own.map((row) => pointSize(row[axes.third?.column], most)), color: colour, opacity: most == null ? 1 : 0.8,
         line: { color: colour, width: 2 },

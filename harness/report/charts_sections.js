@@ -47,8 +47,7 @@ function drawRatios(target, rows, column, title) {
 // Two lines without width, the second filled down to the first.
 function bandTraces(curve, shape) {
   const edge = { type: "scatter", mode: "lines", hoverinfo: "skip", showlegend: false, x: curve.x, line: { width: 0, shape } };
-  const [red, green, blue] = [1, 3, 5].map((place) => parseInt(DATA.colours[curve.method].slice(place, place + 2), 16));
-  return [{ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: `rgba(${red},${green},${blue},0.15)` }];
+  return [{ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: faded(DATA.colours[curve.method], 0.15) }];
 }
 
 function drawOffers(target, each) {

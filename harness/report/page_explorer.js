@@ -2,6 +2,7 @@
 
 const state = {
   workload: "", attack: "", leakage: "", utility: "accuracy", third: "", point: "", status: "", printed: "", view: "frontier",
+  order: { name: "", down: false },  // of the table
   // What was unticked, so that a method that appears later is shown.
   hiddenMethods: new Set(), hiddenKinds: new Set(),
 };
@@ -101,17 +102,17 @@ function explorerColumns(rows) {
   const front = findFront(rows, state.leakage, utility());
   const auc = DATA.leakages.at(-1), gains = unique([DATA.utilities[0], utility()]);
   return [
-    ["cell", pointButton, "text"],
-    ["models", (row) => say(row.models, 0)],
-    ...gains.map((each) => [each.column === "accuracy" ? "accuracy" : each.name, (row) => sayUtility(row, each)]),
-    ...unique([leakage(), auc]).map((each) => [each.name, (row) => sayLeakage(row, each)]),
-    ["on the front", (row) => (front.includes(row) ? "yes" : "no")],
-    ["balanced accuracy", (row) => say(row.balanced_accuracy, 3)],
-    ["guarantee", sayGuarantee, "text wide"],
+    ["cell", pointButton, "text name", (row) => row.name],
+    ["models", (row) => say(row.models, 0), "", (row) => row.models],
+    ...gains.map((each) => [each.column === "accuracy" ? "accuracy" : each.name, (row) => sayUtility(row, each), "", (row) => row[each.column]]),
+    ...unique([leakage(), auc]).map((each) => [each.name, (row) => sayLeakage(row, each), "", (row) => row[each.column]]),
+    ["on the front", (row) => (front.includes(row) ? "yes" : "no"), "", (row) => (front.includes(row) ? 0 : 1)],
+    ["balanced accuracy", (row) => say(row.balanced_accuracy, 3), "", (row) => row.balanced_accuracy],
+    ["guarantee", sayGuarantee, "text wide", (row) => row.epsilon],
     ["blind check", (row) => (row.valid == null ? "not run" : row.valid ? "passed" : "failed: invalid")],
-    ["step time (sgd = 1)", (row) => say(row.step_overhead, 2)],
-    ["memory (sgd = 1)", (row) => say(row.memory_overhead, 2)],
-    ["tried", (row) => say(row.tuned, 0)],
+    ["step time (sgd = 1)", (row) => say(row.step_overhead, 2), "", (row) => row.step_overhead],
+    ["memory (sgd = 1)", (row) => say(row.memory_overhead, 2), "", (row) => row.memory_overhead],
+    ["tried", (row) => say(row.tuned, 0), "", (row) => row.tuned],
   ];
 }
 
@@ -150,6 +151,21 @@ function showSizes(rows) {
   find("sizes").replaceChildren(make("span", `Area: ${each.name}`), ...samples);
 }
 
+// Up, down, then as the database gave them.
+function chooseOrder(name) {
+  const same = state.order.name === name;
+  state.order = same && state.order.down ? { name: "", down: false } : { name, down: same };
+  keepFocus(() => fillRows(shownRows()));
+}
+
+function fillRows(rows) {
+  const columns = explorerColumns(rows), { name, down } = state.order;
+  const value = columns.find((column) => column[0] === name)?.[3];
+  fillTable(find("table"), columns, value ? sortRows(rows, value, down) : rows,
+            (row) => [row.valid === false ? "invalid" : "", row.attack_task === state.point ? "chosen" : ""].join(" ").trim(),
+            { name, down, choose: chooseOrder });
+}
+
 function showExplorer() {
   fillControls();
   const rows = shownRows();
@@ -159,8 +175,7 @@ function showExplorer() {
   fillSelect(find("roc-cell"), [["", several], ...rows.map((row) => [row.attack_task, clip(row.name, 60)])], state.point);
   showTexts(rows);
   showSizes(rows);
-  fillTable(find("table"), explorerColumns(rows), rows,
-            (row) => [row.valid === false ? "invalid" : "", row.attack_task === state.point ? "chosen" : ""].join(" ").trim());
+  fillRows(rows);
   showPoint(rows.find((row) => row.attack_task === state.point));
   const axes = { leakage: leakage(), utility: utility(), third: third() }, point = state.point;
   drawSoon(() => {

@@ -1,9 +1,33 @@
 // Tables of text, and rows as CSV.
 
-// `heads`: [name, row -> text or element, class of the cell].
-function fillTable(table, heads, rows, classOf = () => "") {
+// The head of a column; with an order to choose, a button for it.
+function headOf(name, order) {
+  const cell = make("th", order ? null : name);
+  cell.scope = "col";
+  if (!order) return cell;
+  const button = make("button", name);
+  button.type = "button";
+  button.dataset.mark = `sort ${name}`;
+  button.addEventListener("click", () => order.choose(name));
+  if (order.name === name) cell.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+  cell.append(button);
+  return cell;
+}
+
+// By numbers or texts; rows without a value come last, whichever way.
+function sortRows(rows, value, down) {
+  const sign = down ? -1 : 1;
+  const number = (each) => (each === "inf" ? Infinity : each);
+  const order = (one, other) => (typeof one === "string" ? one.localeCompare(other, "en", { numeric: true }) : one < other ? -1 : Number(one > other));
+  const keyed = rows.map((row) => [number(value(row)), row]);
+  const known = keyed.filter(([key]) => key != null).sort(([one], [other]) => sign * order(one, other));
+  return [...known, ...keyed.filter(([key]) => key == null)].map(([, row]) => row);
+}
+
+// `heads`: [name, row -> text or element, class of the cell, row -> what it is sorted by, where it can be].
+function fillTable(table, heads, rows, classOf = () => "", order = null) {
   const head = make("tr");
-  head.append(...heads.map(([name]) => { const cell = make("th", name); cell.scope = "col"; return cell; }));
+  head.append(...heads.map(([name, , , value]) => headOf(name, value && order)));
   const lines = rows.map((row) => {
     const line = make("tr", null, classOf(row));
     line.append(...heads.map(([, show, className]) => {

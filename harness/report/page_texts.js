@@ -89,21 +89,26 @@ function wrap(text, width, most = 240) {
   return (clip(text, most).match(line) ?? [""]).map((each) => escapeText(each.trim()));
 }
 
-function hoverText(row) {
+// On a narrow plot what fits: a tap shows the rest below.
+function hoverText(row, narrow) {
+  const width = narrow ? 38 : 56;
   const lines = [
-    ...wrap(row.name, 56, 112).map((line) => `<b>${line}</b>`),
+    ...wrap(row.name, width, 112).map((line) => `<b>${line}</b>`),
     escapeText(`accuracy ${say(row.accuracy, 3)}${sayInterval(row, "accuracy", 3)}, ${plural(row.models, "model")}`),
     ...[utility(), third()].filter((each) => each && each.column !== "accuracy").map((each) => escapeText(`${each.name} ${say(row[each.column], 3)}`)),
     escapeText(`attack ${clip(row.attack_name, 48)}`),
     ...unique([leakage(), DATA.leakages.at(-1)]).map((each) => escapeText(`${each.name} ${sayLeakage(row, each)}`)),
-    ...wrap(sayGuarantee(row), 56),
-    escapeText(sayValid(row)),
-    escapeText(`configurations tried: ${row.tuned ?? "not counted"}`),
-    ...wrap(sayParams(row), 56, 170),
-    ...wrap(sayVersions(row), 56),
-    ...wrap(madeOf(row).map(([name, text]) => `${name} ${text}`).join("; "), 56).filter(Boolean),
-    ...wrap(row.command, 56, 230).map((line) => `<i>${line}</i>`),
+    ...wrap(sayGuarantee(row), width),
+    ...wrap(sayValid(row), width),
   ];
+  if (narrow) return lines.join("<br>");
+  lines.push(
+    escapeText(`configurations tried: ${row.tuned ?? "not counted"}`),
+    ...wrap(sayParams(row), width, 170),
+    ...wrap(sayVersions(row), width),
+    ...wrap(madeOf(row).map(([name, text]) => `${name} ${text}`).join("; "), width).filter(Boolean),
+    ...wrap(row.command, width, 230).map((line) => `<i>${line}</i>`),
+  );
   return lines.join("<br>");
 }
 

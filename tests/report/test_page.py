@@ -223,7 +223,7 @@ def test_hostile_names_are_shown_as_they_are(open_page: Open, row: Any, reading:
     assert name in page.locator("#summary").inner_text()
     assert page.locator("#failed td").first.inner_text() == name
     assert page.get_by_role("combobox", name="Workload").input_value() == name
-    page.locator("#table button").press("Enter")
+    page.locator("#table td button").press("Enter")
     assert page.locator("#point h3").inner_text() == name
     assert f'workload = ["{name}"]' in page.locator("#command").inner_text()
     choose(page, "View", "failures")

@@ -133,7 +133,7 @@ def test_a_point_tells_its_provenance_command_and_runs(page: Any) -> None:
 
 
 def test_the_command_can_be_copied(page: Any) -> None:
-    page.locator("#table button").first.click()
+    page.locator("#table td button").first.click()
     page.get_by_role("button", name="Copy").click()
     # Where a browser keeps pages off the clipboard, the command is selected for the reader's own keys.
     sync_api.expect(page.locator("#copy")).to_have_text(re.compile(r"^(Copied|Selected: press Ctrl\+C)$"))
@@ -142,7 +142,7 @@ def test_the_command_can_be_copied(page: Any) -> None:
 def test_the_whole_way_by_keyboard(page: Any) -> None:
     page.get_by_role("link", name="Rows", exact=True).press("Enter")
     assert page.url.endswith("#rows")
-    page.locator("#table button").last.focus()
+    page.locator("#table td button").last.focus()
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "point"
     assert page.locator("#point h3").inner_text() == "dp-sgd ε=4 steps=60"

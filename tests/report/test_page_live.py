@@ -121,10 +121,10 @@ def test_new_rows_appear_and_the_choices_and_the_focus_stay(
     choose(page, "Leakage", "auc")
     choose(page, "Attack", "lira")
     page.get_by_role("checkbox", name="sgd", exact=True).uncheck()
-    page.locator("#table button").press("Enter")
-    page.locator("#table button").focus()
+    page.locator("#table td button").press("Enter")
+    page.locator("#table td button").focus()
     server.turn_to(reading([*rows, row(epsilon=8.0, mu=0.4), row(epsilon=2.0, method="dpis", mu=0.3)]))
-    sync_api.expect(page.locator("#table button")).to_have_text(["dp-sgd ε=4", "dp-sgd ε=8", "dpis ε=2"])
+    sync_api.expect(page.locator("#table td button")).to_have_text(["dp-sgd ε=4", "dp-sgd ε=8", "dpis ε=2"])
     sync_api.expect(points(page)).to_have_count(3 + 1)  # the ring around the chosen one
     assert page.evaluate("window.sameDocument"), "not reloaded"
     assert page.locator("#leakage").input_value() == "auc"
