@@ -3,7 +3,6 @@
 Run with `pytest -m "docker and benchmark" tests/harness/containers -s` on a machine that does nothing else.
 """
 
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 
 pytestmark = [pytest.mark.docker, pytest.mark.benchmark]
 
-ROUNDS = 3
+ROUNDS = 4
+"""The first fills the caches of both."""
 
 
 def test_containers_add_less_than_fifteen_percent(
@@ -30,7 +30,8 @@ def test_containers_add_less_than_fifteen_percent(
             done = privbench("run", "quickstart", "--backend", backend, "--store", str(store))
             seconds.append(time.monotonic() - began)
             assert done.returncode == 0, done.stdout + done.stderr
-    ratio = statistics.median(taken["docker"]) / statistics.median(taken["local"])
+    # The best of each: whatever else the machine does only ever makes one slower.
+    ratio = min(taken["docker"]) / min(taken["local"])
     record_property("ratio", ratio)
     record_property("seconds", taken)
     assert ratio < 1.15, taken
