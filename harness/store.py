@@ -5,6 +5,7 @@
     sweeps/<name>.json             what was enqueued under a name
     queue/, supervisor/            the local backend's (harness/backends/local.py)
     slurm/                         the SLURM backend's (harness/backends/records.py)
+    imports/, identity             what others exported; by which a database elsewhere knows the store
     privbench.duckdb, reports/     made from tasks/ and replaceable at any time
 
 A task that has a valid `result.json` has ended. Artefacts carry a piece of their own hash in their
@@ -32,7 +33,8 @@ AGAIN = ("killed", "cancelled")
 BEAT_OLD_SECONDS = 30.0
 """A heartbeat older than this is of a process that is gone."""
 DATABASE = "privbench.duckdb"
-OURS = {"tasks", "sweeps", "queue", "supervisor", "slurm", "reports", DATABASE, f"{DATABASE}.wal"}
+OURS = {"tasks", "sweeps", "queue", "supervisor", "supervisor.lock", "slurm", "reports"}
+OURS |= {"imports", "identity", DATABASE, f"{DATABASE}.wal"}
 """What a store may hold beside its `store.json`."""
 MENDED = "run or enqueue its sweep again, which writes it anew"
 """What to do about a file that is made from a sweep."""

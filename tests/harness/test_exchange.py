@@ -103,6 +103,18 @@ def test_what_comes_in_is_what_went_out_and_ours_stays(
     assert not list((ours / "imports").rglob("model-*")), "no weights unless asked for"
 
 
+def test_a_store_with_imports_survives_the_loss_of_its_store_file(
+    archives: Path, ours: Path, tmp_path: Path
+) -> None:
+    import_results(ours, archives / "results.zip", "alice")
+    collect(ours, tmp_path / "elsewhere.duckdb")  # which gives the store an identity
+    total = collect(ours).total
+    (ours / "store.json").unlink()  # as the message about a damaged one says
+    Store.open(ours, create=True)
+    assert collect(ours, rebuild=True).total == total
+    assert collect(ours, tmp_path / "elsewhere.duckdb").total == total
+
+
 def test_steps_of_others_are_in_the_view(archives: Path, theirs: Path, ours: Path) -> None:
     import_results(ours, archives / "results.zip", "alice")
     collect(ours)
