@@ -12,6 +12,7 @@ import os
 import time
 import uuid
 from collections import defaultdict
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,11 +158,14 @@ class Gathering:
         self.connection = connection
         self.known = _pairs(connection, db.Task.key, db.Task.checksum)
         self.stamps = _pairs(connection, db.TaskStamp.task, db.TaskStamp.stamp)
+        self.homes = _pairs(connection, db.Task.key, db.Task.cell)
+        """The cells of known tasks."""
         self.seen: dict[str, str] = {}
         """The stamps of all whole tasks."""
         self.same: list[tuple[Origin, str]] = []
         """Tasks that were not read again."""
         self.cells: dict[str, Json] = {}
+        """Those of tasks that were read."""
         self.pending: Rows = defaultdict(list)
         self.stale: list[str] = []
         self.broken: list[Path] = []
@@ -212,25 +216,32 @@ class Gathering:
     def finish(self) -> None:
         """Write what is pending, and what depends on all tasks."""
         altered = bool(self.new or self.changed or self.gone)
+        touched = self.cells.keys() | {self.homes[key] for key in self.gone}
         if altered:
             self.stale += self.gone
             self._flush()
-            for origin, key in self.same:
-                _merge(self.cells, cell_row(origin, origin.store.spec(key)))
-            _replace(self.connection, "cell", list(self.cells.values()))
+        if touched:
+            self._write_cells(touched)
         if self.seen != self.stamps:
             stamps = [{"task": key, "stamp": stamp} for key, stamp in self.seen.items()]
-            _replace(self.connection, "task_stamp", stamps)
+            self.connection.execute(sa.delete(TABLES["task_stamp"]))
+            _insert(self.connection, "task_stamp", stamps)
         if write_published(self.connection) or altered:
             write_matches(self.connection)
 
+    def _write_cells(self, touched: Set[str | None]) -> None:
+        """Make these cells anew from all of their tasks: of those that were not read, the specs are now."""
+        for origin, key in self.same:
+            if self.homes[origin.key(key)] in touched:
+                _merge(self.cells, cell_row(origin, origin.store.spec(key)))
+        _delete(self.connection, "cell", "key", [key for key in touched if key is not None])
+        _insert(self.connection, "cell", list(self.cells.values()))
+
     def _flush(self) -> None:
         """Delete the rows of stale tasks, insert what is pending, and empty both."""
-        while self.stale:
-            some, self.stale = self.stale[:MANY], self.stale[MANY:]
-            for name, column in OF_A_TASK.items():
-                table = TABLES[name]
-                self.connection.execute(sa.delete(table).where(table.c[column].in_(some)))
+        for name, column in OF_A_TASK.items():
+            _delete(self.connection, name, column, self.stale)
+        self.stale.clear()
         for name, pieces in self.pending.items():
             if pieces:
                 db.insert_arrow(self.connection, TABLES[name], pa.concat_tables(pieces))
@@ -310,7 +321,14 @@ def _merge(cells: dict[str, Json], cell: Json | None) -> None:
     standing["tuned"] = max(tries, default=None)
 
 
-def _replace(connection: sa.Connection, name: str, rows: list[Json]) -> None:
-    connection.execute(sa.delete(TABLES[name]))
+def _delete(connection: sa.Connection, name: str, column: str, keys: Sequence[str]) -> None:
+    """Delete the rows whose column holds one of the keys."""
+    table = TABLES[name]
+    for start in range(0, len(keys), MANY):
+        some = keys[start : start + MANY]
+        connection.execute(sa.delete(table).where(table.c[column].in_(some)))
+
+
+def _insert(connection: sa.Connection, name: str, rows: list[Json]) -> None:
     if rows:
         db.insert_arrow(connection, TABLES[name], to_arrow(name, rows))

@@ -4,19 +4,24 @@ import contextlib
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness.plan import Plan
 from harness.spec import Cell, Json, Task
 from harness.store import Store
-from workloads.errors import BenchError
+from workloads.errors import BenchError, StoreError
 
 ATTACK_SECONDS = 1.0
 """Taken for an attack: array work on stored signals."""
 ATTACK_BYTES = 2**30
 PROBE_STEPS, PROBE_SECONDS = 20, 3.0
+
+SHAPELESS = (StoreError, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What a damaged file, or one of another shape, raises: it tells no times, and is no reason not to plan."""
+Kind = tuple[str, str]
+"""The names of a workload and a method."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,24 @@ class Cost:
 class Training(NamedTuple):
     """What one recorded training took."""
 
-    asked: int | None
-    """Its parameter `steps`; phases may have taken more, or other ones."""
-    step_seconds: float
-    """Inside its steps, of all phases together."""
+    seconds_per_step: float
+    """Inside the steps of all phases, over the steps that were asked for (`asked_steps`)."""
     other_seconds: float
     peak_memory_bytes: int
+
+
+class Usual(NamedTuple):
+    """What trainings of a workload and a method usually take: medians, and the highest peak."""
+
+    trainings: int
+    seconds_per_step: float
+    other_seconds: float
+    peak_memory_bytes: int
+
+    def cost(self, cell: Cell) -> Cost:
+        """Of one training of a cell."""
+        seconds = self.seconds_per_step * asked_steps(cell.params) + self.other_seconds
+        return Cost(seconds, self.peak_memory_bytes, f"recorded, {self.trainings} trainings")
 
 
 @dataclass(frozen=True)
@@ -60,8 +77,8 @@ class Estimate:
 
 def estimate(plan: Plan, store: Store | None, probing: bool = True) -> Estimate | None:
     """The cost of what is to do; None where nothing was recorded and there is no probe."""
-    recorded = _recorded(store)
-    probed: dict[tuple[str, str], tuple[Cost, Cell]] = {}
+    recorded = _recorded(plan.todo, store)
+    probed: dict[Kind, tuple[Cost, Cell]] = {}
     costs: dict[str, Cost] = {}
     seconds, memory = 0.0, 0
     for task in plan.todo:
@@ -69,9 +86,9 @@ def estimate(plan: Plan, store: Store | None, probing: bool = True) -> Estimate 
             seconds += ATTACK_SECONDS
             continue
         cell = task.cell
-        kind = (cell.workload.name, cell.method.name)
+        kind = _kind(cell)
         if kind in recorded:
-            costs[cell.key] = costs.get(cell.key) or _recall(recorded[kind], cell)
+            costs[cell.key] = recorded[kind].cost(cell)
         elif not probing:
             return None
         else:
@@ -87,57 +104,66 @@ def estimate(plan: Plan, store: Store | None, probing: bool = True) -> Estimate 
 
 def expected(tasks: Sequence[Task], store: Store) -> dict[str, Cost]:
     """The cost of every task whose kind was recorded before, by its key."""
-    recorded = _recorded(store)
-    costs: dict[str, Cost] = {}
+    recorded = _recorded(tasks, store)
     found: dict[str, Cost] = {}
     for task in tasks:
-        kind = (task.cell.workload.name, task.cell.method.name)
         if task.kind == "attack":
             found[task.key] = Cost(ATTACK_SECONDS, ATTACK_BYTES, "taken for an attack")
-        elif kind in recorded:
-            cell = task.cell
-            if cell.key not in costs:
-                costs[cell.key] = _recall(recorded[kind], cell)
-            found[task.key] = costs[cell.key]
+        elif _kind(task.cell) in recorded:
+            found[task.key] = recorded[_kind(task.cell)].cost(task.cell)
     return found
+
+
+def _kind(cell: Cell) -> Kind:
+    return cell.workload.name, cell.method.name
 
 
 def _scaled(cost: Cost, measured: Cell, cell: Cell) -> Cost:
     """The cost of a cell from that of another of its kind, by their steps."""
-    share = (cell.params.get("steps") or 1) / (measured.params.get("steps") or 1)
+    share = asked_steps(cell.params) / asked_steps(measured.params)
     return Cost(cost.seconds * share, cost.memory_bytes, cost.source)
 
 
-def _recorded(store: Store | None) -> dict[tuple[str, str], list[Training]]:
-    """Every recorded training by workload and method."""
-    found: dict[tuple[str, str], list[Training]] = defaultdict(list)
-    for spec, result in store.results() if store and store.exists() else ():
-        task = spec["task"]
-        if task["kind"] != "train" or result["status"] != "done":
-            continue
-        # A result of another shape is no reason not to plan: it tells no times.
-        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-            training = _training(task["params"], result)
-            found[task["workload"]["name"], task["method"]["name"]].append(training)
-    return found
+def _recorded(tasks: Iterable[Task], store: Store | None) -> dict[Kind, Usual]:
+    """What was recorded of the kinds that these tasks train."""
+    wanted = {_kind(task.cell) for task in tasks if task.kind == "train"}
+    found: dict[Kind, list[Training]] = defaultdict(list)
+    if not wanted or store is None or not store.exists():
+        return {}
+    for key in store.keys():
+        with contextlib.suppress(*SHAPELESS):
+            task = store.spec(key)["task"]
+            kind = task["workload"]["name"], task["method"]["name"]
+            if task["kind"] != "train" or kind not in wanted:
+                continue
+            result = store.result(key, summed=False)
+            if result is not None and result["status"] == "done":
+                found[kind].append(_training(task["params"], result))
+    return {kind: _usual(rows) for kind, rows in found.items()}
+
+
+def asked_steps(params: Json) -> float:
+    """The steps that all phases of a training grow with: teachers, generators and students too.
+
+    A method that does not call them `steps` is taken to do as many as it did, all at once.
+    """
+    return float(params.get("steps") or 1)
 
 
 def _training(params: Json, result: Json) -> Training:
     phases = result["phases"].values()
     inside = sum(phase["total_seconds"] for phase in phases)
     peak = max((phase["peak_memory_bytes"] for phase in phases), default=0)
-    return Training(params.get("steps"), inside, max(0.0, result["wall_seconds"] - inside), peak)
+    return Training(inside / asked_steps(params), max(0.0, result["wall_seconds"] - inside), peak)
 
 
-def _recall(rows: Sequence[Training], cell: Cell) -> Cost:
-    # Teachers, generators and students are taken to grow with the steps that were asked for; a method that
-    # does not call its steps `steps` is taken to do as many as it did.
-    steps = cell.params.get("steps")
-    shares = [steps / row.asked if steps and row.asked else 1.0 for row in rows]
-    inside = statistics.median(row.step_seconds * share for row, share in zip(rows, shares, strict=True))
-    besides = statistics.median(row.other_seconds for row in rows)
-    peak = max(row.peak_memory_bytes for row in rows)
-    return Cost(inside + besides, peak, f"recorded, {len(rows)} trainings")
+def _usual(rows: Sequence[Training]) -> Usual:
+    return Usual(
+        len(rows),
+        statistics.median(row.seconds_per_step for row in rows),
+        statistics.median(row.other_seconds for row in rows),
+        max(row.peak_memory_bytes for row in rows),
+    )
 
 
 def probe(task: Task) -> Cost:

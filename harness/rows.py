@@ -57,7 +57,9 @@ def task_rows(origin: Origin, spec: Json, result: Json, broken: list[Path]) -> R
 
 def to_arrow(name: str, rows: list[Json]) -> pa.Table:
     """Rows of a table, with its types; a column that a row lacks is null."""
-    return pa.Table.from_pylist(rows, schema=db.arrow_schema(TABLES[name]))
+    # As structs: column by column, which Arrow does by itself, takes three times as long for single rows.
+    schema = db.arrow_schema(TABLES[name])
+    return pa.Table.from_struct_array(pa.array(rows, pa.struct(list(schema))))
 
 
 def _text(value: Any) -> str:

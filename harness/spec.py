@@ -284,5 +284,6 @@ def despelled(value: Any) -> Any:
             return float(value["$number"])
         return {key: despelled(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [despelled(each) for each in value]
+        # A call for every number of a ROC curve would take longer than reading the file it is in.
+        return [each if isinstance(each, float) else despelled(each) for each in value]
     return value

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from harness.accounting.cache import default_folder
 from harness.store import Store
 from workloads.errors import BenchError
 
@@ -92,11 +92,9 @@ class Ground:
 
     def __init__(self, root: Path, fill: Callable[[Store], None] | None = None) -> None:
         self.root = root
-        self.files = root / "inputs"
+        self.files, self.cache = root / "inputs", root / "cache"
         self.store = Store.open(root / "within" / "store", create=True)
         self.files.mkdir(exist_ok=True)
-        self.cache = default_folder()  # a plan that calibrates keeps its answer there
-        self.cache.mkdir(parents=True, exist_ok=True)
         for folder in (root, root / "within"):
             (folder / "bystander.json").write_text('{"whose": "somebody else\'s"}')
         if fill is not None:
@@ -116,8 +114,10 @@ class Ground:
         Any other exception goes up, and so does a write outside the store, a process or a connection. What
         is called in a process of its own is not fenced: only the files around the store are looked at.
         """
+        # Solved noise is cached for the user: the one other place that an input may lead to.
+        here = patch.dict(os.environ, XDG_CACHE_HOME=str(self.cache))
         try:
-            with FENCE.around(self.store.path, self.cache) if fenced else nullcontext():
+            with here, FENCE.around(self.store.path, self.cache) if fenced else nullcontext():
                 call()
             return "done"
         except BenchError as error:
@@ -133,7 +133,7 @@ class Ground:
         found = []
         for folder in (self.root, self.root / "within"):
             for entry in os.scandir(folder):
-                if entry.name not in ("inputs", "within", "store"):
+                if entry.name not in ("inputs", "cache", "within", "store"):
                     status = entry.stat(follow_symlinks=False)
                     found.append((entry.path, status.st_size, status.st_mtime_ns))
         return sorted(found)

@@ -44,6 +44,7 @@ def record(tasks: list[tuple[Json, Json]]) -> Json:
 
 
 TASKS = present()
+PLANNED = [read_task(spec) for spec, _ in TASKS]
 TRAINING = next(task for task in TASKS if task[1]["kind"] == "train")
 ATTACK = next(task for task in TASKS if task[0]["task"]["kind"] == "attack")
 
@@ -67,7 +68,7 @@ def text_of(value: Any) -> bytes:
 def look(store: Store) -> None:
     """What `privbench status` and `privbench plan` read."""
     progress = Progress.of(store, SWEEP)
-    [progress.summary(), progress.warnings, progress.alarms, progress.failures, expected([], store)]
+    [progress.summary(), progress.warnings, progress.alarms, progress.failures, expected(PLANNED, store)]
 
 
 @contextlib.contextmanager

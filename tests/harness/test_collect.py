@@ -189,6 +189,43 @@ def test_the_tries_of_a_cell_are_the_most_any_task_was_told(store: Store) -> Non
     collect(store.path)
     (row,) = rows(store.database, f"from cell where key = '{each.key}'")
     assert row["tuned"] == 9
+    shutil.rmtree(store.folder(task.key))
+    collect(store.path)
+    (row,) = rows(store.database, f"from cell where key = '{each.key}'")
+    assert row["tuned"] != 9, "of the tasks that are left"
+
+
+def test_a_cell_goes_with_its_last_task(store: Store) -> None:
+    each = cell("digits-mlp", "dp-sgd", epsilon=2.5)
+    lone = Task("train", each)
+    publish(store, lone, training(lone, 0.7))
+    collect(store.path)
+    before = rows(store.database, "from cell")
+    shutil.rmtree(store.folder(lone.key))
+    collect(store.path)
+    assert [row for row in before if row["key"] != each.key] == rows(store.database, "from cell")
+    assert len(rows(store.database, "from cell")) == len(before) - 1
+
+
+def test_of_what_looks_as_it_did_only_the_cells_of_what_does_not_are_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect(store.path)
+    read: list[str] = []
+    spec = Store.spec
+
+    def noted(store: Store, key: str) -> Json:
+        read.append(key)
+        return spec(store, key)
+
+    monkeypatch.setattr(Store, "spec", noted)
+    each = cells("digits-mlp")[1]
+    new = attack(each, "rmia")
+    publish(store, new, leakage(0.6))
+    collect(store.path)
+    siblings = {row["key"] for row in rows(store.database, f"from task where cell = '{each.key}'")}
+    assert len(siblings) > 1
+    assert set(read) == siblings
 
 
 def test_single_steps_are_thinned_evenly_and_keep_both_ends(collected: Store) -> None:

@@ -45,6 +45,21 @@ def test_recorded_trainings_tell_the_cost_of_more_of_their_kind(store: Store) ->
     assert {cost.source for cost in found.costs.values()} == {"recorded, 3 trainings"}
 
 
+def test_what_is_damaged_or_of_another_shape_tells_no_times(store: Store) -> None:
+    for index, phases in enumerate(([], {"train": {}}, {"train": None}, "many"), start=10):
+        task = training(index=index, steps=100)
+        store.add(task)
+        row = {"key": task.key, "kind": "train", "status": "done", "artefacts": {}}
+        store.publish({**row, "wall_seconds": 1.0, "phases": phases})
+    damaged = training(index=0, steps=100)
+    (store.folder(damaged.key) / "spec.json").write_text("{")
+    (store.tasks / "00").mkdir(exist_ok=True)
+    (store.tasks / "00" / ("0" * 32)).write_text("no folder")
+    found = estimate(plan(training(index=5)), store, probing=False)
+    assert found is not None
+    assert {cost.source for cost in found.costs.values()} == {"recorded, 2 trainings"}
+
+
 def test_what_is_done_costs_nothing(store: Store) -> None:
     task = training(index=5)
     found = estimate(plan(task, done=frozenset([task.key])), store, probing=False)
