@@ -59,9 +59,10 @@ def read_file(path: Path) -> duckdb.DuckDBPyConnection:
 def insert(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
     """Add rows in bulk, matching columns by name."""
     driver: Any = connection.connection.driver_connection
-    driver.register("incoming", rows.combine_chunks())  # DuckDB is slow on many small pieces
-    driver.execute(f'insert into "{table.name}" by name select * from incoming')
-    driver.unregister("incoming")
+    ordered = rows.select([column.name for column in table.columns])
+    # Whole, since DuckDB is slow on many small pieces; and not by a view that is registered, which would keep
+    # the rows in memory until the transaction ends.
+    driver.from_arrow(ordered.combine_chunks()).insert_into(table.name)
 
 
 def _require(path: Path, read_only: bool) -> None:

@@ -130,7 +130,7 @@ def _recorded(tasks: Iterable[Task], store: Store | None) -> dict[Kind, Usual]:
     found: dict[Kind, list[Training]] = defaultdict(list)
     if not wanted or store is None or not store.exists():
         return {}
-    for key in store.keys():
+    for key in store.keys():  # noqa: SIM118 - a store is no dict
         with contextlib.suppress(*SHAPELESS):
             task = store.spec(key)["task"]
             kind = task["workload"]["name"], task["method"]["name"]

@@ -39,6 +39,18 @@ def insert(connection: sa.Connection, model: type[db.Base], rows: list[dict[str,
     db.insert_arrow(connection, table, pa.Table.from_pylist(rows, schema=db.arrow_schema(table)))
 
 
+def test_what_was_inserted_is_not_kept_until_the_end_of_the_transaction(tmp_path: Path) -> None:
+    engine = db.open_database(tmp_path / "results.duckdb")
+    with engine.begin() as connection:
+        before = pa.total_allocated_bytes()
+        for start in range(0, 20_000, 1000):
+            stamps = [{"task": f"{start + each:032}", "stamp": "x" * 32} for each in range(1000)]
+            insert(connection, db.TaskStamp, stamps)
+        assert connection.scalar(sa.select(sa.func.count()).select_from(db.TaskStamp)) == 20_000
+        assert pa.total_allocated_bytes() - before < 200_000, "about two pieces of 72 kB, not twenty"
+    engine.dispose()
+
+
 def test_opening_twice_makes_everything_once(tmp_path: Path) -> None:
     file = tmp_path / "results.duckdb"
     for _ in range(2):
