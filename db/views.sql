@@ -492,8 +492,8 @@ select
     ours.key as task, theirs.origin, c.workload, c.label, ours.kind, ours.attack, mine.figure,
     mine.value as ours, other.value as theirs, other.value - mine.value as difference
 from task theirs
-join task ours on theirs.key = theirs.origin || ':' || ours.key
+join task ours on ours.key = substr(theirs.key, length(theirs.origin) + 2) -- their key is ORIGIN:KEY
 join figure mine on mine.task = ours.key
 join figure other on other.task = theirs.key and other.figure = mine.figure
 join cell c on c.key = mine.cell
-where mine.value is distinct from other.value;
+where theirs.origin <> '' and mine.value is distinct from other.value;
