@@ -24,6 +24,7 @@ from harness.report.data import Reading, Roc, read
 from harness.report.imprint import Imprint
 from harness.report.leakage import resolved_fpr
 from harness.report.marks import Marks
+from harness.report.panels import DRAWN, say_thinned, spread
 from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
 from harness.report.style import (
     FAINT,
@@ -102,7 +103,7 @@ def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> N
     for curve in found.curves:
         _draw_curve(axes, curve, reach, colours[curve.method])
     marks = Marks()
-    for row in found.rows:
+    for row in spread(found.rows, DRAWN):
         if row[column] is not None and row["accuracy"] is not None:
             marker = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
             colour = colours[row["method"]]
@@ -111,7 +112,8 @@ def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> N
     marks.draw(axes)
     if found.leakage is not NEARNESS:
         axes.axvline(found.leakage.chance, color=FAINT, linestyle=":", linewidth=0.8)
-    told = f"{found.leakage.name} at most (attack {shorten(found.attack)})"
+    thinned = say_thinned(DRAWN, len(found.rows))
+    told = f"{found.leakage.name} at most (attack {shorten(found.attack)}){thinned}"
     axes.set_xlabel(wrap(told, panel_width(axes), SCREEN.font))
     axes.set_ylabel("accuracy at this leakage or less")
     axes.legend(fontsize=scaled(8), loc="best")
@@ -136,7 +138,8 @@ def draw_ceilings(
     """ROC curves of the attack, log-log, each from the lowest FPR that its non-members resolve; thin and in
     the same style, what (epsilon, delta) allows any attack."""
     priced = [row for row in found.rows if row["guarantee_kind"] in DP and row["epsilon"] is not None]
-    drawn = [*priced, *(row for row in found.rows if row not in priced)][:CURVES]
+    known = {row["cell"] for row in priced}
+    drawn = [*priced, *(row for row in found.rows if row["cell"] not in known)][:CURVES]
     lowest = min((resolved_fpr(row) for row in drawn), default=1e-2)
     rates = np.logspace(math.log10(lowest), 0, 200)
     for place, row in enumerate(drawn):
@@ -144,7 +147,7 @@ def draw_ceilings(
         roc = rocs.get(row["attack_task"], Roc([], []))
         kept = [(f, t) for f, t in zip(roc.fpr, roc.tpr, strict=True) if f >= resolved_fpr(row) and t > 0]
         axes.plot([f for f, _ in kept], [t for _, t in kept], lw=1.4, label=shorten(row["label"], 34), **look)
-        if row in priced:
+        if row["cell"] in known:
             most = [ceiling(row["epsilon"], row["delta"] or 0.0, float(rate)) for rate in rates]
             axes.plot(rates, most, lw=0.7, **look)
     axes.plot(rates, rates, color=FAINT, linestyle=":", linewidth=0.8)

@@ -2,10 +2,12 @@
 
 import json
 import math
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from typing import Any
@@ -46,6 +48,8 @@ REJECTIONS = """
 """
 """What PD-SGD tells of its privacy test."""
 
+AT_ONCE = 1000
+"""ROC curves in one query."""
 GALLERIES = 24
 """Attacks whose pictures are read, at most."""
 
@@ -56,8 +60,8 @@ AUDITS = "select * from audit order by workload, canary, method, epsilon_asked, 
 class Roc:
     """A receiver operating characteristic, pooled over the targets of a cell."""
 
-    fpr: list[float]
-    tpr: list[float]
+    fpr: Sequence[float]
+    tpr: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,6 @@ def read(store: Source, where: str | None = None, view: str = "frontier") -> Rea
     conditions = {view: where, other: related}
     rows = {name: rows_of(store, select(name, condition)) for name, condition in conditions.items()}
     columns = {name: tuple(found[0]) for name, found in rows.items() if found}
-    tasks = select("frontier", conditions["frontier"], "attack_task")
-    rocs = rows_of(store, f"select task, roc from attack_result where task in ({tasks})")
     cells = {row["cell"]: row for row in rows_of(store, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
     # An inversion alone leaves no row in the frontier: without a condition all are shown.
@@ -143,7 +145,7 @@ def read(store: Source, where: str | None = None, view: str = "frontier") -> Rea
     name_groups([*rows["frontier"], *rows["overhead"], *benches])
     return Reading(
         frontier=sorted(rows["frontier"], key=_order),
-        rocs={row["task"]: Roc(**row["roc"]) for row in rocs if row["roc"]},
+        rocs=_rocs(store, [row["attack_task"] for row in rows["frontier"]]),
         overhead=sorted(rows["overhead"], key=_order),
         bench=list(benches),
         audits=list(rows_of(store, AUDITS)),
@@ -160,6 +162,17 @@ def read(store: Source, where: str | None = None, view: str = "frontier") -> Rea
         where=where,
         view=view,
     )
+
+
+def _rocs(store: Source, tasks: Sequence[str]) -> dict[str, Roc]:
+    """The curves of attacks, some at a time and as arrays: those of a large store would take gigabytes."""
+    found = {}
+    for start in range(0, len(tasks), AT_ONCE):
+        keys = ", ".join("'" + key.replace("'", "''") + "'" for key in tasks[start : start + AT_ONCE])
+        for row in rows_of(store, f"select task, roc from attack_result where task in ({keys})"):
+            if row["roc"]:
+                found[row["task"]] = Roc(array("d", row["roc"]["fpr"]), array("d", row["roc"]["tpr"]))
+    return found
 
 
 def read_pictures(store: Store, task: str) -> Pictures:
@@ -202,11 +215,10 @@ def select(view: str, where: str | None, columns: str = "*") -> str:
 def rows_of(store: Source, sql: str) -> list[dict[str, Any]]:
     """The rows of one read-only statement."""
     answer = query(store, sql)
+    decode = cache(json.loads)  # rows share texts, e.g. parameters and provenance: one value does for all
+    decoders = {name: decode if name in answer.json_columns else None for name in answer.columns}
     return [
-        {
-            name: _plain(value, name in answer.json_columns)
-            for name, value in zip(answer.columns, row, strict=True)
-        }
+        {name: _plain(value, decoder) for (name, decoder), value in zip(decoders.items(), row, strict=True)}
         for row in answer.rows
     ]
 
@@ -253,11 +265,11 @@ def program_version() -> str:
         return "from source"
 
 
-def _plain(value: Any, is_json: bool) -> Any:
+def _plain(value: Any, decode: Callable[[str], Any] | None) -> Any:
     if isinstance(value, float) and math.isnan(value):
         return None
-    if is_json and value is not None:
-        return json.loads(value)
+    if decode is not None and value is not None:
+        return decode(value)
     return value
 
 

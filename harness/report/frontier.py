@@ -26,8 +26,16 @@ from harness.report.leakage import (
     rows_near_front,
     rows_on_front,
 )
-from harness.report.marks import Bars, Marks, thin_rows
-from harness.report.panels import Panel, choose_panel, describe_group, name_point
+from harness.report.marks import Bars, Marks
+from harness.report.panels import (
+    FRONT_NAMED,
+    NAMED,
+    Panel,
+    choose_panel,
+    describe_group,
+    name_point,
+    spread,
+)
 from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
 from harness.report.style import (
     ALARM,
@@ -55,10 +63,6 @@ ENTRY = 1.65
 """Inches that an entry of the legend takes, about."""
 CURVES = 8
 """ROC curves in one panel, at most."""
-NAMED = 24
-"""Points of a panel up to which all have their names; of more, some of those on the front."""
-FRONT_NAMED = 12
-"""How many of them, at most: more would cover the points."""
 FAILED = 6
 """Lines of failures under the figure, at most."""
 
@@ -123,21 +127,22 @@ def _draw_group(
         if axes is left and panel.leakage is AUC:
             _draw_unresolved(axes, rows)
             continue
-        labels = _draw_points(axes, panel.rows, panel.leakage, colours)
+        labels = _draw_points(axes, panel, colours)
         pending.append((axes, labels, _draw_front(axes, panel.rows, panel.leakage)))
         axes.set_title(wrap(panel.title, panel_width(axes), 8.5), fontsize=scaled(8.5))
     _draw_rocs(right, first, rocs, colours)
     return pending
 
 
-def _draw_points(
-    axes: Axes, rows: Sequence[Row], leakage: Leakage, colours: Mapping[str, str]
-) -> list[Label]:
+def _draw_points(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> list[Label]:
     """Points with their intervals; gives the labels that want a place."""
-    shown = [row for row in rows if row[leakage.column] is not None and row["accuracy"] is not None]
+    leakage = panel.leakage
+    shown = [row for row in panel.drawn if row[leakage.column] is not None and row["accuracy"] is not None]
     labels, marks, bars = [], Marks(), Bars()
-    named = shown if len(shown) <= NAMED else thin_rows(rows_on_front(rows, leakage), FRONT_NAMED)
-    near = {row["cell"] for row in rows_near_front(rows, leakage)}
+    there = {row["cell"] for row in shown}
+    front = [row for row in rows_on_front(panel.rows, leakage) if row["cell"] in there]
+    named = {row["cell"] for row in (shown if len(shown) <= NAMED else spread(front, FRONT_NAMED))}
+    near = {row["cell"] for row in rows_near_front(panel.rows, leakage)}
     for row in shown:
         (x_low, x, x_high), (y_low, y, y_high) = interval(row, leakage.column), interval(row, "accuracy")
         x_range, y_range = (x_low, x_high), (y_low, y_high)
@@ -149,7 +154,7 @@ def _draw_points(
             marks.add(x, y, **_ring())
         if row["valid"] is False:
             marks.add(x, y, marker="x", ms=scaled(13), mew=1.8, color=ALARM, zorder=5)
-        name = name_point(row) if any(row is other for other in named) else ""
+        name = name_point(row) if row["cell"] in named else ""
         labels.append(Label(x, y, name, x_range, y_range))
     bars.draw(axes, linewidths=1, alpha=0.6, zorder=3, capstyle="projecting")
     marks.draw(axes)

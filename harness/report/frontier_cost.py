@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from harness.report.data import Reading, Row
 from harness.report.labels import Label, place_labels
 from harness.report.leakage import Leakage, able_rows, choose_leakage
-from harness.report.marks import Marks, thin_rows
-from harness.report.panels import Panel, choose_panel, describe_group
+from harness.report.marks import Marks
+from harness.report.panels import FRONT_NAMED, Panel, choose_panel, describe_group, spread
 from harness.report.pareto import find_undominated
 from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
 from harness.report.style import (
@@ -36,11 +36,9 @@ COSTS = {
 }
 SCALE = "cividis"
 """Even in brightness, and the same to colour-blind eyes (Nunez, Anderton and Renslow 2018)."""
-NAMED = 12
-"""Names in a panel, at most: more would cover the points."""
 NOTE = (
     "Filled: no other valid cell is as good in leakage, accuracy and cost, and better in one; "
-    f"up to {NAMED} of a panel are named. "
+    f"up to {FRONT_NAMED} of a panel are named. "
     "Shapes are kinds of guarantee. Costs are those of the training runs: read them to about one digit."
 )
 
@@ -85,9 +83,10 @@ def find_efficient(rows: Sequence[Row], leakage: Leakage, cost: str) -> list[Row
 def _draw_costs(axes: Axes, panel: Panel, cost: str) -> list[Label]:
     """Cells coloured by what they cost; gives the labels of those that stand out."""
     column = panel.leakage.column
-    rows = [row for row in panel.rows if None not in (row[column], row["accuracy"], row[cost])]
+    rows = [row for row in panel.drawn if None not in (row[column], row["accuracy"], row[cost])]
     rows = [row for row in rows if row[cost] > 0]
-    axes.set_title(wrap(f"attack {shorten(panel.attack, 40)}", panel_width(axes), 8.5), fontsize=scaled(8.5))
+    title = f"attack {shorten(panel.attack, 40)}{panel.thinning}"
+    axes.set_title(wrap(title, panel_width(axes), 8.5), fontsize=scaled(8.5))
     axes.set_xlabel(panel.leakage.name)
     axes.set_ylabel("test accuracy, mean")
     axes.xaxis.set_major_locator(MaxNLocator(6))
@@ -96,8 +95,10 @@ def _draw_costs(axes: Axes, panel: Panel, cost: str) -> list[Label]:
         axes.text(0.5, 0.5, told, ha="center", va="center", transform=axes.transAxes)
         axes.set_axis_off()
         return []
-    found = sorted(find_efficient(rows, panel.leakage, cost), key=lambda row: float(row[column]))
-    efficient, named = ({row["cell"] for row in some} for some in (found, thin_rows(found, NAMED)))
+    found = sorted(find_efficient(panel.rows, panel.leakage, cost), key=lambda row: float(row[column]))
+    efficient = {row["cell"] for row in found}
+    there = {row["cell"] for row in rows}
+    named = {row["cell"] for row in spread([row for row in found if row["cell"] in there], FRONT_NAMED)}
     costs = [row[cost] for row in rows]
     low, high = min(*costs, 1.0), max(*costs, 1.2)
     shades = ScalarMappable(LogNorm(low, high), SCALE)

@@ -1,12 +1,9 @@
 """Points and bars of many rows as a few artists: matplotlib's time goes by artists, not by points."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-
-from harness.report.data import Row
 
 
 class Marks:
@@ -41,10 +38,3 @@ class Bars:
         """Put them into a panel and make room for them; `look` is what a LineCollection takes."""
         axes.add_collection(LineCollection(self._strokes, colors=self._colours, **look))
         axes.autoscale_view()
-
-
-def thin_rows(rows: Sequence[Row], most: int) -> list[Row]:
-    """At most so many rows, two or more: the first, the last and even steps between them."""
-    if len(rows) <= most:
-        return list(rows)
-    return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]

@@ -1,6 +1,8 @@
 """The overhead figure: step time and memory of each method relative to plain SGD."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from harness.report.costs import BENCH, PAPER, TABLE_6, TRAINING, choose_costs
 from harness.report.data import Reading, Row, read
 from harness.report.imprint import Imprint
 from harness.report.marks import Bars, Marks
+from harness.report.panels import say_thinned, spread
 from harness.report.sheets import SCREEN, Sheet, lay_out, scaled, wrap
 from harness.report.style import (
     FAINT,
@@ -40,6 +43,8 @@ COLUMNS = (
     "extra memory (sgd = 1)",
     "extra memory in MiB",
 )
+LINES = 120
+"""Lines of a group in the figure, at most; the table has all."""
 MARKERS = {TRAINING: "o", BENCH: "s", PAPER: "D"}
 
 
@@ -61,7 +66,8 @@ def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     if not costs:
         return empty_figure(TITLE, explain_empty(reading), sheet)
     names = sorted({row["group"] for row in costs})
-    groups = [[row for row in costs if row["group"] == name] for name in names]
+    groups = [thin_lines([row for row in costs if row["group"] == name]) for name in names]
+    cells = Counter(row["group"] for row in costs)
     colours = assign_colours([*reading.methods, *(row["method"] for row in costs)])
     width, scale = sheet.inches(11), sheet.font / SCREEN.font
     text = wrap(explain_clocks(reading), width, 8.5)
@@ -74,13 +80,23 @@ def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     if not sheet.printed:
         parts[0].text(0.01, 1 - 0.2 / heights[0], TITLE, fontsize=scaled(14), weight="bold", va="center")
     parts[0].text(0.01, 0.08 / heights[0], text, fontsize=scaled(8.5), va="bottom")
-    for part, rows in zip(parts[1:], groups, strict=True):
-        _draw_group(part, rows, colours, sheet)
+    for part, name, rows in zip(parts[1:], names, groups, strict=True):
+        _draw_group(part, rows, cells[name], colours, sheet)
     return figure
 
 
-def _draw_group(part: Any, rows: Sequence[Row], colours: Mapping[str, str], sheet: Sheet) -> None:
-    head = wrap(f"{shorten(rows[0]['group'], 60)} · {_models(rows)}", sheet.inches(11), 10.5)
+def thin_lines(rows: Sequence[Row]) -> list[Row]:
+    """At most LINES lines of a group, evenly of every method: one page holds no more."""
+    if len(rows) <= LINES:
+        return list(rows)
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    each = max(2, LINES // len(methods))
+    return [line for name in methods for line in spread([row for row in rows if row["method"] == name], each)]
+
+
+def _draw_group(part: Any, rows: Sequence[Row], cells: int, colours: Mapping[str, str], sheet: Sheet) -> None:
+    thinned = say_thinned(len(rows), cells)
+    head = wrap(f"{shorten(rows[0]['group'], 60)} · {_models(rows)}{thinned}", sheet.inches(11), 10.5)
     part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
     left, right = panels = lay_out(part, 2, sheet)
     _draw_ratios(left, rows, "step_overhead", colours)
@@ -91,7 +107,7 @@ def _draw_group(part: Any, rows: Sequence[Row], colours: Mapping[str, str], shee
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.yaxis.set_label_coords(0, 0.5)  # it has none: matplotlib would measure every name to place it
     named = panels if sheet.across == 1 else [left]  # side by side, one list of names serves both
-    names = [shorten(name_line(row, rows)) for row in rows]
+    names = [shorten(name) for name in name_lines(rows)]
     for axes in panels:
         axes.set_yticks(range(len(rows)) if axes in named else [], names if axes in named else [])
 
@@ -100,14 +116,16 @@ def overhead_table(reading: Reading) -> TextTable:
     """A line per line of the figure."""
     costs = choose_costs(reading)
     lines = []
-    for row in costs:
+    groups = groupby(costs, key=lambda row: row["group"])  # which they are sorted by
+    names = [name for _, own in groups for name in name_lines(list(own))]
+    for row, name in zip(costs, names, strict=True):
         bar = relative_quartiles(row)
         extra = row["extra_memory_bytes"]
         lines.append(
             (
                 row["group"],
                 row["method"],
-                name_line(row, [other for other in costs if other["group"] == row["group"]]),
+                name,
                 row["source"],
                 _number(row["models"], "d"),
                 _number(row["step_overhead"]),
@@ -156,13 +174,15 @@ def _explain_runs(reading: Reading) -> str:
     )
 
 
-def name_line(row: Row, rows: Sequence[Row]) -> str:
-    """The cell's label, with its machine where the rows come from more than one kind."""
-    name = str(row["label"] or row["method"])
-    machines = {(other["device"], other["threads"]) for other in rows if other.get("source") != PAPER}
-    if len(machines) < 2 or row.get("source") == PAPER:
-        return name
-    return f"{name} ({row['device']}, {row['threads']} thr.)"
+def name_lines(rows: Sequence[Row]) -> list[str]:
+    """The cells' labels, with their machine where the rows come from more than one kind."""
+    machines = {(row["device"], row["threads"]) for row in rows if row.get("source") != PAPER}
+    names = []
+    for row in rows:
+        name = str(row["label"] or row["method"])
+        told = len(machines) > 1 and row.get("source") != PAPER
+        names.append(f"{name} ({row['device']}, {row['threads']} thr.)" if told else name)
+    return names
 
 
 def relative_quartiles(row: Row) -> tuple[float, float] | None:

@@ -14,7 +14,7 @@ from harness.report.commands import command_of
 from harness.report.costs import choose_costs
 from harness.report.data import Reading, Roc, Row, group_failures, program_version
 from harness.report.leakage import AUC, TPRS, choose_attack, choose_leakage, name_attacks, resolved_fpr
-from harness.report.overhead import explain_clocks, name_line, relative_quartiles, say_missing
+from harness.report.overhead import explain_clocks, name_lines, relative_quartiles, say_missing
 from harness.report.page_sections import calibration_data, picture_data, reproduction_data, theory_data
 from harness.report.style import KINDS, UNKNOWN_KIND, assign_colours, explain_empty
 
@@ -78,10 +78,10 @@ def page_data(reading: Reading) -> dict[str, Any]:
             {
                 **row,
                 "quartiles": relative_quartiles(row),
-                "line_name": name_line(row, costs),
+                "line_name": name,
                 "missing": say_missing(row),
             }
-            for row in costs
+            for row, name in zip(costs, name_lines(costs), strict=True)
         ],
         "calibrations": calibration_data(reading),
         "theory": theory_data(reading),

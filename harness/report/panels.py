@@ -4,8 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.report.data import Row
-from harness.report.leakage import Leakage, choose_attack, name_attacks
+from harness.report.leakage import Leakage, choose_attack, name_attacks, rows_on_front
 from harness.report.style import format_epsilon, shorten
+
+NAMED = 24
+"""Points of a panel up to which all have their names; of more, some of those on the front."""
+FRONT_NAMED = 12
+"""How many of them, at most: more would cover the points."""
+DRAWN = 500
+"""Cells that a panel draws, at most: more are a blot, and take minutes. The tables hold all."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,34 @@ class Panel:
             f"strongest of {self.attacks} by mean {self.leakage.name}" if self.attacks > 1 else "the only one"
         )
         tried = "" if len(self.rows) == self.cells else f", on {len(self.rows)} of {self.cells} cells"
-        return f"attack {shorten(self.attack, 40)} ({how}{tried})"
+        return f"attack {shorten(self.attack, 40)} ({how}{tried}){self.thinning}"
+
+    @property
+    def drawn(self) -> list[Row]:
+        """Its cells; of very many, the front's and others evenly by method and epsilon."""
+        if len(self.rows) <= DRAWN:
+            return self.rows
+        front = {row["cell"] for row in spread(rows_on_front(self.rows, self.leakage), DRAWN // 2)}
+        others = [row for row in self.rows if row["cell"] not in front]
+        kept = front | {row["cell"] for row in spread(others, DRAWN - len(front))}
+        return [row for row in self.rows if row["cell"] in kept]
+
+    @property
+    def thinning(self) -> str:
+        """What is said where not all cells are drawn."""
+        return say_thinned(DRAWN, len(self.rows))
+
+
+def spread(rows: Sequence[Row], most: int) -> list[Row]:
+    """At most so many of the rows, two or more: the first, the last and even steps between them."""
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
+
+
+def say_thinned(most: int, cells: int) -> str:
+    """That so many cells at most are drawn, where there are more."""
+    return f"; {most:,} of {cells:,} cells drawn, the table has all" if cells > most else ""
 
 
 def choose_panel(rows: Sequence[Row], leakage: Leakage) -> Panel:

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 """Of the intervals that the views give, and of the band around a hypervolume."""
-DRAWS = 2000
+DRAWS, PIECES = 2000, 20
 
 
 def find_front(points: Sequence[Point]) -> list[int]:
@@ -43,13 +43,13 @@ def find_front(points: Sequence[Point]) -> list[int]:
 
 def find_undominated(costs: Sequence[Sequence[float]]) -> list[int]:
     """The same for any number of axes, on all of which less is better (an accuracy comes with a minus)."""
-    return [i for i, point in enumerate(costs) if not any(_dominates(other, point) for other in costs)]
+    points = np.array(costs, dtype=np.float64)
+    return [i for i, point in enumerate(points) if not _any_dominates(points, point)]
 
 
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Nowhere worse, and better somewhere."""
-    pairs = list(zip(one, other, strict=True))
-    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+def _any_dominates(others: Floats, point: Floats) -> bool:
+    """Whether one of the others is nowhere worse, and better somewhere."""
+    return bool(((others <= point).all(axis=1) & (others < point).any(axis=1)).any())
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,13 @@ def find_near_front(boxes: Sequence[Box]) -> list[int]:
     A point is behind the front for certain where another one, at its worst, beats it at its best.
     """
     front = set(find_front([box.point for box in boxes]))
-    return [
-        i
-        for i, box in enumerate(boxes)
-        if i not in front and not any(_beats(other.worst, box.best) for other in boxes)
-    ]
+    worst, best = _costs([box.worst for box in boxes]), _costs([box.best for box in boxes])
+    return [i for i in range(len(boxes)) if i not in front and not _any_dominates(worst, best[i])]
 
 
-def _beats(one: Point, other: Point) -> bool:
-    return _dominates((one[0], -one[1]), (other[0], -other[1]))
+def _costs(points: Sequence[Point]) -> Floats:
+    """Points with less of both being better."""
+    return np.array([(leakage, -accuracy) for leakage, accuracy in points]).reshape(-1, 2)
 
 
 def hypervolume(leakage: ArrayLike, accuracy: ArrayLike, reference: Point) -> Floats:
@@ -132,7 +130,10 @@ def mean_offer_band(boxes: Sequence[Box], models: Sequence[int], chance: float) 
     leakage = _redraw([box.leakage for box in boxes], models, generator)
     accuracy = _redraw([box.accuracy for box in boxes], models, generator)
     tails = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
-    low, high = np.quantile(mean_offer(leakage, accuracy, chance), tails)
+    # Some draws at a time: all at once would take gigabytes for thousands of points.
+    pieces = zip(np.array_split(leakage, PIECES), np.array_split(accuracy, PIECES), strict=True)
+    areas = np.concatenate([mean_offer(*piece, chance) for piece in pieces])
+    low, high = np.quantile(areas, tails)
     return float(low), min(1.0, float(high))
 
 

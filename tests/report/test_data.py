@@ -91,7 +91,7 @@ def test_everything_is_read_and_ordered(store: Path) -> None:
     first = reading.frontier[0]
     assert first["params"] == {"lr": 0.5}
     assert first["auc_high"] is None, "NaN is no number to draw"
-    assert reading.rocs[first["attack_task"]].tpr == [0.0, 0.7, 1.0]
+    assert list(reading.rocs[first["attack_task"]].tpr) == [0.0, 0.7, 1.0]
     assert [row["guarantee_kind"] for row in reading.overhead] == ["none", "approximate-dp", "approximate-dp"]
     assert [row["step_overhead"] for row in reading.overhead] == [1.0, 4.0, 4.0]
     assert [row["reason"] for row in reading.failures] == ["diverged"]

@@ -10,16 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from harness.report.data import Reading
-from harness.report.frontier import (
-    CURVES,
-    FRONT_NAMED,
-    NAMED,
-    choose_curves,
-    draw_frontier,
-    frontier_figure,
-)
+from harness.report.frontier import CURVES, choose_curves, draw_frontier, frontier_figure
 from harness.report.leakage import AUC, interval, rows_on_front
-from harness.report.panels import choose_panel, name_point
+from harness.report.panels import FRONT_NAMED, NAMED, choose_panel, name_point
 from harness.report.sheets import SCREEN, SHEETS, Sheet
 from harness.report.style import ALARM, KINDS, house_style
 
@@ -225,3 +218,21 @@ def test_of_a_long_front_a_few_cells_are_named_from_end_to_end(row: Any, reading
     names = [text.get_text() for text in drawn(reading(rows)).axes[1].texts]
     assert len(names) == FRONT_NAMED
     assert {names[0], names[-1]} == {name_point(rows[0]), name_point(rows[-1])}
+
+
+def test_of_very_many_cells_some_are_drawn_with_the_whole_front_and_the_panel_says_so(
+    row: Any, reading: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.report.panels.DRAWN", 30)
+    rows = [row(epsilon=float(e), accuracy=0.5 + e % 7 / 100, mu=0.02 * e) for e in range(1, 62)]
+    panel = choose_panel(rows, AUC)
+    cells = [each["cell"] for each in panel.drawn]
+    assert len(cells) == 30
+    assert {each["cell"] for each in rows_on_front(rows, AUC)} < set(cells)
+    assert (cells[0], cells[-1]) == (rows[0]["cell"], rows[-1]["cell"])
+    assert "30 of 61 cells drawn, the table has all" in texts(drawn(reading(rows))).replace("\n", " ")
+
+
+def test_all_equal_cells_are_all_on_the_front_and_some_are_named(row: Any, reading: Any) -> None:
+    rows = [row(epsilon=float(e), accuracy=0.7, mu=0.5) for e in range(1, 3 * NAMED)]
+    assert len([text for text in drawn(reading(rows)).axes[1].texts if text.get_text()]) == FRONT_NAMED

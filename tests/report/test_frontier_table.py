@@ -7,9 +7,10 @@ import pytest
 from matplotlib.text import Text
 
 from harness.report.data import Reading
-from harness.report.frontier_cost import NAMED, cost_figure, find_efficient, say_ticks
+from harness.report.frontier_cost import cost_figure, find_efficient, say_ticks
 from harness.report.frontier_table import frontier_table, hypervolume_table
 from harness.report.leakage import AUC
+from harness.report.panels import FRONT_NAMED
 from harness.report.sheets import SHEETS
 from harness.report.style import house_style
 
@@ -87,11 +88,11 @@ def test_cost_is_drawn_where_it_is_known(row: Any, reading: Any, columns: Any) -
 
 
 def test_few_of_many_efficient_cells_are_named(row: Any, reading: Any) -> None:
-    rows = [row(epsilon=float(e), mu=e / 30, accuracy=0.6 + e / 100) for e in range(1, NAMED + 9)]
+    rows = [row(epsilon=float(e), mu=e / 30, accuracy=0.6 + e / 100) for e in range(1, FRONT_NAMED + 9)]
     with house_style():
         time = cost_figure(reading(rows)).axes[0]
     names = [text.get_text() for text in time.texts]
-    assert len(names) == NAMED
+    assert len(names) == FRONT_NAMED
     assert {rows[0]["label"], rows[-1]["label"]} <= set(names)
 
 

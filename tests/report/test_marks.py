@@ -3,7 +3,8 @@ from typing import Any
 import numpy as np
 from matplotlib.collections import LineCollection
 
-from harness.report.marks import Bars, Marks, thin_rows
+from harness.report.marks import Bars, Marks
+from harness.report.panels import spread
 from harness.report.style import new_figure
 
 
@@ -35,6 +36,6 @@ def test_bars_are_one_artist_and_the_axes_reach_over_them() -> None:
 
 def test_thinned_rows_keep_their_ends_and_their_order() -> None:
     rows = [{"place": place} for place in range(100)]
-    assert [row["place"] for row in thin_rows(rows, 4)] == [0, 33, 66, 99]
-    assert thin_rows(rows[:3], 4) == rows[:3]
-    assert thin_rows([], 4) == []
+    assert [row["place"] for row in spread(rows, 4)] == [0, 33, 66, 99]
+    assert spread(rows[:3], 4) == rows[:3]
+    assert spread([], 4) == []

@@ -9,10 +9,11 @@ from harness.report.data import Reading
 from harness.report.overhead import (
     draw_overhead,
     explain_clocks,
-    name_line,
+    name_lines,
     overhead_figure,
     overhead_table,
     relative_quartiles,
+    thin_lines,
 )
 from harness.report.sheets import SHEETS
 from harness.report.style import house_style
@@ -60,8 +61,22 @@ def test_no_sgd_is_said_and_large_ratios_are_logarithmic(row: Any, reading: Any)
 def test_machines_are_named_where_there_are_two_kinds() -> None:
     here = {"label": "sgd", "method": "sgd", "device": "cpu", "threads": 1}
     there = {**here, "threads": 8}
-    assert name_line(here, [here]) == "sgd"
-    assert name_line(there, [here, there]) == "sgd (cpu, 8 thr.)"
+    assert name_lines([here]) == ["sgd"]
+    assert name_lines([here, there])[1] == "sgd (cpu, 8 thr.)"
+
+
+def test_of_very_many_cells_some_of_every_method_are_lines_and_the_figure_says_so(
+    row: Any, reading: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.report.overhead.LINES", 20)
+    rows = [row(method="sgd", epsilon=None), *(row(epsilon=float(e)) for e in range(1, 60))]
+    kept = [(each["method"], each["epsilon_asked"]) for each in thin_lines(rows)]
+    assert kept[:2] == [("sgd", None), ("dp-sgd", 1.0)]
+    assert kept[-1] == ("dp-sgd", 59.0)
+    assert len(kept) == 11
+    found = reading(rows)
+    assert "11 of 60 cells drawn, the table has all" in said(drawn(found)).replace("\n", " ")
+    assert len(overhead_table(found).rows) == 60
 
 
 def test_what_the_clocks_are(quickstart: Reading, reading: Any) -> None:
