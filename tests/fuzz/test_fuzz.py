@@ -5,11 +5,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.fuzz import guided
 from tests.fuzz.campaign import share, throw
 from tests.fuzz.ground import FENCE, Ground, Trespass
+from tests.fuzz.guided import GUIDED
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
 from workloads.errors import SpecError
@@ -72,3 +75,16 @@ def test_errors_of_others_and_empty_ones_go_up(ground: Ground) -> None:
         ground.survives(lambda: fail(SpecError("")))
     with pytest.raises(KeyError):
         ground.survives(lambda: fail(KeyError("a bug")))
+
+
+@pytest.mark.parametrize("name", GUIDED)
+def test_guided_inputs_begin_with_one_that_is_done(name: str) -> None:
+    (target,) = [target for target in TARGETS if target.name == GUIDED[name].target]
+    assert GUIDED[name].input(GUIDED[name].seed(target.good)) == target.good
+    assert GUIDED[name].input(b"") in (b"", (target.good[0], b""))
+
+
+def test_guided_inputs_tell_what_they_need(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setitem(sys.modules, "atheris", None)
+    assert guided.main(["--target", "idx"]) == 2
+    assert "pip install atheris" in capsys.readouterr().err
