@@ -62,7 +62,7 @@ def _reach(found: Calibration) -> float:
 
 def _corners(curve: Curve, reach: float) -> dict[str, Any]:
     """What a curve does at its cells, and as far as any reaches: between them it is straight, or a step."""
-    levels = [row[curve.leakage.column] for row in curve.rows]
+    levels = list(dict.fromkeys(row[curve.leakage.column] for row in curve.rows))  # equal cells, one corner
     offers = [offer for level in [*levels, reach] if (offer := curve.at(level)) is not None]
     banded = all(offer.low is not None for offer in offers)
     return {
