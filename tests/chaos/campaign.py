@@ -81,11 +81,16 @@ def plan_of(text: str, store: Path) -> Plan:
     return make_plan(*read_sweep(tomllib.loads(text), "chaos"), Store(store))
 
 
-def send(text: str, path: Path) -> Plan:
+def send(text: str, path: Path, backend: str = "local", **settings: Any) -> Plan:
     """Plan and enqueue as `privbench enqueue` does."""
     plan = plan_of(text, path)
-    enqueue(plan, Store.open(path, create=True), "local", Settings(slots=1))
+    enqueue(plan, Store.open(path, create=True), backend, Settings(**({"slots": 1} | settings)))
     return plan
+
+
+def count_open(text: str, path: Path) -> int:
+    """How many tasks of a sweep are to be run."""
+    return len(plan_of(text, path).todo)
 
 
 def work(text: str, path: Path) -> None:

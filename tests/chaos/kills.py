@@ -1,12 +1,12 @@
 """SIGKILL at random moments: of workers, collectors and enqueuers, of the command line and the supervisor.
 
-    python -m tests.chaos.kills --seed 0 --kills 500 [--real 120] [--slurm] [--docker]
+    python -m tests.chaos.kills --seed 0 --kills 500 [--real 120] [--slurm] [--docker] [--elsewhere 40]
 
 Most victims are forked from this process, which has torch loaded: a kill every fraction of a second, with
 a checkpoint after every step. The `real` ones are the processes a user has: `privbench run`, `enqueue` and
 `collect`, the detached supervisor, its workers. After every kill the sweep is asked for again, and the
-rows of an undisturbed run must come out. SLURM and Docker are killed by their own tests (`make test-cluster`,
-`make test-docker`), which --slurm and --docker call.
+rows of an undisturbed run must come out. With --slurm and --docker so many more are killed on a cluster and
+an engine of the campaign's own (tests/chaos/elsewhere.py).
 """
 
 import functools
@@ -28,6 +28,7 @@ from harness.backends import local
 from harness.collect import collect
 from harness.run import Run
 from harness.store import Store
+from tests.chaos import elsewhere
 from tests.chaos.campaign import (
     DIGITS,
     LAB,
@@ -36,6 +37,7 @@ from tests.chaos.campaign import (
     arguments,
     close,
     collected,
+    count_open,
     faults,
     finish,
     forked,
@@ -53,16 +55,9 @@ AT_ONCE = 8
 """Kills between two comparisons of all rows."""
 PACED = LAB.replace("steps = 5", "steps = 10\npause = 0.05").replace("[1, 2]", "[1, 2, 3, 4, 5, 6]")
 """More and slower tasks, for processes that take seconds to start."""
+Tally = tuple[Counter[str], Counter[str]]
+"""What was killed, and how many rows are lost, doubled or different."""
 REAL = ("worker", "worker", "worker", "supervisor", "supervisor", "asking", "collecting", "enqueuing")
-UNDER_FIRE = {
-    "slurm": ("cluster", "tests/harness/cluster/test_trouble.py", "under_fire or killed"),
-    "docker": ("docker", "tests/harness/containers/test_docker.py", "killed or crashes"),
-}
-
-
-def count_open(text: str, path: Path) -> int:
-    """How many tasks of a sweep are to be run."""
-    return len(plan_of(text, path).todo)
 
 
 def struck(job: Callable[[], object], seconds: float) -> bool:
@@ -152,8 +147,8 @@ class Forked:
 class Real:
     """Kills of the processes that a user has."""
 
-    def __init__(self, folder: Path, chance: random.Random) -> None:
-        self.folder, self.chance = folder, chance
+    def __init__(self, folder: Path, chance: random.Random, expected: Rows) -> None:
+        self.folder, self.chance, self.expected = folder, chance, expected
         self.counts: Counter[str] = Counter()
         self.sweep = folder / "chaos.toml"
         self.sweep.write_text(PACED)
@@ -163,14 +158,12 @@ class Real:
     def run(self, kills: int) -> Counter[str]:
         """Kill so many; how many rows were lost, doubled or different."""
         broken: Counter[str] = Counter()
-        with patch.object(local, "start_supervisor"):
-            expected: Rows = forked(finish, PACED, self.folder / "real-peace") if kills else {}
         while sum(self.counts.values()) < kills:
             self.stores += 1
             lab = Lab(self.folder / f"real-{self.stores}")
             try:
                 self._storm(lab, kills)
-                broken += faults(forked(collected, lab.store.path), expected)
+                broken += faults(forked(collected, lab.store.path), self.expected)
             finally:
                 lab.end_all()
             say(f"real: {dict(self.counts)} on {self.stores} stores; broken: {dict(broken)}")
@@ -220,32 +213,40 @@ class Real:
         self.counts[f"real {kind}"] += 1
 
 
-def under_fire(where: str) -> int:
-    """The kills of a cluster's or an engine's own tests; 0 where they hold or are skipped with the reason."""
-    marker, file, names = UNDER_FIRE[where]
-    say(f"kills on {where}: {file}, tests with {names} in their name")
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", marker, "-k", names, file]
-    return subprocess.run(command, check=False).returncode
+def killed_elsewhere(where: str, folder: Path, expected: Rows, kills: int, chance: random.Random) -> Tally:
+    """The same on a cluster or an engine; where there can be none, that is told and counts as broken."""
+    try:
+        return elsewhere.run(where, folder, PACED, expected, kills, chance)
+    except RuntimeError as error:
+        say(f"{where}: {error}")
+        return Counter(), Counter({f"{where} not tried": 1})
 
 
 def main(words: list[str] | None = None) -> int:
     """Run the campaign."""
-    asked = arguments(__doc__, words, kills=500, real=120, slurm=False, docker=False)
+    asked = arguments(__doc__, words, kills=500, real=120, slurm=False, docker=False, elsewhere=40)
     begin, chance = time.monotonic(), random.Random(asked.seed)
     eager = functools.partial(Run, interval=0.0)
+    places = [where for where in elsewhere.FIELDS if getattr(asked, where)]
     with ground() as folder:
         with patch.object(training, "Run", eager), patch.object(local, "start_supervisor"):
             quick = Forked(folder, chance)
             broken = quick.run(asked.kills - asked.real)
         say(f"forked: {dict(quick.counts)} on {quick.rounds} stores; broken: {dict(broken)}")
-        slow = Real(folder, chance)
+        with patch.object(local, "start_supervisor"):
+            paced = forked(finish, PACED, folder / "paced") if asked.real or places else {}
+        slow = Real(folder, chance, paced)
         broken += slow.run(asked.real)
-    counts = quick.counts + slow.counts
-    names = {*VICTIMS, *(f"real {kind}" for kind in REAL)}
-    total = {"kills": sum(counts[name] for name in names), "stores": quick.rounds + slow.stores}
+        counts = quick.counts + slow.counts
+        for where in places:
+            more, wrong = killed_elsewhere(where, folder, paced, asked.elsewhere, chance)
+            counts, broken = counts + more, broken + wrong
+    alive = {"ended first", "left to resume", "left to redo"}
+    total = {"kills": sum(number for name, number in counts.items() if name not in alive)}
     lost = {name: broken[name] for name in ("lost", "doubled", "different")}
-    elsewhere = sum(under_fire(name) != 0 for name in UNDER_FIRE if getattr(asked, name))
-    return close("kills", begin, {**total, **counts, **lost}, broken.total() + elsewhere)
+    return close(
+        "kills", begin, {**total, **counts, **lost, "stores": quick.rounds + slow.stores}, broken.total()
+    )
 
 
 if __name__ == "__main__":

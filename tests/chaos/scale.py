@@ -39,6 +39,7 @@ START_SECONDS = 20.0
 """Of CPU, for loading what a command needs, whatever the size of the store."""
 LIMITS: dict[str, tuple[list[str], float]] = {
     "plan": (["plan", "SWEEP", "--no-probe"], 200.0),
+    "enqueue": (["enqueue", "SWEEP"], 200.0),
     "status": (["status", "scale"], 40.0),
     "collect": (["collect"], 400.0),
     "collect again": (["collect"], 150.0),

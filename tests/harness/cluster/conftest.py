@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +67,9 @@ class Cluster:
         return [word.state for word in queue() or [] if word.name in names]
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A cluster of the test session's own; skipped with the reason where it cannot be had."""
+@contextmanager
+def own_cluster() -> Iterator[Cluster]:
+    """A cluster for a while; RuntimeError with the reason where it cannot be had."""
     # Not pytest's folder: the path of a socket has 108 characters at most.
     folder = Path(tempfile.mkdtemp(prefix="pb-"))
     with pytest.MonkeyPatch.context() as patch:
@@ -79,11 +80,22 @@ def cluster() -> Iterator[Cluster]:
         try:
             started = made.call("up")
             if started.returncode:
-                pytest.skip(f"no SLURM cluster here: {started.stderr.strip()}")
+                raise RuntimeError(f"no SLURM cluster here: {started.stderr.strip()}")
             yield made
         finally:
             made.call("clean")
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of the test session's own; skipped with the reason where it cannot be had."""
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(own_cluster())
+        except RuntimeError as error:
+            pytest.skip(str(error))
+        yield made
 
 
 class Sweeper:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,9 +76,9 @@ class Engine:
         )
 
 
-@pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    """An engine of the test session's own; skipped with the reason where it cannot be had."""
+@contextmanager
+def own_engine() -> Iterator[Engine]:
+    """An engine for a while; RuntimeError with the reason where it cannot be had."""
     # Not pytest's folder: the path of a socket has 108 characters at most.
     folder = Path(tempfile.mkdtemp(prefix="pb-"))
     with pytest.MonkeyPatch.context() as patch:
@@ -88,12 +89,23 @@ def engine() -> Iterator[Engine]:
             for verb in ("up", "base-image"):
                 done = made.call(verb)
                 if done.returncode:
-                    pytest.skip(f"no Docker engine here: {done.stderr.strip()}")
+                    raise RuntimeError(f"no Docker engine here: {done.stderr.strip()}")
             made.import_host()
             yield made
         finally:
             made.call("clean")
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """An engine of the test session's own; skipped with the reason where it cannot be had."""
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(own_engine())
+        except RuntimeError as error:
+            pytest.skip(str(error))
+        yield made
 
 
 @pytest.fixture(scope="session")
