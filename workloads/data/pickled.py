@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import pickletools
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,10 @@ from numpy.typing import NDArray
 
 TYPES = ("u1", "i4", "i8")
 """The element types that the published files use."""
+
+
+COUNTS = ("PUT", "BINPUT", "LONG_BINPUT")
+"""The codes of a pickle that give what was seen a number."""
 
 
 class _Kind:
@@ -69,6 +74,21 @@ class _Unpickler(pickle.Unpickler):
             raise pickle.UnpicklingError(f"a pickle that asks for {module}.{name}") from None
 
 
+def _refuse_bombs(content: bytes) -> None:
+    """Refuse what would make the unpickler reserve more memory than the file can fill.
+
+    It keeps a list of what it has seen as long as the highest number that a file gives one of them, which
+    may be four thousand million in a file of ten bytes. That lengths fit is checked by genops itself.
+    """
+    try:
+        codes = pickletools.genops(content)
+        most = max((int(each or 0) for code, each, _ in codes if code.name in COUNTS), default=0)
+    except ValueError as error:
+        raise pickle.UnpicklingError(f"a broken or truncated pickle ({error})") from error
+    if most > len(content):
+        raise pickle.UnpicklingError(f"a pickle of {len(content)} bytes that counts {most} objects")
+
+
 def read_dict(content: bytes) -> dict[str, Any]:
     """The dictionary of a pickle: numbers, text, bytes, lists and arrays of whole numbers, keys as text.
 
@@ -76,6 +96,7 @@ def read_dict(content: bytes) -> dict[str, Any]:
     that arrays need are answered by stand-ins, and every other name is refused.
     """
     try:
+        _refuse_bombs(content)
         found = _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:  # a pickle is a program: a broken one can end in any error
         raise ValueError(str(error) or type(error).__name__) from error

@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,16 @@ def test_arrays_and_lists_come_through(write: Any) -> None:
 def test_fortran_order_and_byte_order_are_kept() -> None:
     array = np.asfortranarray(np.arange(6, dtype=">i8").reshape(2, 3))
     assert np.array_equal(read_dict(published({"data": array}))["data"], array)
+
+
+@pytest.mark.parametrize(
+    "content", [b"}r\x88\x88\x20\x20.", b"}p538970248\n.", b"\x96" + b"\xff" * 4 + bytes(4) + b"."]
+)
+def test_a_few_bytes_do_not_reserve_gigabytes(content: bytes) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=r"counts \d{9} objects|expected 4294967295 bytes"):
+        read_dict(content)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kilobytes"
 
 
 class Runs:
