@@ -245,7 +245,10 @@ def main(words: list[str] | None = None) -> int:
     total = {"kills": sum(number for name, number in counts.items() if name not in alive)}
     lost = {name: broken[name] for name in ("lost", "doubled", "different")}
     return close(
-        "kills", begin, {**total, **counts, **lost, "stores": quick.rounds + slow.stores}, broken.total()
+        "kills",
+        begin,
+        {**total, **counts, **lost, "local stores": quick.rounds + slow.stores},
+        broken.total(),
     )
 
 
