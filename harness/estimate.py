@@ -4,9 +4,9 @@ import contextlib
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from harness.plan import Plan
 from harness.spec import Cell, Json, Task
@@ -142,7 +142,7 @@ def _recorded(tasks: Iterable[Task], store: Store | None) -> dict[Kind, Usual]:
     return {kind: _usual(rows) for kind, rows in found.items()}
 
 
-def asked_steps(params: Json) -> float:
+def asked_steps(params: Mapping[str, Any]) -> float:
     """The steps that all phases of a training grow with: teachers, generators and students too.
 
     A method that does not call them `steps` is taken to do as many as it did, all at once.
