@@ -67,21 +67,32 @@ def test_what_is_done_costs_nothing(store: Store) -> None:
     assert (found.seconds, found.memory_bytes) == (0.0, 0)
 
 
-def test_a_method_without_a_parameter_steps_is_taken_to_do_as_many_as_it_did(store: Store) -> None:
-    task = training(index=5)
-    params = {name: value for name, value in task.cell.params.items() if name != "steps"}
-    found = estimate(plan(replace(task, cell=replace(task.cell, params=params))), store, probing=False)
-    assert found is not None
-    assert found.seconds == pytest.approx(100 * 0.02 + 1.0)
-
-
-def test_all_phases_grow_with_the_steps_that_were_asked_for(tmp_path: Path) -> None:
-    store, done = Store.open(tmp_path / "store", create=True), training(steps=10)
+def publish(store: Store, done: Task) -> None:
+    """Two phases of 50 steps and a second each, and nothing besides."""
     store.add(done)
     phase = {"steps": 50, "total_seconds": 1.0, "peak_memory_bytes": 5}
     row = {"key": done.key, "kind": "train", "status": "done", "artefacts": {}, "wall_seconds": 2.0}
     store.publish({**row, "phases": {"teachers": phase, "student": phase}})
-    found = estimate(plan(training(index=5, steps=30)), store, probing=False)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "empty", create=True)
+
+
+def test_a_method_without_a_parameter_steps_is_taken_to_do_as_many_as_it_did(empty: Store) -> None:
+    done, task = (
+        replace(each, cell=replace(each.cell, params={})) for each in (training(), training(index=5))
+    )
+    publish(empty, done)
+    found = estimate(plan(task), empty, probing=False)
+    assert found is not None
+    assert found.seconds == pytest.approx(2.0)
+
+
+def test_all_phases_grow_with_the_steps_that_were_asked_for(empty: Store) -> None:
+    publish(empty, training(steps=10))
+    found = estimate(plan(training(index=5, steps=30)), empty, probing=False)
     assert found is not None
     assert found.seconds == pytest.approx(3 * 2.0)
 

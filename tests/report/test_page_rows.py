@@ -72,9 +72,16 @@ def test_the_two_plots_begin_at_one_height_however_long_a_name_is(page: Any) -> 
     assert tops[0] == pytest.approx(tops[1], abs=1)
 
 
+FITS = """() => {
+    const plot = document.querySelector("#frontier-plot");
+    return plot.querySelector(".main-svg").clientWidth === plot.clientWidth;
+}"""
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_tooltip_is_whole_on_every_screen(page: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
+    page.wait_for_function(FITS)  # plotly follows a new width after a moment, and places tooltips by it
     choose(page, "Leakage", "tpr_at_1pct")  # drawn anew
     for number in range(points(page).count()):
         points(page).nth(number).hover(force=True)
