@@ -9,6 +9,9 @@ from harness.spec import Json
 from harness.store import Store, beat
 from workloads.errors import StoreError
 
+TOLD = ("key", "kind", "status", "reason", "message", "warnings", "audit", "phases")
+"""What is kept of a result: curves and metrics of a hundred thousand would fill gigabytes."""
+
 
 @dataclass(frozen=True)
 class Running:
@@ -58,8 +61,8 @@ class Progress:
                 continue
             result = self.store.result(key, summed=False)
             if result is not None:
-                self.ended[key] = result
-                new.append(result)
+                self.ended[key] = {name: result[name] for name in TOLD if name in result}
+                new.append(self.ended[key])
             elif (word := beat(self.store.folder(key))) is not None:
                 label = self.store.spec(key)["notes"]["label"]
                 running = Running(key, label, word["phase"], word["done"], word["total"])
