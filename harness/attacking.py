@@ -21,7 +21,7 @@ from harness.store import Store
 from harness.training import Outcome, lay_out, members_of, per_example_loss, same_version
 from methods.base import Problem, Rebuilt
 from workloads.base import Records, Sensitive
-from workloads.errors import StoreError
+from workloads.errors import Upstream
 
 
 def attack(task: Task, store: Store) -> Outcome:
@@ -42,7 +42,7 @@ def read_trainings(cell: Cell, models: int, store: Store) -> list[Json]:
     for key in map(cell.training_key, range(models)):
         result = store.result(key)
         if result is None or result["status"] != "done":
-            raise StoreError(f"training {key} has no result to attack")
+            raise Upstream(f"training {key} has no result to attack")
         results.append(result)
     return results
 

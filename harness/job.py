@@ -33,7 +33,7 @@ from harness.run import Interrupted
 from harness.spec import Json, read_task
 from harness.store import Store, dump
 from harness.training import Outcome, best_device, train, watched
-from workloads.errors import BenchError, Diverged, StoreError
+from workloads.errors import BenchError, Diverged, StoreError, Upstream
 
 Status = Literal["done", "failed", "interrupted"]
 
@@ -138,6 +138,8 @@ def failure(error: Exception) -> Json:
     message = str(error) or type(error).__name__
     if isinstance(error, Diverged):
         reason = "diverged"
+    elif isinstance(error, Upstream):
+        reason = "upstream"
     elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in message:
         reason = "out_of_memory"
     elif isinstance(error, OSError) and error.errno in FULL:

@@ -4,6 +4,7 @@ BenchError
 ├── SpecError         what was asked for is wrong; lists every problem found (exit code 2)
 │   └── UnknownName   a name that no member of a family has, with the nearest one
 ├── StoreError        the store cannot be used as it is (exit code 2)
+│   └── Upstream      what a task reads has no result; the task ends as `upstream`
 ├── AccountingError   a ledger that cannot be priced, or a price that breaks its promise
 ├── BackendError      jobs cannot be handed over
 └── Diverged          a training left the finite numbers; the task ends as `diverged`
@@ -36,6 +37,10 @@ class UnknownName(SpecError):
 
 class StoreError(BenchError):
     """The store cannot be used as it is: wrong kind, newer protocol, unreadable."""
+
+
+class Upstream(StoreError):
+    """What a task reads was not made, or is gone: it says nothing about the task itself."""
 
 
 class AccountingError(BenchError):
