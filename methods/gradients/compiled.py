@@ -111,24 +111,24 @@ class CompiledEngine(BookkeepingEngine):
             for tensor in (x, *zeros):
                 torch._dynamo.mark_dynamic(tensor, 0)
         try:
-            output, heard = self._compiled(x, zeros)
+            logits, heard = self._compiled(x, zeros)
         except torch._dynamo.exc.TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             raise SpecError(
                 f"torch.compile cannot take this model ({reason}); use engine = 'bookkeeping'"
             ) from error
-        losses = self._loss(output, y)
+        losses = self._loss(logits, y)
         gradients = torch.autograd.grad(losses, zeros, torch.ones_like(losses), allow_unused=True)
         self._arena.reset()
         calls = [
-            (index, self._call(self.layers[index], a, y, b))
-            for (index, a, y), b in zip(heard, gradients, strict=True)
+            (index, self._call(self.layers[index], a, output, b))
+            for (index, a, output), b in zip(heard, gradients, strict=True)
             if b is not None
         ]
         return losses.detach(), calls
 
-    def _call(self, layer: Layer, a: Tensor, y: Tensor, b: Tensor) -> Call:
-        return Call(layer, a, y if isinstance(layer.module, READS_OUTPUT) else None, b, self._arena)
+    def _call(self, layer: Layer, a: Tensor, output: Tensor, b: Tensor) -> Call:
+        return Call(layer, a, output if isinstance(layer.module, READS_OUTPUT) else None, b, self._arena)
 
     def _outputs(self, x: Tensor) -> list[Tensor]:
         """One example's output of every call of a layer, for its shape; the model runs once for each of x."""
