@@ -54,8 +54,8 @@ $(BIN)/pytest -m $(1) $(2) || { echo "==> once more, alone, what failed"; \
 endef
 
 # All of them; CI takes a part, for the sake of its time limit (.ci/run).
-CLUSTER_TESTS ?= tests/harness/cluster
-DOCKER_TESTS ?= tests/harness/containers
+CLUSTER_TESTS ?= tests/harness/backends/slurm/cluster
+DOCKER_TESTS ?= tests/harness/backends/docker/containers
 
 cluster-up:
 	slurm/dev-cluster up
@@ -80,9 +80,9 @@ test-docker: $(VENV)/.installed-dev
 
 chaos: $(VENV)/.installed-dev
 	@echo "==> running the campaigns of faults (docs/trust.md)"
-	$(BIN)/python -m tests.chaos
+	$(BIN)/python -m tests.campaigns.chaos
 	@echo "==> throwing malformed input at every way in"
-	$(BIN)/python -m tests.fuzz.campaign --seed 0 --inputs 50000
+	$(BIN)/python -m tests.campaigns.fuzz.campaign --seed 0 --inputs 50000
 
 lint: $(VENV)/.installed-dev
 	@echo "==> ruff, mypy, import-linter"

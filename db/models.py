@@ -1,4 +1,4 @@
-"""The tables: what every task gave, in columns. Built from the store by harness/collect.py alone.
+"""The tables: what every task gave, in columns. Built from the store by harness/results/collect.py alone.
 
 Keys are the store's own (hashes of canonical JSON); those of an imported task and its cell have its
 origin and a colon before them, so that nobody's rows meet ours. There are no foreign keys on purpose: DuckDB

@@ -1,17 +1,21 @@
-"""The referee: from a sweep file to a report. `open_store` is the door for notebooks."""
+"""The referee: from a sweep file to a report. Users import from `privbench`."""
 
+import warnings
 from typing import TYPE_CHECKING
+
+from workloads import moved
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.notebook import Results
+    from harness.results.frames import Results
 
-__all__ = ["open_store"]
+moved.install()
 
 
 def open_store(source: "Path | str" = "privbench-store") -> "Results":
-    """The results of a store, or of a database by its URL, as data frames."""
-    from harness.notebook import Results  # importing a package must not load a database
+    """`privbench.open_store` under the name it had in 0.1."""
+    from harness.results import frames  # importing a package must not load a database
 
-    return Results(source)
+    warnings.warn("harness.open_store is privbench.open_store since 0.2", DeprecationWarning, stacklevel=2)
+    return frames.open_store(source)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from harness.backends import BACKENDS
 from harness.backends.base import Job, Settings
-from harness.estimate import expected
-from harness.plan import Plan, purged_trainings
+from harness.plan.estimate import expected
+from harness.plan.plan import Plan, purged_trainings
 from harness.spec import Task, read_task
 from harness.store import Store
 

@@ -39,7 +39,7 @@ class Cell:
     params: Mapping[str, Any]
     seed: int
     canary: str | None = None
-    """The kind of canaries among the records, see harness/canaries.py."""
+    """The kind of canaries among the records, see harness/plan/canaries.py."""
     canaries: int = 0
 
     def spec(self) -> Json:

@@ -8,9 +8,12 @@
 
 from typing import TYPE_CHECKING
 
+from workloads import moved
 from workloads.family import Family
 
 if TYPE_CHECKING:  # listing errors and names must not load torch
     from methods.base import Method
 
 family: "Family[Method]" = Family("method", __name__, "method")
+
+moved.install()

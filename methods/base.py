@@ -1,13 +1,14 @@
 """What a method is, and the run it trains through. The harness implements Run; methods only use it."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from dp_accounting import DpEvent
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from torch import Tensor, nn
 
 from workloads.base import Records
@@ -20,6 +21,53 @@ class Params(BaseModel):
     """Validated parameters of a method or an attack; every field has a description."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+
+
+# Numbers with bounds, for parameters: an error names the parameter, the bound and what was given.
+def _positive(value: float, info: ValidationInfo) -> float:
+    if not value > 0:
+        raise ValueError(f"{info.field_name} must be > 0, got {value}")
+    return value
+
+
+def _not_negative(value: float, info: ValidationInfo) -> float:
+    if not value >= 0:
+        raise ValueError(f"{info.field_name} must be >= 0, got {value}")
+    return value
+
+
+def _finite(value: float, info: ValidationInfo) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{info.field_name} must be a finite number, got {value}")
+    return value
+
+
+def _below_one(value: float, info: ValidationInfo) -> float:
+    if not value < 1:
+        raise ValueError(f"{info.field_name} must be < 1, got {value}")
+    return value
+
+
+# Comparisons are written so that NaN fails them.
+Positive = Annotated[float, AfterValidator(_positive)]
+"""> 0; infinity is allowed."""
+Rate = Annotated[float, AfterValidator(_finite), AfterValidator(_positive)]
+"""> 0 and finite."""
+Amount = Annotated[float, AfterValidator(_finite), AfterValidator(_not_negative)]
+""">= 0 and finite."""
+Fraction = Annotated[float, AfterValidator(_not_negative), AfterValidator(_below_one)]
+""">= 0 and < 1."""
+Probability = Annotated[float, AfterValidator(_positive), AfterValidator(_below_one)]
+"""> 0 and < 1."""
+Count = Annotated[int, AfterValidator(_positive)]
+"""A whole number > 0."""
+
+
+class PrivacyParams(Params):
+    """A target of a private method; a base class to list last, so that its fields come first."""
+
+    epsilon: Positive | None = Field(default=None, description="Target epsilon; inf trains without noise.")
+    delta: Probability = Field(default=1e-5, description="Target delta.")
 
 
 @dataclass(frozen=True)

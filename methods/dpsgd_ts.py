@@ -3,20 +3,35 @@
 import logging
 from typing import ClassVar
 
+import torch
 from dp_accounting import DpEvent
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
-from methods.base import Problem, Released, Run
-from methods.bounds import Rate
-from methods.private_descent import PrivateDescentParams, descend_privately, descent_event
-from methods.tempered import temper
+from methods.base import Problem, Rate, Released, Run
+from methods.dp_sgd import DpSgdParams, planned_ledger, train_model
 from workloads.base import Records
 
 log = logging.getLogger(__name__)
 
+ACTIVATIONS = (
+    nn.ReLU,
+    nn.ReLU6,
+    nn.LeakyReLU,
+    nn.ELU,
+    nn.SELU,
+    nn.CELU,
+    nn.GELU,
+    nn.SiLU,
+    nn.Mish,
+    nn.Softplus,
+    nn.Sigmoid,
+    nn.Tanh,
+)
+"""What a tempered sigmoid can stand for: functions of every entry by itself without weights."""
 
-class DpsgdTsParams(PrivateDescentParams):
+
+class DpsgdTsParams(DpSgdParams):
     """Parameters of dpsgd-ts: those of dp-sgd, and the shape of the activation."""
 
     scale: Rate = Field(
@@ -48,12 +63,12 @@ class DpsgdTs:
 
     def planned(self, params: DpsgdTsParams, n_train: int) -> DpEvent:
         """The ledger that `train` on `n_train` members will hold."""
-        return descent_event(params, n_train)
+        return planned_ledger(params, n_train)
 
     def train(self, members: Records, problem: Problem, params: DpsgdTsParams, run: Run) -> Released:
         """Replace the activations, train for `params.steps` steps and release the model."""
         model = tempered_model(problem, params, run.seed("init"))
-        return descend_privately(model, members, problem, params, run)
+        return train_model(model, members, problem, params, run)
 
     def skeleton(self, problem: Problem, params: DpsgdTsParams) -> nn.Module:
         """The workload's model with its activations replaced: its weights alone would not tell of them."""
@@ -66,6 +81,39 @@ def tempered_model(problem: Problem, params: DpsgdTsParams, seed: int) -> nn.Mod
     if temper(model, params.scale, params.temperature, params.offset) == 0:
         log.warning("the model has no activation to replace: this is dp-sgd")
     return model
+
+
+class TemperedSigmoid(nn.Module):
+    """scale * sigmoid(temperature * x) - offset, entry by entry (Papernot et al. 2021); (2, 2, 1) is tanh."""
+
+    def __init__(self, scale: float, temperature: float, offset: float) -> None:
+        super().__init__()
+        self.scale, self.temperature, self.offset = scale, temperature, offset
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return self.scale * torch.sigmoid(self.temperature * x) - self.offset
+
+    def extra_repr(self) -> str:
+        """The three numbers."""
+        return f"scale={self.scale:g}, temperature={self.temperature:g}, offset={self.offset:g}"
+
+
+def temper(model: nn.Module, scale: float, temperature: float, offset: float) -> int:
+    """Put a tempered sigmoid in the place of every activation of the model; how many there were.
+
+    Only modules are found: what a model calls as a function in its `forward`, or inside a recurrent layer,
+    stays. Weights and their names stay too.
+    """
+    places = [
+        (parent, name)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, ACTIVATIONS)
+    ]
+    for parent, name in places:
+        setattr(parent, name, TemperedSigmoid(scale, temperature, offset))
+    return len(places)
 
 
 method = DpsgdTs()

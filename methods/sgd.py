@@ -7,8 +7,8 @@ from dp_accounting import NonPrivateDpEvent
 from pydantic import Field
 
 from methods.base import Problem, Released, Run
-from methods.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
-from methods.sampling import PoissonSampler, Sampler, ShuffleSampler
+from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
+from methods.training.sampling import PoissonSampler, Sampler, ShuffleSampler
 from workloads.base import Records
 
 

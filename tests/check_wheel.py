@@ -20,14 +20,14 @@ import importlib.metadata, pathlib, sys
 import harness, methods, workloads, db
 for package in (harness, methods, workloads, db):
     assert pathlib.Path(package.__file__).is_relative_to(sys.prefix), package.__file__
-from harness.sweep import ready_made
-from harness.catalogue import listing, page
+from harness.plan.sweep_file import ready_made
+from harness.cli.members import listing, page
 assert "quickstart" in ready_made()
 assert page("workload", "digits-mlp")["recipe"], "the recipes are missing from the wheel"
 assert db.view_names(), "views.sql is missing from the wheel"
-from harness.published import published
+from harness.results.published_tables import published
 assert published(), "the published numbers are missing from the wheel"
-from harness.report.html import PLOTLY
+from harness.report.page.html import PLOTLY
 code = pathlib.Path(harness.__file__).parent / "report" / PLOTLY
 assert code.is_file(), "plotly.js is missing from the wheel"
 assert list(code.parent.glob("*LICENSE*")), "the licence of plotly.js is missing from the wheel"

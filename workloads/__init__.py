@@ -7,9 +7,12 @@
 
 from typing import TYPE_CHECKING
 
+from workloads import moved
 from workloads.family import Family
 
 if TYPE_CHECKING:  # listing errors and names must not load torch
     from workloads.base import Workload
 
 family: "Family[Workload]" = Family("workload", __name__, "workloads")
+
+moved.install()

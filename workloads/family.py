@@ -1,12 +1,13 @@
-"""A family of plug-ins: one file adds one member; entry points add members of other packages.
+"""A family of plug-ins: one file or folder adds one member; entry points add members of other packages.
 
-A member file is a module of the family's package that binds the family's word at module level:
+A member is a module or a folder of the family's package that binds the family's word at its top level:
 
     methods/dp_sgd.py          method = DpSgd()              named after its file: dp-sgd
+    methods/pate/              its __init__ binds `method`   named after its folder: pate
     harness/attacks/lira.py    attack = Lira()               named after its file: lira
     workloads/digits.py        workloads = [Digits(...), ...]   a group; every workload has a `.name`
 
-Modules without the word are helpers. An installed package adds a member through the entry point
+Modules and folders without the word are helpers. An installed package adds a member through the entry point
 group `privbench.<family>`; the entry point's name is the member's name.
 """
 
@@ -57,8 +58,6 @@ class Family(Generic[T]):
     def _files(self) -> Iterator[tuple[str, str, T]]:
         package = importlib.import_module(self.package)
         for info in pkgutil.iter_modules(package.__path__):
-            if info.ispkg:
-                continue
             module = importlib.import_module(f"{self.package}.{info.name}")
             yield from self._bound(module, info.name)
 

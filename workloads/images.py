@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from workloads.base import Records
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.data.places import data_root
 from workloads.features.pixels import COLOUR, GREY, IMAGENET, Pixels, Scale
 from workloads.models.cnn import cifar_cnn, mnist_cnn

@@ -11,10 +11,10 @@ filter.py               budgets: may this event still be run?
 tradeoff.py             a guarantee -> the ceiling it puts on any attack
 """
 
-from harness.accounting.calibration import FREE, KAPPA, NOISE, STEPS, Free, calibrate
 from harness.accounting.filter import Allotment, Filter
 from harness.accounting.guarantee import Guarantee, check
 from harness.accounting.pricing import price
+from harness.accounting.solver import FREE, KAPPA, NOISE, STEPS, Free, calibrate
 from harness.accounting.tradeoff import Ceiling, tpr_ceiling, tpr_ceilings
 
 __all__ = [

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from dp_accounting import DpEvent, SelfComposedDpEvent
 
+from harness.accounting.accountants.rdp import ORDERS, divergences, supports_rdp
 from harness.accounting.adjacency import ADD_OR_REMOVE, find_relation
-from harness.accounting.calibration import STEPS, calibrate
-from harness.accounting.events import check_priceable, count_releases, expand, is_private
+from harness.accounting.ledger import check_priceable, count_releases, expand, is_private
 from harness.accounting.pricing import price
-from harness.accounting.rdp import ORDERS, divergences, supports_rdp
+from harness.accounting.solver import STEPS, calibrate
 from workloads.errors import AccountingError
 
 

@@ -16,8 +16,8 @@ from dp_accounting import (
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from scipy.stats import binom
 
-from harness.accounting.sphere import Floats
-from methods.events import PureDpEvent
+from harness.accounting.accountants.sphere import Floats
+from methods.mechanisms.events import PureDpEvent
 from workloads.errors import AccountingError
 
 LARGE = 700.0

@@ -15,7 +15,7 @@ from dp_accounting import (
 )
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent, RepeatAndSelectDpEvent
 
-from methods.events import (
+from methods.mechanisms.events import (
     MetricDpEvent,
     NoisyVotesDpEvent,
     PureDpEvent,

@@ -4,8 +4,23 @@ import math
 
 from dp_accounting import DpEvent, NeighboringRelation
 
+from harness.accounting.accountants.pate import epsilon_of_votes
+from harness.accounting.accountants.pld import epsilon_pld, mesh, supports_pld
+from harness.accounting.accountants.prv import Estimate, epsilon_prv, sampled_gaussian
+from harness.accounting.accountants.pure import epsilon_pure
+from harness.accounting.accountants.rdp import (
+    ORDERS,
+    convert,
+    convert_classic,
+    divergences,
+    epsilon_rdp,
+    supports_rdp,
+)
+from harness.accounting.accountants.selective import find_selection, worst_case_lower
+from harness.accounting.accountants.sphere import Floats
 from harness.accounting.adjacency import find_relation
-from harness.accounting.events import (
+from harness.accounting.guarantee import Guarantee
+from harness.accounting.ledger import (
     assumptions,
     check_priceable,
     count_releases,
@@ -14,22 +29,7 @@ from harness.accounting.events import (
     natural_adjacency,
     walk,
 )
-from harness.accounting.guarantee import Guarantee
-from harness.accounting.pld import epsilon_pld, mesh, supports_pld
-from harness.accounting.prv import Estimate, epsilon_prv, sampled_gaussian
-from harness.accounting.pure import epsilon_pure
-from harness.accounting.rdp import (
-    ORDERS,
-    convert,
-    convert_classic,
-    divergences,
-    epsilon_rdp,
-    supports_rdp,
-)
-from harness.accounting.selective import find_selection, worst_case_lower
-from harness.accounting.sphere import Floats
-from harness.accounting.votes import epsilon_of_votes
-from methods.events import ClaimedDpEvent, NoisyVotesDpEvent, SelectiveReleaseDpEvent
+from methods.mechanisms.events import ClaimedDpEvent, NoisyVotesDpEvent, SelectiveReleaseDpEvent
 from workloads.errors import AccountingError
 
 AGREEMENT = 0.01

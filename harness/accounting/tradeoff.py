@@ -8,18 +8,18 @@ import numpy as np
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 from scipy.special import ndtr, ndtri
 
+from harness.accounting.accountants.losses import sensitivity
+from harness.accounting.accountants.pld import deltas_pld, mesh, supports_pld
+from harness.accounting.accountants.rdp import epsilon_rdp, supports_rdp
 from harness.accounting.adjacency import find_relation
-from harness.accounting.events import (
+from harness.accounting.guarantee import Guarantee
+from harness.accounting.ledger import (
     check_priceable,
     count_releases,
     expand,
     is_private,
     natural_adjacency,
 )
-from harness.accounting.guarantee import Guarantee
-from harness.accounting.losses import sensitivity
-from harness.accounting.pld import deltas_pld, mesh, supports_pld
-from harness.accounting.rdp import epsilon_rdp, supports_rdp
 from workloads.errors import AccountingError
 
 CURVE_DELTA = 1e-5

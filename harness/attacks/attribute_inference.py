@@ -10,9 +10,9 @@ from pydantic import Field
 from torch.nn.functional import one_hot
 
 import methods.base
-from harness.attacks.attribute import Guesses, Inference
 from harness.attacks.base import Evidence, Floats, rescaled_logit
-from harness.attacks.queries import ask, blocks
+from harness.attacks.parts.attribute_metrics import Guesses, Inference
+from harness.attacks.parts.queries import ask, blocks
 from workloads.base import Attribute, Records
 from workloads.errors import BenchError
 

@@ -8,7 +8,7 @@ from pydantic import Field
 import methods.base
 from harness.accounting.audited import many_runs
 from harness.attacks.base import Audit, Bools, Bound, Evidence, Floats
-from methods.bounds import Probability
+from methods.base import Probability
 from workloads.errors import BenchError
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 import methods.base
 from harness.accounting.audited import one_run
 from harness.attacks.base import Audit, Bools, Bound, Evidence
-from methods.bounds import Probability
+from methods.base import Probability
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 import methods.base
-from harness.attacks.inversion import (
+from harness.attacks.parts.inversion import (
     Intercepted,
     Inversion,
     InversionParams,
@@ -17,8 +17,8 @@ from harness.attacks.inversion import (
     squared_distance,
     together,
 )
-from harness.attacks.lbfgs import Evaluate, minimise
-from methods.bounds import Count
+from harness.attacks.parts.lbfgs import Evaluate, minimise
+from methods.base import Count
 
 DIVERGED = 1e3
 """A distance beyond this is not coming back."""

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 import methods.base
-from harness.attacks.inversion import (
+from harness.attacks.parts.inversion import (
     Intercepted,
     Inversion,
     InversionParams,
@@ -20,8 +20,8 @@ from harness.attacks.inversion import (
     together,
     total_variation,
 )
-from harness.attacks.lbfgs import Evaluate, minimise
-from methods.bounds import Amount, Count, Rate
+from harness.attacks.parts.lbfgs import Evaluate, minimise
+from methods.base import Amount, Count, Rate
 
 Box = Callable[[Tensor], Tensor]
 

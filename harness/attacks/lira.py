@@ -7,10 +7,10 @@ import torch
 from pydantic import Field
 
 import methods.base
-from harness.attacks.augment import View, check_images, lira_views
 from harness.attacks.base import Attack, Bools, Evidence, Floats, rescaled_logit
-from harness.attacks.moments import Moments, leave_one_out
-from harness.attacks.queries import ask, blocks
+from harness.attacks.parts.augment import View, check_images, lira_views
+from harness.attacks.parts.moments import Moments, leave_one_out
+from harness.attacks.parts.queries import ask, blocks
 
 FEW = 64
 """Below this many models a variance per record is mostly noise (Carlini et al. 2022)."""

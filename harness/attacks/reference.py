@@ -7,7 +7,7 @@ from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Bools, Evidence, Floats
-from harness.attacks.moments import leave_one_out
+from harness.attacks.parts.moments import leave_one_out
 
 
 class ReferenceParams(methods.base.Params):

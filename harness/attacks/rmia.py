@@ -7,7 +7,7 @@ from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Bools, Evidence, Floats, cross_entropy
-from harness.attacks.moments import leave_one_out
+from harness.attacks.parts.moments import leave_one_out
 from workloads.errors import BenchError
 
 LEAST = float(np.finfo(np.float64).tiny)

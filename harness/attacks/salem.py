@@ -9,8 +9,8 @@ from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats
-from harness.attacks.posteriors import log_odds, posteriors, shadows_of
-from methods.bounds import Count
+from harness.attacks.parts.posteriors import log_odds, posteriors, shadows_of
+from methods.base import Count
 
 HIDDEN = 64
 """Units of the hidden layer, as in ML-Leaks."""

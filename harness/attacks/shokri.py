@@ -7,9 +7,9 @@ from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
-from harness.attacks.boosting import boosted_log_odds
-from harness.attacks.posteriors import posteriors, shadows_of
-from methods.bounds import Count
+from harness.attacks.parts.boosting import boosted_log_odds
+from harness.attacks.parts.posteriors import posteriors, shadows_of
+from methods.base import Count
 
 
 class ShokriParams(methods.base.Params):

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import methods.base
 from harness.attacks.base import Attack, Bools, Evidence, Floats
-from harness.attacks.boosting import boosted_log_odds
-from harness.attacks.posteriors import shadows_of
-from harness.attacks.queries import blocks
-from methods.bounds import Count
+from harness.attacks.parts.boosting import boosted_log_odds
+from harness.attacks.parts.posteriors import shadows_of
+from harness.attacks.parts.queries import blocks
+from methods.base import Count
 from workloads.errors import BenchError
 
 FOLDS = 2

@@ -1,9 +1,9 @@
-"""Backends: where jobs run. Each takes jobs and returns a handle (harness/backends/base.py)."""
+"""Backends: where jobs run. Each takes jobs (harness/backends/base.py)."""
 
 from harness.backends.base import Backend
-from harness.backends.docker import Docker
-from harness.backends.local import Local
-from harness.backends.slurm import Slurm
+from harness.backends.docker.backend import Docker
+from harness.backends.local.backend import Local
+from harness.backends.slurm.backend import Slurm
 
 __all__ = ["BACKENDS", "Backend"]
 

@@ -1,7 +1,8 @@
-"""What a backend is: it takes jobs and returns handles. It knows keys, folders and processes, not privacy."""
+"""What a backend is: it takes jobs. It knows keys, folders and processes, not privacy."""
 
 import contextlib
 import socket
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,8 +36,8 @@ class Settings:
     """A task that runs longer is ended as `timed_out`."""
     environment: dict[str, str] = field(default_factory=dict)
     profile: dict[str, Any] | None = None
-    """How a cluster is asked for its nodes (harness/backends/profile.py), or what a container may use
-    (harness/backends/containers.py); None runs a job as a plain process."""
+    """How a cluster is asked for its nodes (harness/backends/slurm/profile.py), or what a container may use
+    (harness/backends/docker/containers.py); None runs a job as a plain process."""
 
 
 def sent_backend(sweep: Json) -> str:
@@ -52,12 +53,12 @@ def sent_settings(sweep: Json) -> Settings:
         raise StoreError(f"the sweep's record was made by another version of privbench: {error}") from error
 
 
-@dataclass(frozen=True)
-class Handle:
-    """A submission as its backend knows it."""
+def program(module: str) -> list[str]:
+    """The command that runs a module of ours.
 
-    backend: str
-    id: str
+    The current folder stays off its import path: a user's may hold packages of our names.
+    """
+    return [sys.executable, "-P", "-m", module]
 
 
 class Backend(Protocol):
@@ -67,7 +68,7 @@ class Backend(Protocol):
     """Whether it puts several jobs into one process of a limited size, so that what they are likely to cost
     is worth finding out."""
 
-    def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> Handle:
+    def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Hand the jobs over; they run whether or not this process lives on."""
         ...
 

@@ -12,7 +12,7 @@ write_reconstructions   reconstructions  members and what was rebuilt of them; a
 
 A figure is a .png, an .svg and a .pdf; a table is a .md, a .tex and a .csv. Each says the query behind it,
 the date ($SOURCE_DATE_EPOCH, where set) and the version: figures in their metadata, text in a comment, a CSV
-in the .csv-metadata.json beside it. `sheet` is the paper they are for (harness.report.sheets).
+in the .csv-metadata.json beside it. `sheet` is the paper they are for (harness.report.figure.paper_sizes).
 
 Published numbers beside ours are text and not in `write_all`: harness.report.reproduce.
 """
@@ -20,15 +20,15 @@ Published numbers beside ours are text and not in `write_all`: harness.report.re
 from itertools import chain
 from pathlib import Path
 
-from harness.query import Source
 from harness.report.audit import draw_audit, write_audit
 from harness.report.calibration_figure import draw_calibration, write_calibration
 from harness.report.data import AUDITS, read
+from harness.report.figure.paper_sizes import SCREEN, Sheet
 from harness.report.frontier import draw_frontier, write_frontier
-from harness.report.html import draw_page, write_page
 from harness.report.overhead import draw_overhead, write_overhead
+from harness.report.page.html import draw_page, write_page
 from harness.report.reconstructions import write_reconstructions
-from harness.report.sheets import SCREEN, Sheet
+from harness.results.query import Source
 
 __all__ = [
     "write_all",

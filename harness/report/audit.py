@@ -7,11 +7,9 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.query import Source
 from harness.report.data import Row, rows_of, select
-from harness.report.imprint import Imprint
-from harness.report.sheets import SCREEN, Sheet, scaled, wrap
-from harness.report.style import (
+from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
+from harness.report.figure.style import (
     ALARM,
     FAINT,
     INK,
@@ -23,7 +21,9 @@ from harness.report.style import (
     save,
     shorten,
 )
+from harness.report.metadata import Imprint
 from harness.report.tables import TextTable, write_table
+from harness.results.query import Source
 
 TITLE = "Audits: what canaries prove about epsilon"
 NOTES = (

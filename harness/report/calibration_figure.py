@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.query import Source
 from harness.report.calibration import (
     NEARNESS,
     Calibration,
@@ -21,12 +20,10 @@ from harness.report.calibration import (
     ceiling,
 )
 from harness.report.data import Reading, Roc, read
-from harness.report.imprint import Imprint
-from harness.report.leakage import resolved_fpr
-from harness.report.marks import Marks
-from harness.report.panels import DRAWN, say_thinned, spread
-from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
-from harness.report.style import (
+from harness.report.figure.artists import Marks
+from harness.report.figure.panels import DRAWN, say_thinned, spread
+from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
+from harness.report.figure.style import (
     FAINT,
     KINDS,
     LINES,
@@ -40,7 +37,10 @@ from harness.report.style import (
     save,
     shorten,
 )
+from harness.report.leakage import resolved_fpr
+from harness.report.metadata import Imprint
 from harness.report.tables import write_tables
+from harness.results.query import Source
 
 TITLE = "Methods at equal measured leakage"
 DP = ("approximate-dp", "pure-dp")

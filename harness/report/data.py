@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from harness.query import Source, is_url, query
+from harness.results.query import Source, is_url, query
 from harness.spec import PROTOCOL
 from harness.store import Store
 from workloads.errors import StoreError
@@ -128,7 +128,7 @@ def read(store: Source, where: str | None = None, view: str = "frontier") -> Rea
     """Read a report's rows from the store's database.
 
     `where` is an SQL condition on `view` (frontier or overhead); the other view is limited to the
-    cells it selects. A condition that is wrong raises the SpecError of harness.query.
+    cells it selects. A condition that is wrong raises the SpecError of harness.results.query.
     """
     other = "overhead" if view == "frontier" else "frontier"
     related = f"cell in ({select(view, where, 'cell')})" if where else None

@@ -11,23 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from harness.query import Source
 from harness.report.data import Reading, Roc, Row, group_failures, read
-from harness.report.frontier_cost import COST_TITLE, cost_figure
-from harness.report.frontier_table import frontier_table, hypervolume_table
-from harness.report.imprint import Imprint
-from harness.report.labels import Label, place_labels
-from harness.report.leakage import (
-    AUC,
-    Leakage,
-    choose_leakage,
-    interval,
-    resolved_fpr,
-    rows_near_front,
-    rows_on_front,
-)
-from harness.report.marks import Bars, Marks
-from harness.report.panels import (
+from harness.report.figure.artists import Bars, Marks
+from harness.report.figure.labels import Label, place_labels
+from harness.report.figure.panels import (
     FRONT_NAMED,
     NAMED,
     Panel,
@@ -36,8 +23,8 @@ from harness.report.panels import (
     name_point,
     spread,
 )
-from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
-from harness.report.style import (
+from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
+from harness.report.figure.style import (
     ALARM,
     FAINT,
     INK,
@@ -55,7 +42,20 @@ from harness.report.style import (
     save,
     shorten,
 )
+from harness.report.frontier_cost import COST_TITLE, cost_figure
+from harness.report.frontier_table import frontier_table, hypervolume_table
+from harness.report.leakage import (
+    AUC,
+    Leakage,
+    choose_leakage,
+    interval,
+    resolved_fpr,
+    rows_near_front,
+    rows_on_front,
+)
+from harness.report.metadata import Imprint
 from harness.report.tables import write_table
+from harness.results.query import Source
 
 TITLE = "Accuracy against measured leakage"
 Line = list[tuple[float, float]]

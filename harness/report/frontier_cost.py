@@ -11,13 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from harness.report.data import Reading, Row
-from harness.report.labels import Label, place_labels
-from harness.report.leakage import Leakage, able_rows, choose_leakage
-from harness.report.marks import Marks
-from harness.report.panels import FRONT_NAMED, Panel, choose_panel, describe_group, spread
-from harness.report.pareto import find_undominated
-from harness.report.sheets import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
-from harness.report.style import (
+from harness.report.figure.artists import Marks
+from harness.report.figure.labels import Label, place_labels
+from harness.report.figure.panels import FRONT_NAMED, Panel, choose_panel, describe_group, spread
+from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
+from harness.report.figure.style import (
     FAINT,
     INK,
     KINDS,
@@ -28,6 +26,8 @@ from harness.report.style import (
     new_figure,
     shorten,
 )
+from harness.report.leakage import Leakage, able_rows, choose_leakage
+from harness.report.pareto import find_undominated
 
 COST_TITLE = "Accuracy against leakage and cost"
 COSTS = {

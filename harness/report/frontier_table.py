@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from harness.report.data import Reading, Row
+from harness.report.figure.panels import choose_panel
+from harness.report.figure.style import KINDS, UNKNOWN_KIND
 from harness.report.leakage import (
     AUC,
     TPRS,
@@ -14,9 +16,7 @@ from harness.report.leakage import (
     rows_near_front,
     rows_on_front,
 )
-from harness.report.panels import choose_panel
 from harness.report.pareto import mean_offer, mean_offer_band
-from harness.report.style import KINDS, UNKNOWN_KIND
 from harness.report.tables import TextTable
 
 ROWS_TITLE = "Cells and attacks"

@@ -9,14 +9,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.query import Source
 from harness.report.costs import BENCH, PAPER, TABLE_6, TRAINING, choose_costs
 from harness.report.data import Reading, Row, read
-from harness.report.imprint import Imprint
-from harness.report.marks import Bars, Marks
-from harness.report.panels import say_thinned, spread
-from harness.report.sheets import SCREEN, Sheet, lay_out, scaled, wrap
-from harness.report.style import (
+from harness.report.figure.artists import Bars, Marks
+from harness.report.figure.panels import say_thinned, spread
+from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, scaled, wrap
+from harness.report.figure.style import (
     FAINT,
     INK,
     assign_colours,
@@ -28,7 +26,9 @@ from harness.report.style import (
     save,
     shorten,
 )
+from harness.report.metadata import Imprint
 from harness.report.tables import TextTable, write_table
+from harness.results.query import Source
 
 TITLE = "Cost of training relative to sgd"
 COLUMNS = (

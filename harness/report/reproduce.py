@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.query import Source
 from harness.report.data import Row, rows_of, select
 from harness.report.tables import TextTable
+from harness.results.query import Source
 from workloads.errors import SpecError, UnknownName
 
 STATUSES = ("within", "outside", "compared", "not measured", "not run")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.answer import csv_text
-from harness.report.imprint import Imprint
+from harness.report.metadata import Imprint
+from harness.results.table import csv_text
 
 
 @dataclass(frozen=True)

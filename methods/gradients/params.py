@@ -2,8 +2,7 @@
 
 from pydantic import Field
 
-from methods.base import Params
-from methods.bounds import Count
+from methods.base import Count, Params
 from methods.gradients import Clipping, EngineName
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 
 import workloads
-from harness.training import per_example_loss
+from harness.jobs.train import per_example_loss
 from methods.gradients import EngineName, make_engine
-from methods.noise import SeededNoise
+from methods.mechanisms.noise import SeededNoise
 from workloads.base import Records
 
 Step = Callable[[], object]

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.collect import collect
-from harness.query import query
+from harness.results.collect import collect
+from harness.results.query import query
 from harness.spec import Cell, Json, Plugin, Task
-from harness.store import Store, checksum, dump
+from harness.store import Store
+from harness.store.files import checksum, dump
 from tests.harness.simulated import leakage, series, training
 
 pytestmark = pytest.mark.benchmark

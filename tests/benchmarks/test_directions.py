@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from methods.directions import redraw
+from methods.dirdp_sgd.directions import redraw
 
 pytestmark = pytest.mark.benchmark
 
@@ -24,10 +24,10 @@ GIGABYTES = 4.0
 # A model of 2.7 million parameters, a batch of 256, two steps: the peak of the whole process in kilobytes.
 STEP = """
 import resource, torch
-from harness.run import Run
-from harness.training import per_example_loss
+from harness.jobs.run import Run
+from harness.jobs.train import per_example_loss
 from methods.base import Problem
-from methods.dirdp_sgd import DirDpSgdParams, method
+from methods.dirdp_sgd.dirdp_sgd import DirDpSgdParams, method
 from workloads.base import Records
 from workloads.models.mlp import mlp
 

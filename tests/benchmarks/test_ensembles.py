@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import nn
 
-from harness.run import Run
-from harness.training import per_example_loss
-from methods import ensembles
-from methods.ensembles import Ensemble, Shards
-from methods.optimizer import OptimizerParams
+from harness.jobs.run import Run
+from harness.jobs.train import per_example_loss
+from methods.training import ensembles
+from methods.training.ensembles import Ensemble, Shards
+from methods.training.optimizer import OptimizerParams
 from workloads.base import Records
 from workloads.models.mlp import mlp
 from workloads.models.scatter import scatter_linear

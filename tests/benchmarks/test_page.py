@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 import db
 from harness.report import write_all
 from harness.report.data import read
-from harness.report.html import draw_page
+from harness.report.page.html import draw_page
 from harness.store import Store
-from tests.report.browser import CHROMIUM, Visit, chromium
+from tests.harness.report.browser import CHROMIUM, Visit, chromium
 
 pytestmark = pytest.mark.benchmark
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.bench import Measure, examine, plan_benches
+from harness.jobs.bench import Measure, examine, plan_benches
 
 pytestmark = pytest.mark.benchmark
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from harness.run import Run
+from harness.jobs.run import Run
 
 pytestmark = pytest.mark.benchmark
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.plan import make_plan
+from harness.backends.status import Progress
+from harness.plan.plan import make_plan
+from harness.plan.sweep_file import read_sweep
 from harness.spec import Cell, Json, Plugin, Task
-from harness.status import Progress
-from harness.store import Store, checksum, dump
-from harness.sweep import read_sweep
+from harness.store import Store
+from harness.store.files import checksum, dump
 
 pytestmark = pytest.mark.benchmark
 

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 import methods
 import workloads
 from harness.accounting import check, price
-from harness.accounting.events import expand
-from harness.plan import make_plan, solve
-from harness.run import Interrupted, Run
+from harness.accounting.ledger import expand
+from harness.jobs.run import Interrupted, Run
+from harness.jobs.train import per_example_loss, train
+from harness.plan.plan import make_plan, solve
+from harness.plan.sweep_file import read_sweep
 from harness.spec import Task
-from harness.sweep import read_sweep
-from harness.training import per_example_loss, train
 from methods.base import GUARANTEES, Calibrated, Method, Params, Problem, Rebuilt, Released
 from workloads.base import Records
 from workloads.errors import Diverged, SpecError
@@ -210,7 +210,7 @@ def test_it_never_sees_non_members(name: str, tmp_path: Path, monkeypatch: pytes
 
 
 def test_members_are_exactly_n_train_and_drawn_anew_for_every_model() -> None:
-    from harness.training import membership
+    from harness.jobs.train import membership
 
     sweep = {"grid": [{"workload": "digits-linear", "method": "sgd"}], "models": 4}
     tasks = [task for task in make_plan(*read_sweep(sweep, "test"), None).tasks if task.kind == "train"]

@@ -5,7 +5,7 @@ import torch
 
 import methods
 import workloads
-from harness.catalogue import page
+from harness.cli.members import page
 from workloads.base import Public, Workload
 from workloads.recipe import recipe
 from workloads.records import without

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from harness import cli
-from harness.query import query
+from harness.cli import app
+from harness.results.query import query
 
 Blocks = list[tuple[str, str, str, str]]
 
@@ -74,7 +74,7 @@ def test_nothing_failed(store: Path) -> None:
 def test_the_examples_keep_the_contracts(environment: dict[str, str], root: Path, tmp_path: Path) -> None:
     """Contract tests walk the families, and the families hold the plug-ins."""
     names = "noisy-sgd or dp-gd or breast-cancer or calibrated-margin"
-    tests = ["tests/contracts", "tests/attacks/test_contract.py"]
+    tests = ["tests/contracts", "tests/contracts/test_attacks.py"]
     options = ["-v", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={tmp_path / 'inner'}"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *tests, "-k", names, *options],
@@ -113,5 +113,5 @@ def test_cheap_commands_of_the_readme_work(
     ]
     assert len(lines) >= 6
     for line in lines:
-        done = CliRunner().invoke(cli.app, shlex.split(line)[1:])
+        done = CliRunner().invoke(app.app, shlex.split(line)[1:])
         assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception!r}"

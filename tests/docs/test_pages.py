@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from typer.main import get_command
 
 import db
-from harness import cli
-from harness.plan import make_plan
-from harness.sweep import read_sweep
+from harness.cli import app
+from harness.plan.plan import make_plan
+from harness.plan.sweep_file import read_sweep
 
 Pages = dict[str, str]
 Blocks = list[tuple[str, str, str, str]]
@@ -39,7 +39,7 @@ def commands(pages: Pages, blocks: Blocks) -> list[tuple[str, list[str]]]:
 
 def parse(arguments: list[str]) -> None:
     """Parse as the program would, without running anything; raises where it would complain."""
-    command: Any = get_command(cli.app)
+    command: Any = get_command(app.app)
     name = "privbench"
     while hasattr(command, "commands"):
         name, *arguments = arguments
@@ -82,7 +82,7 @@ def test_every_command_in_the_pages_parses(pages: Pages, blocks: Blocks) -> None
     assert {page for page, _ in found} >= {"README.md", *GUIDES}
     for page, arguments in found:
         if len(arguments) == 1:  # named in passing, with nothing to parse
-            assert arguments[0] in get_command(cli.app).commands, (page, arguments)  # type: ignore[attr-defined]
+            assert arguments[0] in get_command(app.app).commands, (page, arguments)  # type: ignore[attr-defined]
             continue
         parse([PLACEHOLDERS.sub("word", each) for each in arguments])
 
@@ -94,7 +94,7 @@ def test_a_wrong_command_would_be_noticed() -> None:
 
 def test_the_readme_lists_exactly_the_commands_there_are(pages: Pages) -> None:
     listed = [first.removeprefix("privbench ") for first, _ in table_after(pages["README.md"], "## Commands")]
-    assert sorted(listed) == sorted(get_command(cli.app).commands)  # type: ignore[attr-defined]
+    assert sorted(listed) == sorted(get_command(app.app).commands)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.query import query
 from harness.report import write_page
+from harness.results.query import query
 
 Blocks = list[tuple[str, str, str, str]]
 

@@ -18,13 +18,13 @@ import psutil
 import pytest
 import torch
 
-from harness.backends import local
 from harness.backends.base import Settings
+from harness.backends.local import backend as local
 from harness.enqueue import enqueue
-from harness.plan import Plan
+from harness.plan.plan import Plan
+from harness.plan.sweep_file import Sweep
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import AGAIN, Store
-from harness.sweep import Sweep
 
 HERE = Path(__file__).parent
 PATIENCE = 180.0
@@ -86,9 +86,9 @@ class Lab:
         return [task.key for task in tasks]
 
     def job(self, *keys: str, errors: IO[str] | None = None) -> "subprocess.Popen[str]":
-        """Start `python -m harness.job`."""
+        """Start `python -m harness.jobs`."""
         return subprocess.Popen(
-            [sys.executable, "-m", "harness.job", str(self.store.path), *keys],
+            [sys.executable, "-m", "harness.jobs", str(self.store.path), *keys],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors or subprocess.PIPE,
@@ -152,10 +152,10 @@ class Lab:
         return found
 
     def supervisors(self) -> list[psutil.Process]:
-        return self.processes("harness.backends.supervisor")
+        return self.processes("harness.backends.local.supervisor")
 
     def workers(self) -> list[psutil.Process]:
-        return self.processes("harness.job")
+        return self.processes("harness.jobs")
 
     @staticmethod
     def wait(condition: Callable[[], Any], seconds: float = PATIENCE) -> None:

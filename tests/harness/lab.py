@@ -25,8 +25,8 @@ from dp_accounting import NonPrivateDpEvent
 from torch import Tensor, nn
 
 import methods.base
-from harness.run import Run
-from harness.training import per_example_loss
+from harness.jobs.run import Run
+from harness.jobs.train import per_example_loss
 from methods.base import Params, Problem, Released
 from workloads.base import Records
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import cli_sweeps
+from harness.cli import sweeps
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Lab
@@ -15,10 +15,10 @@ def test_a_retry_runs_as_the_sweep_was_sent_except_for_what_its_options_say(lab:
     deaf = lab.task(trouble="deaf")  # without a time limit it would outlast the test's patience
     lab.send([deaf], slots=1, timeout_seconds=1.5)
     lab.wait_for(deaf)
-    cli_sweeps.retry("sweep", store=lab.store.path)
+    sweeps.retry("sweep", store=lab.store.path)
     lab.wait_for(deaf)
     assert lab.result(deaf)["message"] == "ran longer than 1.5 s"
-    cli_sweeps.retry("sweep", timeout=2.5, store=lab.store.path)
+    sweeps.retry("sweep", timeout=2.5, store=lab.store.path)
     lab.wait_for(deaf)
     assert lab.result(deaf)["message"] == "ran longer than 2.5 s"
     assert len(list((lab.store.folder(deaf.key) / "failures").iterdir())) == 2

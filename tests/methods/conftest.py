@@ -10,7 +10,7 @@ from dp_accounting import DpEvent
 from torch import Tensor
 
 from harness.accounting import Allotment, Filter
-from harness.run import Interrupted, Run
+from harness.jobs.run import Interrupted, Run
 from methods.base import Budget, Problem, Released, State
 from workloads.base import Records
 from workloads.models.mlp import mlp

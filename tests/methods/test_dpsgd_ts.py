@@ -12,8 +12,7 @@ from torch import nn
 from methods.base import Calibrated, Problem, Rebuilt
 from methods.dp_sgd import DpSgdParams
 from methods.dp_sgd import method as dp_sgd
-from methods.dpsgd_ts import DpsgdTsParams, method
-from methods.tempered import TemperedSigmoid, temper
+from methods.dpsgd_ts import DpsgdTsParams, TemperedSigmoid, method, temper
 from workloads.base import Records
 from workloads.models.cnn import cifar_cnn, mnist_cnn
 from workloads.models.mlp import mlp

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.records import folder, make_folder
-from harness.collect import collect
+from harness.backends.slurm.array_record import folder, make_folder
+from harness.results.collect import collect
 from harness.spec import Cell, Plugin, Task
 from harness.store import Store
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.collect import collect
 from harness.report import write_all
-from harness.report.html import PLOTLY
+from harness.report.page.html import PLOTLY
+from harness.results.collect import collect
 from harness.spec import PROTOCOL, Json, hash_of
-from harness.store import Store, checksum, dump
+from harness.store import Store
+from harness.store.files import checksum, dump
 
 SOURCE = Path(__file__).resolve().parents[1] / "data" / "store-of-protocol-0" / "tasks"
 HTML = "<script>alert('owned')</script>"

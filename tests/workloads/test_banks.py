@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from workloads import data
-from workloads.data.cache import Arrays, digest, file_of
+from workloads.data.array_cache import Arrays, digest, file_of
 from workloads.data.dataset import Dataset, Place, Published
 from workloads.errors import BenchError
 from workloads.features import bank

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import workloads
-from harness.catalogue import page
+from harness.cli.members import page
 from workloads import data, features
-from workloads.data.cache import cached, digest
+from workloads.data.array_cache import cached, digest
 from workloads.data.dataset import Dataset, Place, Published
 from workloads.errors import BenchError
 from workloads.features.bank import Bank

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import workloads
-from harness.catalogue import listing
+from harness.cli.members import listing
 from workloads.errors import BenchError
 from workloads.images import split_people
 from workloads.models.scatter import Side, scatter_cnn, scatter_linear

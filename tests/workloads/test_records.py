@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 import methods
-from harness.canaries import Armed
-from harness.run import Run
-from harness.training import ask, per_example_loss, utility
+from harness.jobs.run import Run
+from harness.jobs.train import ask, per_example_loss, utility
+from harness.plan.canaries import Armed
 from methods.base import Problem
 from workloads.base import Records
 from workloads.features.pixels import IMAGENET, Pixels

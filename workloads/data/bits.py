@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.data.files import read_members, wrong
 
 CHUNK = 8_192

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.data.dataset import Place
 from workloads.data.files import read_members, wrong
 from workloads.data.pickled import read_dict

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.data.dataset import Place, variants
 from workloads.data.files import open_plain, wrong
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from workloads.data.cache import Arrays, cached, digest
+from workloads.data.array_cache import Arrays, cached, digest
 from workloads.data.dataset import File, Place, Published
 from workloads.data.files import read_members, wrong
 from workloads.data.tokens import encode, ranks

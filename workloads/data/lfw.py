@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.data.dataset import File, Place, Published
 from workloads.data.files import read_members, wrong
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.cache import Arrays, cached, digest, file_of, forget
+from workloads.data.array_cache import Arrays, cached, digest, file_of, forget
 from workloads.errors import BenchError
 from workloads.features.progress import Lines, Progress
 from workloads.published import published

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.errors import BenchError
 from workloads.features.bank import Bank, Encode, Features, Inputs
 from workloads.features.frozen import lacking, through

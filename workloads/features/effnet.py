@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.features.bank import Bank, Encode, Features, Inputs
 from workloads.features.frozen import lacking, through, trusted
 from workloads.features.pixels import Scale

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.data.imdb import reviews
 from workloads.data.tokens import words
 from workloads.features.bank import Bank, Encode, Features, Inputs

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import group_norm
 
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.features.bank import Bank, Encode, Features, Inputs
 from workloads.features.photographs import usual_maps
 from workloads.features.pixels import GREY, IMAGENET, Scale

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 import workloads
-from harness.run import Run
-from harness.training import per_example_loss
+from harness.jobs.run import Run
+from harness.jobs.train import per_example_loss
 from methods.base import Problem, Released
 from methods.dp_sgd import DpSgdParams, method
 

@@ -16,7 +16,7 @@ import pytest
 
 from workloads import data
 from workloads.data import idx, mnist
-from workloads.data.cache import Arrays, digest
+from workloads.data.array_cache import Arrays, digest
 from workloads.data.dataset import Embedded, File, Published
 from workloads.data.files import md5
 from workloads.errors import BenchError

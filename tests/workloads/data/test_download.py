@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from workloads.data.cache import Arrays
+from workloads.data.array_cache import Arrays
 from workloads.data.dataset import File, Place, Published
 from workloads.data.download import fetch
 from workloads.data.files import wrong

@@ -12,7 +12,7 @@ import pytest
 
 from workloads import data
 from workloads.data import imdb, location_30
-from workloads.data.cache import Arrays, digest
+from workloads.data.array_cache import Arrays, digest
 from workloads.data.dataset import Published
 from workloads.data.tokens import ranks
 from workloads.errors import BenchError

@@ -1,0 +1,1 @@
+"""The accountants: each prices the events of a ledger in its own way."""

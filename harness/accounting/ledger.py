@@ -1,0 +1,212 @@
+"""Which events have a price, what each takes for granted, and how to write one down."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attr
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NonPrivateDpEvent,
+    NoOpDpEvent,
+    PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent, RepeatAndSelectDpEvent
+
+from harness.accounting.adjacency import ADD_OR_REMOVE, REPLACE_ONE
+from harness.accounting.numbers import find_impossible
+from methods.mechanisms.events import (
+    ClaimedDpEvent,
+    MetricDpEvent,
+    NoisyVotesDpEvent,
+    ParallelDpEvent,
+    PureDpEvent,
+    SelectiveReleaseDpEvent,
+    VonMisesFisherDpEvent,
+)
+from workloads.errors import AccountingError
+
+PUBLIC = "all intermediate releases are public"
+
+ASSUMPTIONS: dict[type[DpEvent], tuple[str, ...]] = {
+    NoOpDpEvent: (),
+    NonPrivateDpEvent: (),
+    GaussianDpEvent: (
+        "one record changes a released sum by at most the clipping norm, and every coordinate gets "
+        "Gaussian noise of noise_multiplier times that norm",
+    ),
+    LaplaceDpEvent: (
+        "one record changes a released sum by at most a known L1 norm, and every coordinate gets "
+        "Laplace noise with noise_multiplier times that norm as its scale",
+    ),
+    MixtureOfGaussiansDpEvent: (
+        "the records of one group enter every batch independently, each with its own influence bounded",
+    ),
+    PoissonSampledDpEvent: ("every record enters every batch independently with the stated probability",),
+    SampledWithoutReplacementDpEvent: (
+        "every batch is a fresh uniform sample of the stated size without replacement; the number of "
+        "records is public",
+    ),
+    ComposedDpEvent: (PUBLIC,),
+    SelfComposedDpEvent: (PUBLIC,),
+    ZCDpEvent: ("the mechanism's concentrated-DP parameters were proved elsewhere",),
+    RepeatAndSelectDpEvent: (
+        "the number of trials was drawn from the stated distribution, independently of the data, and only "
+        "the best trial is released (Papernot and Steinke 2022)",
+    ),
+    PureDpEvent: ("the mechanism's pure epsilon was proved elsewhere",),
+    MetricDpEvent: ("no two records are further apart than the stated diameter of the metric",),
+    VonMisesFisherDpEvent: (
+        "only directions are released, each drawn from the von Mises-Fisher distribution around the true "
+        "one; lengths are not used",
+    ),
+    ParallelDpEvent: ("every record is in exactly one part, and the parts were made without looking at it",),
+    NoisyVotesDpEvent: (
+        "one record is in the shard of one teacher and so moves one vote; queries do not depend on "
+        "unreleased private data",
+    ),
+    SelectiveReleaseDpEvent: (
+        "every attempt is paid for, accepted or not; how many attempts there may be was fixed beforehand "
+        "or decided by a privacy filter",
+    ),
+    ClaimedDpEvent: (),
+}
+"""The events that have a price, each with what its mechanism must really have done."""
+
+BY_REPLACEMENT = (SampledWithoutReplacementDpEvent, VonMisesFisherDpEvent)
+"""Events about data sets of one public size: their neighbours replace a record."""
+
+
+def check_priceable(event: DpEvent) -> None:
+    """An event that is not in the list, or has impossible numbers, is an AccountingError."""
+    for part in walk(event):
+        if type(part) not in ASSUMPTIONS:
+            known = ", ".join(sorted(kind.__name__ for kind in ASSUMPTIONS))
+            raise AccountingError(
+                f"no price for the event {type(part).__name__}; the ledger may hold: {known}"
+            )
+        problem = find_impossible(part)
+        if problem:
+            raise AccountingError(f"impossible event in a ledger: {problem}")
+
+
+def is_private(event: DpEvent) -> bool:
+    """False where some part of a priceable event gives data away without noise."""
+    if isinstance(event, PoissonSampledDpEvent) and event.sampling_probability == 0:
+        return True
+    if isinstance(event, NonPrivateDpEvent):
+        return False
+    if isinstance(event, SelectiveReleaseDpEvent | ClaimedDpEvent) and event.unpaid:
+        return False
+    noise = getattr(event, "noise_multiplier", getattr(event, "standard_deviation", None))
+    if noise == 0 or (isinstance(event, NoisyVotesDpEvent) and event.noise == 0):
+        return False
+    return all(is_private(part) for part in parts(event))
+
+
+def count_releases(event: DpEvent) -> int:
+    """How many times something about the data is let out; 0 where the event is made of nothing."""
+    if isinstance(event, NoOpDpEvent):
+        return 0
+    if isinstance(event, SelfComposedDpEvent):
+        return int(event.count) * count_releases(event.event)
+    if isinstance(event, ComposedDpEvent):
+        return sum(count_releases(part) for part in event.events)
+    if isinstance(event, ParallelDpEvent):
+        return max((count_releases(part) for part in event.events), default=0)
+    return 1
+
+
+def natural_adjacency(event: DpEvent) -> str:
+    """The neighbours an event speaks of: replace-one where it fixes the number of records."""
+    fixed = any(
+        isinstance(part, BY_REPLACEMENT) and getattr(part, "per_example", True) for part in walk(event)
+    )
+    return REPLACE_ONE if fixed else ADD_OR_REMOVE
+
+
+def assumptions(event: DpEvent) -> tuple[str, ...]:
+    """Everything the event takes for granted, each statement once."""
+    found = [line for part in walk(event) for line in ASSUMPTIONS[type(part)]]
+    return tuple(dict.fromkeys(found))
+
+
+def expand(event: DpEvent, charge: str = "all_attempts") -> DpEvent:
+    """The same event in words that accountants know: nothing private is read.
+
+    A metric promise becomes a pure one, votes become noisy counts, and selective release becomes all its
+    attempts; with charge = "paper" only the accepted ones, which is what DPSUR's authors count. A claim
+    becomes what is claimed.
+    """
+    if isinstance(event, MetricDpEvent):
+        return PureDpEvent(event.epsilon * event.diameter)
+    if isinstance(event, NoisyVotesDpEvent):
+        return expand_votes(event)
+    if isinstance(event, SelectiveReleaseDpEvent):
+        count = event.accepted if charge == "paper" else event.attempts
+        return repeat(expand(event.event, charge), count)
+    if isinstance(event, ClaimedDpEvent):
+        return expand(event.event, charge)
+    if isinstance(event, ComposedDpEvent):
+        return ComposedDpEvent([expand(part, charge) for part in event.events])
+    if isinstance(event, ParallelDpEvent):
+        return ParallelDpEvent(tuple(expand(part, charge) for part in event.events))
+    if isinstance(getattr(event, "event", None), DpEvent):
+        return attr.evolve(event, event=expand(event.event, charge))
+    return event
+
+
+def expand_votes(event: NoisyVotesDpEvent) -> DpEvent:
+    """The noisy counts behind the answers: one moved vote changes two counts by one, the largest by one."""
+    queries = len(event.votes)
+    if event.aggregator == "laplace":
+        return repeat(LaplaceDpEvent(event.noise), 2 * queries)
+    count = GaussianDpEvent(event.noise / 2**0.5)
+    if event.aggregator == "gaussian":
+        return repeat(count, queries)
+    answers = sum(event.answered) if event.answered else queries
+    if event.most_answers is not None:
+        answers = event.most_answers
+    return ComposedDpEvent([repeat(GaussianDpEvent(event.threshold_noise), queries), repeat(count, answers)])
+
+
+def repeat(event: DpEvent, count: int) -> DpEvent:
+    """The event `count` times; nothing where that is 0."""
+    return SelfComposedDpEvent(event, count) if count else NoOpDpEvent()
+
+
+def walk(event: DpEvent) -> Iterator[DpEvent]:
+    """The event and all events inside it."""
+    yield event
+    for part in parts(event):
+        yield from walk(part)
+
+
+def parts(event: DpEvent) -> list[DpEvent]:
+    """The events directly inside an event."""
+    inside: list[DpEvent] = []
+    for field in attr.fields(type(event)):
+        value = getattr(event, field.name)
+        inside += [value] if isinstance(value, DpEvent) else []
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            inside += [each for each in value if isinstance(each, DpEvent)]
+    return inside
+
+
+def describe(value: Any) -> Any:
+    """An event as plain JSON values: equal events, and only they, give equal descriptions."""
+    if isinstance(value, DpEvent):
+        fields = {f.name: describe(getattr(value, f.name)) for f in attr.fields(type(value))}
+        return {"event": f"{type(value).__module__}.{type(value).__qualname__}", **fields}
+    if isinstance(value, Mapping):
+        return {str(key): describe(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [describe(each) for each in value]
+    if isinstance(value, float):
+        return repr(float(value))
+    return value if isinstance(value, str | int | bool | None) else repr(value)

@@ -1,0 +1,1 @@
+"""What several attacks share: queries, moments, posteriors, inversion and its figures."""

@@ -1,0 +1,1 @@
+"""Docker containers on this machine: one around every worker."""

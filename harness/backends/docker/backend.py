@@ -1,0 +1,93 @@
+"""Docker containers: the local backend's queue and supervisor, with a container around every worker.
+
+A container is a worker: it serves one task after another and so pays for its start once. A task that
+fails takes its container along, so that nothing it left (a full /tmp, the engine's mark for a kill for
+want of memory) meets the next. Who makes, watches and removes a container is its keeper
+(harness/backends/docker/keeper.py); what it may do is in harness/backends/docker/containers.py.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from typing import ClassVar
+
+import psutil
+
+from harness.backends.base import Job, Settings, program
+from harness.backends.docker import daemon
+from harness.backends.docker.containers import Container, hand_over, plain_user
+from harness.backends.local.backend import Local
+from harness.backends.local.workers import Worker, gpus, slots
+from harness.store import Store
+
+SPARE_BYTES = 2**30
+"""Beside twice what a recorded training needed: the limit is there to contain mistakes, not to cause them."""
+
+
+class Docker(Local):
+    """Runs jobs in containers of this machine."""
+
+    packs: ClassVar[bool] = True
+    name: ClassVar[str] = "docker"
+
+    def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
+        """Queue the jobs with everything resolved that the supervisor's own environment may lack."""
+        settings = complete(settings, jobs)
+        if os.getuid() == 0:
+            for job in jobs:
+                for key in job.tasks:
+                    hand_over(store.folder(key), *plain_user(store))
+        super().submit(jobs, store, sweep, settings)
+
+
+class Contained(Worker):
+    """A worker whose tasks run in a container."""
+
+    kill_signal: ClassVar[signal.Signals] = signal.SIGUSR1
+    disposable: ClassVar[bool] = True
+
+    def __init__(self, store: Store, settings: Settings, gpu: int | None) -> None:
+        order = json.dumps({"settings": asdict(settings), "gpu": gpu})
+        super().__init__(store, settings, gpu, [*program("harness.backends.docker.keeper"), order])
+
+
+def default_image() -> str:
+    """The image that `privbench image build` makes for this version."""
+    return f"privbench:{version('privbench')}"
+
+
+def complete(settings: Settings, jobs: Sequence[Job]) -> Settings:
+    """The settings with the image's digest, the engine's address, a memory limit and the data's folders.
+
+    BackendError where the engine does not answer or has no such image: better now than in every task.
+    """
+    # Imported here: it loads numpy, which those who only look at a sweep do without.
+    from workloads.data.places import cache_root, data_root
+
+    profile = Container(**(settings.profile or {}))
+    if profile.engine:
+        daemon.use(profile.engine)
+    places = {"PRIVBENCH_DATA": data_root(), "PRIVBENCH_CACHE": cache_root()}
+    present = {name: str(folder.absolute()) for name, folder in places.items() if folder.is_dir()}
+    resolved = profile.model_copy(
+        update={
+            "image": daemon.image_id(profile.image or default_image()),
+            "engine": daemon.endpoint(),
+            "memory": profile.memory or str(memory_limit(jobs, settings)),
+            "read_only": tuple(dict.fromkeys((*profile.read_only, *present.values()))),
+            "environment": {**present, **profile.environment},
+        }
+    )
+    return replace(settings, profile=resolved.model_dump(mode="json"))
+
+
+def memory_limit(jobs: Sequence[Job], settings: Settings) -> int:
+    """Bytes of one container: by the largest job where all are known, else a slot's share of the machine."""
+    known = [job.memory_bytes for job in jobs if job.memory_bytes is not None]
+    total = int(psutil.virtual_memory().total)
+    if gpus() or len(known) < len(jobs):  # on a GPU what was recorded is the device's memory
+        return int(0.9 * total / slots(settings))
+    return min(total, 2 * max(known) + SPARE_BYTES)

@@ -1,0 +1,179 @@
+"""Images for the docker backend: made from a checkout by the host's own pip, listed, and looked over.
+
+The host's pip fetches the wheels, with whatever index, mirror or proxy it is set up for; the image then
+installs them without a network. So nothing of the host's configuration gets into an image.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from harness.backends.docker import daemon
+from harness.backends.docker.backend import default_image
+from harness.jobs.checkout import git_state
+from workloads.errors import BackendError, SpecError
+
+Row = dict[str, Any]
+PACKAGES = ("db", "harness", "methods", "workloads")
+TITLE = "org.opencontainers.image.title"
+BUILD_SECONDS = 3600.0
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+"""What wheels for another Python than this one may be of."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an image is made of."""
+
+    source: Path
+    """A checkout of privbench."""
+    cuda: bool = False
+    base: str | None = None
+    """Its base image; else Python's own, or for CUDA that of the Dockerfile."""
+    python: str = PYTHON
+    """The base image's Python, as 3.12."""
+    tag: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the wheels are gathered."""
+        return self.source / "build" / "image"
+
+    @property
+    def name(self) -> str:
+        """The image's name."""
+        return self.tag or default_image() + ("-cuda" if self.cuda else "")
+
+
+def prepare(recipe: Recipe) -> None:
+    """Gather all wheels an image needs; those of the libraries again only if something about them changed."""
+    if not (recipe.source / "docker" / "Dockerfile").is_file():
+        raise SpecError(
+            f"{recipe.source} is no checkout of privbench (no docker/Dockerfile): give --source DIR"
+        )
+    project = tomllib.loads((recipe.source / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = "".join(f"{each}\n" for each in project["project"]["dependencies"])
+    constraints = (recipe.source / "constraints.txt").read_text(encoding="utf-8")
+    content = f"{recipe.python}\n{wanted}{constraints}"
+    recipe.folder.mkdir(parents=True, exist_ok=True)
+    (recipe.folder / "requirements.txt").write_text(wanted, encoding="utf-8")
+    made_of = recipe.folder / "libraries.txt"
+    if not made_of.is_file() or made_of.read_text(encoding="utf-8") != content:
+        made_of.unlink(missing_ok=True)  # a download that is broken off leaves nothing to trust
+        _download(recipe)
+        made_of.write_text(content, encoding="utf-8")
+    shutil.rmtree(recipe.folder / "ours", ignore_errors=True)
+    make_wheel(recipe.source, recipe.folder / "ours")
+
+
+def _download(recipe: Recipe) -> None:
+    libraries = recipe.folder / "libraries"
+    shutil.rmtree(libraries, ignore_errors=True)
+    other = []
+    if recipe.python != PYTHON:
+        other = ["--only-binary=:all:", f"--python-version={recipe.python}"]
+        other += [f"--platform={each}" for each in PLATFORMS]
+    requirements, constraints = recipe.folder / "requirements.txt", recipe.source / "constraints.txt"
+    _pip("download", "--dest", libraries, *other, "--requirement", requirements, "--constraint", constraints)
+
+
+def make_wheel(source: Path, target: Path) -> None:
+    """Build privbench's wheel into a folder.
+
+    From a copy: setuptools leaves build/ behind, and files once deleted would live on in it.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        for each in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(source / each, name)
+        for each in PACKAGES:
+            shutil.copytree(source / each, Path(name) / each)
+        _pip("wheel", "--no-deps", "--wheel-dir", target, name)
+
+
+def _pip(*words: str | Path) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
+    if done.returncode:
+        raise BackendError(f"pip {words[0]} fails: {done.stderr.strip()}")
+
+
+def build(recipe: Recipe) -> float:
+    """Build an image whose wheels are gathered; the seconds it took."""
+    file = recipe.source / "docker" / ("Dockerfile.cuda" if recipe.cuda else "Dockerfile")
+    words = ["build", "--quiet", f"--file={file}", f"--tag={recipe.name}"]
+    words += [f"--build-arg=VERSION={version('privbench')}"]
+    words += [f"--build-arg=GIT={git_state(recipe.source) or 'unknown'}"]
+    if not recipe.cuda:  # a CUDA base has no Python of its own and fetches one
+        words += ["--network=none", f"--build-arg=BASE={recipe.base or f'python:{recipe.python}-slim'}"]
+    elif recipe.base:
+        words += [f"--build-arg=BASE={recipe.base}"]
+    began = time.monotonic()
+    daemon.ask(*words, str(recipe.source), seconds=BUILD_SECONDS)
+    return time.monotonic() - began
+
+
+def images() -> list[Row]:
+    """A row per image of privbench that the engine has."""
+    told = daemon.ask("image", "ls", "--quiet", "--no-trunc", f"--filter=label={TITLE}=privbench")
+    return [_row(each) for each in dict.fromkeys(told.split())]
+
+
+def _row(image: str) -> Row:
+    label = '{{index .Config.Labels "org.opencontainers.image.%s"}}'
+    parts = ['{{join .RepoTags ","}}', label % "version", label % "revision", "{{.Size}}", "{{.Created}}"]
+    told = daemon.ask("image", "inspect", "--format", "\t".join(parts), image).split("\t")
+    name, made_of, revision, size, created = told
+    return {
+        "image": name,
+        "version": made_of,
+        "git": revision,
+        "MiB": round(int(size) / 2**20),
+        "created": created[:19],
+        "digest": image,
+    }
+
+
+def examine(image: str | None) -> list[Row]:
+    """A row per thing between this machine and a task in a container, up to the first that is missing."""
+    image = image or default_image()
+    rows: list[Row] = []
+    for what, look in (("engine", _engine), ("users", _users), ("image", lambda: daemon.image_id(image))):
+        try:
+            rows.append({"what": what, "state": "good", "found": look()})
+        except BackendError as error:
+            return [*rows, {"what": what, "state": "missing", "found": str(error)}]
+    return [*rows, _trial(image)]
+
+
+def _engine() -> str:
+    form = "{{.ServerVersion}}, storage {{.Driver}}, cgroup v{{.CgroupVersion}}, {{.NCPU}} cores"
+    return daemon.ask("info", "--format", form)
+
+
+def _users() -> str:
+    """An engine that gives users other numbers than the host's would write results nobody owns."""
+    options = daemon.ask("info", "--format", "{{json .SecurityOptions}}")
+    if "rootless" in options or "userns" in options:
+        raise BackendError("the engine maps users (rootless, userns-remap): tasks could not write the store")
+    return "as on the host"
+
+
+def _trial(image: str) -> Row:
+    """Let the image say its version, under the locks that matter to Python."""
+    program = "from importlib.metadata import version; print(version('privbench'))"
+    locks = ["--rm", "--pull=never", "--network=none", "--read-only", "--cap-drop=ALL", "--user=65534:65534"]
+    try:
+        found = daemon.ask("run", *locks, "--entrypoint=/opt/privbench/bin/python", image, "-c", program)
+    except BackendError as error:
+        return {"what": "trial", "state": "missing", "found": str(error)}
+    same = found == version("privbench")
+    said = f"privbench {found}" + ("" if same else f", but here is {version('privbench')}: build it again")
+    return {"what": "trial", "state": "good" if same else "missing", "found": said}

@@ -1,0 +1,1 @@
+"""The machine itself: a queue in the store, a supervisor, worker processes."""

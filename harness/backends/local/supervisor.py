@@ -1,0 +1,295 @@
+"""The detached process that works a store's queue off: `python -m harness.backends.local.supervisor STORE`.
+
+It starts one worker (`python -m harness.jobs STORE -`, or a container of it) per slot, gives each a task
+at a time, and replaces a worker that dies. It never loads torch: a crash in a training cannot take it along.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.backends.base import Settings, publish_failure
+from harness.backends.docker.backend import Contained
+from harness.backends.local.backend import only_one, read_submission, submissions
+from harness.backends.local.workers import Worker, gpus, slots
+from harness.jobs.cgroup import oom_kills
+from harness.spec import Json
+from harness.store import Store
+from harness.store.files import sealed, write_atomic
+
+TICK_SECONDS = 0.2
+LINGER_SECONDS = 5.0
+"""How long an idle supervisor keeps its workers, so that the next sweep need not import torch again."""
+STATE_SECONDS = 2.0
+TRIES = 3
+"""How often a new supervisor asks for the lock before it believes that there is another."""
+
+
+@dataclass
+class Submission:
+    """One queue file: what is left of it."""
+
+    file: Path
+    sweep: str
+    settings: Settings
+    waiting: dict[str, tuple[str, ...]]
+    """Task to what it needs, in order."""
+    running: set[str] = field(default_factory=set)
+
+
+class Supervisor:
+    """Works off the queue of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.submissions: dict[str, Submission] = {}
+        self.workers: list[Worker] = []
+        self.selector = selectors.DefaultSelector()
+        self.done: set[str] = set()
+        self.ending = False
+        self.told = 0.0
+
+    def run(self) -> None:
+        """Until the queue has been empty for a while, or SIGTERM."""
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGINT, self._end)
+        idle_since = time.monotonic()
+        try:
+            while not self.ending:
+                self._read_queue()
+                self._dispatch()
+                self._listen()
+                self._watch_workers()
+                self._finish_submissions()
+                self._tell()
+                if self.submissions:
+                    idle_since = time.monotonic()
+                elif time.monotonic() - idle_since > LINGER_SECONDS:
+                    break
+        finally:
+            for worker in self.workers:
+                worker.let_go()  # all at once, then wait for each
+            for worker in self.workers:
+                worker.end()
+            (self.store.path / "supervisor" / "state.json").unlink(missing_ok=True)
+
+    def _end(self, signum: int, frame: object) -> None:
+        self.ending = True
+
+    # -- the queue -----------------------------------------------------------------------------
+
+    def _read_queue(self) -> None:
+        for file in submissions(self.store):
+            if file.stem in self.submissions:
+                continue
+            content = read_submission(file)
+            if content is not None:
+                self.submissions[file.stem] = self._read(file, content)
+            elif file.exists():
+                sys.stderr.write(f"{file} is damaged and was removed: enqueue its sweep again\n")
+                file.unlink(missing_ok=True)
+        for name, submission in list(self.submissions.items()):
+            for ending in (".cancel", ".stop"):
+                order = submission.file.with_suffix(ending)
+                if order.exists():
+                    self._stop(name, submission, cancel=ending == ".cancel")
+                    order.unlink(missing_ok=True)
+
+    def _read(self, file: Path, content: Json) -> Submission:
+        """A submission without the tasks that ended while a supervisor before this one worked on it."""
+        jobs = content["jobs"]
+        every = {key: tuple(job["needs"]) for job in jobs for key in job["tasks"]}
+        waiting = {key: needs for key, needs in every.items() if self.store.result(key) is None}
+        self.done -= waiting.keys()  # done once, and since then damaged or deleted
+        return Submission(file, content["sweep"], Settings(**content["settings"]), waiting)
+
+    def _stop(self, name: str, submission: Submission, cancel: bool) -> None:
+        """Drop what waits; ask what runs for this submission alone to save and stop."""
+        elsewhere = {
+            key
+            for other, each in self.submissions.items()
+            if other != name
+            for key in [*each.waiting, *each.running]
+        }
+        dropped = [key for key in submission.waiting if key not in elsewhere]
+        submission.waiting.clear()
+        for worker in self.workers:
+            if worker.task in submission.running and worker.task not in elsewhere:
+                worker.stopping, worker.cancelled = True, cancel
+                worker.ask_to_stop()
+        if cancel:
+            for key in dropped:
+                publish_failure(self.store, key, "cancelled", "cancelled before it ran")
+
+    def _finish_submissions(self) -> None:
+        for name, submission in list(self.submissions.items()):
+            if not submission.waiting and not submission.running:
+                submission.file.unlink(missing_ok=True)
+                del self.submissions[name]
+
+    # -- work ----------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        for submission in list(self.submissions.values()):
+            for key in self._ready(submission):
+                if self._runs(key):
+                    continue
+                worker = self._free_worker(submission.settings)
+                if worker is None:
+                    return
+                del submission.waiting[key]
+                submission.running.add(key)
+                worker.give(key, submission.settings.timeout_seconds)
+
+    def _runs(self, key: str) -> bool:
+        return any(worker.task == key for worker in self.workers)
+
+    def _ready(self, submission: Submission) -> list[str]:
+        """Tasks that can start now. What needs a failed task fails; what is done already is dropped."""
+        ready = []
+        for key, needs in list(submission.waiting.items()):
+            if key in self.done:
+                del submission.waiting[key]
+                continue
+            states = [self._state(need, submission) for need in needs]
+            if "failed" in states:
+                lost = [need[:12] for need, each in zip(needs, states, strict=True) if each == "failed"]
+                del submission.waiting[key]
+                publish_failure(
+                    self.store, key, "upstream", f"{len(lost)} tasks it needs have failed: {', '.join(lost)}"
+                )
+            elif all(each == "done" for each in states):
+                ready.append(key)
+            if len(ready) > len(self.workers) + 64:
+                break  # enough for every slot; looking at all of a long queue would cost more than it gives
+        return ready
+
+    def _state(self, key: str, submission: Submission) -> str:
+        if key in self.done:
+            return "done"
+        if key in submission.waiting or key in submission.running or self._runs(key):
+            return "open"
+        result = self.store.result(key)
+        if result is not None and result["status"] == "done":
+            self.done.add(key)
+            return "done"
+        return "failed"
+
+    def _free_worker(self, settings: Settings) -> Worker | None:
+        """An idle worker with these settings; a new one where a slot is free."""
+        busy = [worker for worker in self.workers if worker.task is not None]
+        if len(busy) >= slots(settings):
+            return None
+        for worker in list(self.workers):
+            if worker.task is None:
+                if worker.settings == settings:
+                    return worker
+                self._remove(worker)
+        gpu_count = gpus()
+        taken = {worker.gpu for worker in self.workers}
+        gpu = next((each for each in range(gpu_count) if each not in taken), None)
+        kind = Worker if settings.profile is None else Contained
+        worker = kind(self.store, settings, gpu)
+        self.workers.append(worker)
+        self.selector.register(worker.answers, selectors.EVENT_READ, worker)
+        return worker
+
+    def _listen(self) -> None:
+        if not self.workers:
+            time.sleep(TICK_SECONDS)
+            return
+        for event, _ in self.selector.select(TICK_SECONDS):
+            worker: Worker = event.data
+            for key, status in worker.heard():
+                self._ended(worker, key, status)
+
+    def _ended(self, worker: Worker, key: str, status: str) -> None:
+        if status == "done":
+            self.done.add(key)
+        if status == "interrupted" and worker.cancelled:
+            publish_failure(self.store, key, "cancelled", "cancelled while it ran; its checkpoint is kept")
+        elif status == "interrupted" and not worker.stopping:
+            publish_failure(
+                self.store,
+                key,
+                "killed",
+                "somebody sent the worker SIGTERM; running the sweep again resumes it",
+            )
+        worker.rest()
+        for submission in self.submissions.values():
+            submission.running.discard(key)
+            if status != "interrupted":
+                submission.waiting.pop(key, None)
+
+    def _watch_workers(self) -> None:
+        for worker in list(self.workers):
+            if worker.overdue():
+                worker.kill("timed_out")
+            elif worker.stopping:
+                worker.ask_to_stop()
+            if worker.process.poll() is not None:
+                self._bury(worker)
+            elif worker.spent and worker.task is None:
+                self._remove(worker)
+
+    def _bury(self, worker: Worker) -> None:
+        """A worker died: its task fails alone, with the reason; the next dispatch starts another."""
+        for key, status in worker.heard():
+            self._ended(worker, key, status)
+        left = worker.task
+        if left is not None:
+            reason, message = worker.epitaph(oom_kills())
+            if not worker.stopping or worker.cancelled or reason == "timed_out":
+                publish_failure(self.store, left, "cancelled" if worker.cancelled else reason, message)
+            self._ended(worker, left, "interrupted" if worker.stopping else "failed")
+        self._remove(worker)
+
+    def _remove(self, worker: Worker) -> None:
+        self.selector.unregister(worker.answers)
+        self.workers.remove(worker)
+        worker.end()
+
+    # -- words ---------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        if time.monotonic() - self.told < STATE_SECONDS:
+            return
+        self.told = time.monotonic()
+        state: Json = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "time": time.time(),
+        }
+        state["running"] = [worker.task for worker in self.workers if worker.task]
+        state["waiting"] = sum(len(each.waiting) for each in self.submissions.values())
+        with contextlib.suppress(OSError):
+            write_atomic(self.store.path / "supervisor" / "state.json", sealed(state))
+
+
+def main(arguments: list[str]) -> int:
+    """Supervise until the queue is empty; 0 if another supervisor is there."""
+    store = Store.open(arguments[0])
+    refused = 0
+    while refused < TRIES:
+        with only_one(store) as alone:
+            if alone:
+                supervisor = Supervisor(store)
+                supervisor.run()
+        if not alone:
+            # Another supervisor, or somebody who holds the lock to see whether there is one.
+            refused += 1
+            time.sleep(TICK_SECONDS)
+        # A submission that came after the last look found us alive and started nobody else.
+        elif supervisor.ending or not submissions(store):
+            break
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

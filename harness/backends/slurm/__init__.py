@@ -1,0 +1,1 @@
+"""A SLURM cluster: open tasks become job arrays."""

@@ -1,0 +1,98 @@
+"""Whether a cluster takes what a profile asks for: asked of SLURM itself, nothing is sent."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.backends.base import Settings
+from harness.backends.slurm.array_record import Record
+from harness.backends.slurm.backend import batch_script
+from harness.backends.slurm.cluster import ANSWER_SECONDS, Site, ask
+from harness.backends.slurm.profile import Profile
+from harness.store import Store
+from workloads.errors import BackendError
+
+
+class Finding(NamedTuple):
+    """One thing looked for."""
+
+    what: str
+    good: bool
+    found: str
+
+
+def check(profile: Profile) -> list[Finding]:
+    """Everything that stands between a profile and a running job; ends where nothing more can be asked."""
+    findings = [_submitit(), _program("sbatch"), _program("squeue")]
+    if profile.container is not None:
+        findings += [_program("apptainer"), _image(Path(profile.container))]
+    site = Site()
+    try:
+        cluster = site.settings.get("ClusterName", "?")
+    except BackendError as error:
+        return [*findings, Finding("controller", False, str(error))]
+    findings.append(Finding("controller", True, f"cluster {cluster} answers"))
+    findings.append(_accounting(site))
+    limits = site.limits(profile)
+    said = f"arrays of {limits.array}, {limits.submitted or 'any number of'} jobs at a time"
+    findings.append(Finding("limits", True, said))
+    if profile.partition is not None:
+        findings.append(_partition(profile.partition))
+    findings.append(Finding("width", True, f"{site.width(profile)} such jobs at once on the empty cluster"))
+    return [*findings, _test_only(profile)]
+
+
+def _submitit() -> Finding:
+    try:
+        return Finding("submitit", True, version("submitit"))
+    except PackageNotFoundError:
+        return Finding("submitit", False, "missing: pip install 'privbench[slurm]'")
+
+
+def _program(name: str) -> Finding:
+    path = shutil.which(name)
+    return Finding(name, path is not None, path or "not on the PATH")
+
+
+def _image(file: Path) -> Finding:
+    return Finding("container", file.exists(), str(file) if file.exists() else f"there is no {file}")
+
+
+def _accounting(site: Site) -> Finding:
+    if site.accounting:
+        return Finding("accounting", True, "sacct tells of jobs the controller has forgotten")
+    return Finding("accounting", True, "off: the store and the controller's memory are enough")
+
+
+def _partition(name: str) -> Finding:
+    told = ask("sinfo", "-h", "-o", "%R")
+    if told is None:
+        return Finding("partition", False, "sinfo does not answer")
+    known = sorted({*told.split()})
+    said = name if name in known else f"there is no {name}; partitions are {', '.join(known)}"
+    return Finding("partition", name in known, said)
+
+
+def _test_only(profile: Profile) -> Finding:
+    """Let SLURM judge the whole request."""
+    settings = Settings(profile=profile.model_dump(mode="json"))
+    record = Record("privbench-doctor", "doctor", (("",),), {}, settings, 0.0)
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.sh"
+        try:
+            script.write_text(batch_script(record, Store(folder), ()))
+            done = subprocess.run(
+                ["sbatch", "--test-only", str(script)],
+                capture_output=True,
+                text=True,
+                timeout=ANSWER_SECONDS,
+                check=False,
+            )
+        except (BackendError, OSError, subprocess.TimeoutExpired) as error:
+            return Finding("test job", False, str(error))
+    said = re.sub(r"^sbatch: (error: )?", "", done.stderr.strip(), flags=re.MULTILINE)
+    return Finding("test job", done.returncode == 0, " ".join(said.split()) or "accepted")

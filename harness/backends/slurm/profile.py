@@ -1,0 +1,113 @@
+"""How a cluster is asked for its nodes: a TOML file per site, every mistake told at once.
+
+partition = "gpu"
+gpus = 1
+cpus = 4
+memory = "16G"
+time = "12:00:00"
+setup = ["module load cuda"]
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from harness.backends.profile import Name, ProfileFile
+
+Word = Annotated[str, Field(pattern=r"^\S+$")]
+OURS = ("array", "dependency", "job-name", "output", "error", "requeue", "signal", "open-mode", "wckey")
+"""Options of sbatch that a submission sets itself."""
+
+
+class Profile(ProfileFile):
+    """What one job of a sweep gets; nothing here changes a number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    unions: ClassVar[tuple[str, ...]] = ("pack",)
+
+    partition: Word | None = Field(default=None, description="a partition's name; else the cluster's default")
+    account: Word | None = Field(default=None, description="the account that is charged")
+    qos: Word | None = Field(default=None, description="a quality of service")
+    constraint: Word | None = Field(default=None, description="the features a node must have, as a100|h100")
+    gpus: int = Field(default=0, ge=0, description="the GPUs of a job, of which a task uses one")
+    gpu_type: Word | None = Field(default=None, description="the type of the GPUs, as in --gres=gpu:TYPE:1")
+    cpus: int = Field(default=1, ge=1, description="the cores of a job")
+    memory: str | None = Field(
+        default=None,
+        pattern=r"^[1-9]\d*[KMGT]?$",
+        description="the memory of a job, as 16G; else the cluster's default",
+    )
+    time: str = Field(
+        default="60",
+        pattern=r"^(\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d){0,2})$",
+        description="a time limit: minutes, H:MM:SS or D-HH:MM:SS",
+    )
+    setup: tuple[str, ...] = Field(default=(), description="a list of shell lines to run before the work")
+    container: str | None = Field(default=None, description="an Apptainer image with privbench; else none")
+    container_options: tuple[str, ...] = Field(
+        default=(), description="a list of options of apptainer exec, as --nv"
+    )
+    environment: dict[Name, str] = Field(default={}, description="variables of the job, as NAME = 'text'")
+    options: dict[str, str | int | bool] = Field(
+        default={}, description="further options of sbatch, by long name"
+    )
+    pack: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto", description="tasks in a job, or auto: by recorded times"
+    )
+    array_parallelism: int | None = Field(
+        default=None, ge=1, description="jobs at a time; else as many as the site allows"
+    )
+    signal_seconds: int = Field(
+        default=120, ge=1, le=65535, description="seconds before the time limit, to save and be requeued"
+    )
+    requeues: int = Field(default=100, ge=0, description="how often a job may be requeued at its time limit")
+    throttle_seconds: float = Field(default=0.2, ge=0, description="seconds between two submissions")
+
+    @property
+    def gres(self) -> str | None:
+        """The GPUs as SLURM names them."""
+        if not self.gpus:
+            return None
+        return ":".join(["gpu", *([self.gpu_type] if self.gpu_type else []), str(self.gpus)])
+
+    @property
+    def time_seconds(self) -> int:
+        """The time limit."""
+        return seconds_of(self.time)
+
+    @classmethod
+    def refusals(cls, content: Mapping[str, Any]) -> list[str]:
+        """Options of sbatch that are not the user's."""
+        return [
+            f"options: {name} is set by every submission itself: leave it out"
+            for name in dict(content.get("options") or {})
+            if name.replace("_", "-") in OURS
+        ]
+
+    def conflicts(self) -> list[str]:
+        """See ProfileFile."""
+        problems = []
+        if self.gpu_type and not self.gpus:
+            problems.append(f"gpu_type = {self.gpu_type!r} without gpus: give gpus = 1")
+        if self.container_options and not self.container:
+            problems.append("container_options without a container: give container = 'image.sif'")
+        if self.signal_seconds >= self.time_seconds:
+            problems.append(
+                f"signal_seconds = {self.signal_seconds} is not shorter than time = {self.time!r} "
+                f"({self.time_seconds} s): nothing would be left for the work"
+            )
+        return problems
+
+
+def seconds_of(time: str) -> int:
+    """A time as SLURM writes it: M, M:S, H:M:S, D-H, D-H:M or D-H:M:S; ValueError for anything else."""
+    days, dash, rest = time.rpartition("-")
+    parts = [int(each) for each in rest.split(":")]
+    if dash:
+        hours, minutes, seconds = [*parts, 0, 0][:3]
+    elif len(parts) == 3:
+        hours, minutes, seconds = parts
+    else:
+        hours, (minutes, seconds) = 0, [*parts, 0][:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -1,0 +1,102 @@
+"""`privbench doctor`: what this machine has, and what is missing for what."""
+
+import importlib.util
+import os
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.cli import output
+from harness.cli.options import JsonOption, StoreOption, store_path
+
+NEEDED = (
+    "torch",
+    "opacus",
+    "dp-accounting",
+    "duckdb",
+    "duckdb-sqlalchemy",
+    "sqlalchemy",
+    "pyarrow",
+)
+BACKENDS = (
+    ("docker", "the docker backend"),
+    ("sbatch", "the slurm backend"),
+    ("apptainer", "profiles with a container"),
+)
+
+
+def doctor(
+    profile: Annotated[
+        Path | None, typer.Option("--profile", help="Check a SLURM profile against the cluster instead.")
+    ] = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell what this machine has, and what is missing for what."""
+    rows = examine(store_path(store)) if profile is None else examine_profile(profile)
+    output.listing(rows, json)
+    if profile is not None and any(row["state"] == "missing" for row in rows):
+        raise typer.Exit(1)
+
+
+def examine(store: Path) -> list[dict[str, Any]]:
+    """A row per thing looked for: what was found, and what it is for."""
+    import psutil
+
+    from harness.backends.local.workers import gpus
+
+    rows = [
+        _row("python", platform.python_version(), "everything"),
+        _row("cores", _cores(), "one slot each for local jobs"),
+        _row("memory", f"{psutil.virtual_memory().available / 2**30:.1f} GiB free", "training"),
+        _row("gpus", gpus() or None, "GPU slots; without one, jobs run on the CPU", needed=False),
+    ]
+    for package in NEEDED:
+        rows.append(_row(package, _version(package), "everything"))
+    folder = next(each for each in [store.absolute(), *store.absolute().parents] if each.exists())
+    free = f"{shutil.disk_usage(folder).free / 2**30:.1f} GiB free"
+    rows.append(_row("store", free if os.access(folder, os.W_OK) else None, f"results in {store}"))
+    rows.append(_row("submitit", _version("submitit"), "the slurm backend", needed=False))
+    rows += [_row(program, shutil.which(program), use, needed=False) for program, use in BACKENDS]
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = importlib.util.find_spec("playwright") is not None
+    rows.append(_row("chromium", browser, "the report's browser tests", needed=False))
+    rows.append(_row("playwright", driver or None, "the report's browser tests", needed=False))
+    return rows
+
+
+def examine_profile(file: Path) -> list[dict[str, Any]]:
+    """A row per thing that a profile's jobs need of the cluster; SpecError where the file is wrong."""
+    from harness.backends.profile import read_as
+    from harness.backends.slurm.checkup import check
+    from harness.backends.slurm.profile import Profile
+
+    return [
+        {
+            "what": each.what,
+            "state": "good" if each.good else "missing",
+            "found": each.found,
+            "for": str(file),
+        }
+        for each in check(read_as(Profile, file))
+    ]
+
+
+def _row(name: str, found: object, use: str, needed: bool = True) -> dict[str, Any]:
+    state = "good" if found else "missing" if needed else "not here"
+    return {"what": name, "state": state, "found": None if not found else str(found), "for": use}
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,62 @@
+"""`privbench image`: the images that the docker backend runs jobs in."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli import output
+from harness.cli.options import JsonOption
+
+image_app = typer.Typer(help="The images of the docker backend.", no_args_is_help=True)
+
+
+@image_app.command("build")
+def image_build(
+    cuda: Annotated[bool, typer.Option("--cuda", help="For NVIDIA GPUs.")] = False,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", help="The base image; else Python's or NVIDIA's, from a registry."),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option("--python", help="The base image's Python; else this one's (CUDA: 3.12)."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Its name; else privbench:VERSION.")] = None,
+    source: Annotated[Path, typer.Option("--source", help="A checkout of privbench.")] = Path(),
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Gather the wheels and build nothing, as for Apptainer.")
+    ] = False,
+) -> None:
+    """Build the image of this version from a checkout: wheels by this pip, then an image without network."""
+    from harness.backends.docker import image
+
+    chosen = python or ("3.12" if cuda else image.PYTHON)  # that of the CUDA base
+    recipe = image.Recipe(source.absolute(), cuda, base, chosen, tag)
+    output.say(f"gathering wheels in {recipe.folder}")
+    image.prepare(recipe)
+    if not prepare:
+        seconds = image.build(recipe)
+        output.say(f"built {recipe.name} in {seconds:.0f} s")
+
+
+@image_app.command("list")
+def image_list(json: JsonOption = False) -> None:
+    """List the engine's images of privbench, with version, git state and digest."""
+    from harness.backends.docker.image import images
+
+    output.listing(images(), json)
+
+
+@image_app.command("doctor")
+def image_doctor(
+    image: Annotated[str | None, typer.Option("--image", help="An image; else that of this version.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell whether engine and image are fit for tasks; exit code 1 where they are not."""
+    from harness.backends.docker.image import examine
+
+    rows = examine(image)
+    output.listing(rows, json)
+    if any(row["state"] == "missing" for row in rows):
+        raise typer.Exit(1)

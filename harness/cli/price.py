@@ -1,0 +1,274 @@
+"""`privbench price`: the price list on the command line. Parses, asks accounting.pricelist, prints."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from harness.cli import output
+from workloads.errors import SpecError
+
+if TYPE_CHECKING:
+    from harness.accounting.pricelist import Quote
+
+price_app = typer.Typer(
+    help="What a mechanism costs, by every accountant, without running anything. Give the noise and get "
+    "epsilon, or give --target-epsilon and get the noise. The headline is the PLD upper bound, the same that "
+    "is stored for a trained model.",
+    epilog="Example: privbench price dp-sgd --n 60000 --batch-size 256 --noise 1.1 --steps 14062 "
+    "--delta 1e-5. More: docs/accounting.md.",
+    no_args_is_help=True,
+)
+
+DeltaOption = Annotated[
+    float, typer.Option("--delta", help="The delta of the promise; 0 asks for pure DP where there is one.")
+]
+TargetOption = Annotated[
+    float | None,
+    typer.Option("--target-epsilon", help="0.01 to 1000: solve for the option that is left out, to 0.1 %."),
+]
+FprOption = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--tpr-at-fpr", help="Add the largest TPR any attack can reach at this FPR; may be given again."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+RecordsOption = Annotated[int, typer.Option("--n", help="Records in the training set.")]
+BatchOption = Annotated[int, typer.Option("--batch-size", help="Expected records per batch.")]
+
+
+@price_app.command("dp-sgd")
+def dp_sgd(
+    n: RecordsOption,
+    batch_size: BatchOption,
+    noise: Annotated[
+        float | None, typer.Option("--noise", help="Noise standard deviation over the clipping norm.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Batches drawn in all.")] = None,
+    delta: DeltaOption = 1e-5,
+    target_epsilon: TargetOption = None,
+    sampling: Annotated[
+        Literal["poisson", "fixed"],
+        typer.Option(
+            help="How batches are drawn: every record independently (add-or-remove-one), or a fresh sample "
+            "of fixed size (replace-one)."
+        ),
+    ] = "poisson",
+    tpr_at_fpr: FprOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Price DP-SGD: clipped sums with Gaussian noise. Solves for --noise or --steps."""
+    from harness.accounting.pricelist import quote_dp_sgd
+
+    show(
+        quote_dp_sgd(n, batch_size, noise, steps, delta, target_epsilon, tpr_at_fpr or (), sampling),
+        json,
+    )
+
+
+@price_app.command()
+def gaussian(
+    noise: Annotated[
+        float | None, typer.Option("--noise", help="Standard deviation over the L2 sensitivity.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", help="Uses on the same records.")] = 1,
+    delta: DeltaOption = 1e-5,
+    target_epsilon: TargetOption = None,
+    tpr_at_fpr: FprOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Price the Gaussian mechanism. Solves for --noise."""
+    from harness.accounting.pricelist import quote_noise
+
+    show(quote_noise("gaussian", noise, count, delta, target_epsilon, tpr_at_fpr or ()), json)
+
+
+@price_app.command()
+def laplace(
+    noise: Annotated[
+        float | None, typer.Option("--noise", help="Scale over the L1 sensitivity: 1 / epsilon of one use.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", help="Uses on the same records.")] = 1,
+    delta: DeltaOption = 1e-5,
+    target_epsilon: TargetOption = None,
+    tpr_at_fpr: FprOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Price the Laplace mechanism. Solves for --noise; --delta 0 gives the pure price."""
+    from harness.accounting.pricelist import quote_noise
+
+    show(quote_noise("laplace", noise, count, delta, target_epsilon, tpr_at_fpr or ()), json)
+
+
+@price_app.command("dirdp-sgd")
+def dirdp_sgd(
+    dimension: Annotated[
+        int | None, typer.Option("--dimension", help="Parameters, where the whole gradient is one direction.")
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option("--rows", help="COUNTxDIMENSION of separate rows, as 12x75,24x300,10x768.")
+    ] = None,
+    kappa: Annotated[float | None, typer.Option("--kappa", help="Concentration: more is less noise.")] = None,
+    uses: Annotated[
+        int, typer.Option("--uses", help="Times one record is used: epochs; with --n, all steps.")
+    ] = 1,
+    n: Annotated[
+        int | None, typer.Option("--n", help="With --batch-size: fresh samples of fixed size from n records.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", help="Records per sample.")] = None,
+    aggregate: Annotated[
+        bool, typer.Option("--aggregate", help="One draw for the summed gradient, not one per record.")
+    ] = False,
+    delta: DeltaOption = 1e-5,
+    target_epsilon: TargetOption = None,
+    tpr_at_fpr: FprOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Price DirDP-SGD: von Mises-Fisher noise on directions. Solves for --kappa."""
+    from harness.accounting.price_inputs import parse_rows
+    from harness.accounting.pricelist import quote_directional
+
+    if dimension is not None and rows is not None:
+        raise SpecError("--dimension is for one direction, --rows for several: give one of the two")
+    if (n is None) != (batch_size is None):
+        raise SpecError("--n and --batch-size describe the sampling together: give both or neither")
+    found = parse_rows(rows) if rows is not None else {} if dimension is None else {dimension: 1}
+    sample = None if n is None or batch_size is None else (n, batch_size)
+    show(
+        quote_directional(found, kappa, uses, delta, target_epsilon, tpr_at_fpr or (), sample, aggregate),
+        json,
+    )
+
+
+@price_app.command()
+def pate(
+    noise: Annotated[
+        float, typer.Option("--noise", help="The Laplace scale, or the Gaussian's standard deviation.")
+    ],
+    aggregator: Annotated[
+        Literal["laplace", "gaussian", "confident"], typer.Option(help="How the votes are counted.")
+    ] = "gaussian",
+    votes: Annotated[
+        Path | None, typer.Option("--votes", help="CSV or JSON: one row of counts per query.")
+    ] = None,
+    counts: Annotated[
+        str | None, typer.Option("--counts", help="Counts of one query, as 200,50; see --queries.")
+    ] = None,
+    classes: Annotated[
+        int | None, typer.Option("--classes", help="Fill --counts up with zeros to this many labels.")
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option("--queries", help="Queries, all with --counts, or with unknown votes.")
+    ] = None,
+    threshold: Annotated[float, typer.Option("--threshold", help="Of the confident test.")] = 0.0,
+    threshold_noise: Annotated[
+        float, typer.Option("--threshold-noise", help="Standard deviation in the confident test.")
+    ] = 0.0,
+    answered: Annotated[
+        int | None, typer.Option("--answered", help="Confident: how many queries, the first ones, passed.")
+    ] = None,
+    delta: DeltaOption = 1e-5,
+    tpr_at_fpr: FprOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Price PATE's noisy votes; with votes also the data-dependent price, which must not be published."""
+    from harness.accounting.price_inputs import find_votes
+    from harness.accounting.pricelist import quote_votes
+    from methods.mechanisms.events import NoisyVotesDpEvent
+
+    rows = find_votes(votes, counts, classes, queries)
+    if answered is not None and not 0 <= answered <= len(rows):
+        raise SpecError(f"--answered must be from 0 to the {len(rows)} queries, got {answered}")
+    passed = () if answered is None else tuple(index < answered for index in range(len(rows)))
+    event = NoisyVotesDpEvent(rows, aggregator, noise, threshold, threshold_noise, passed)
+    show(quote_votes(event, delta, tpr_at_fpr or ()), json)
+
+
+@price_app.command()
+def dpsur(
+    n: RecordsOption,
+    batch_size: BatchOption,
+    noise: Annotated[float, typer.Option("--noise", help="Of the proposal, over its clipping norm.")],
+    test_batch_size: Annotated[int, typer.Option("--test-batch-size", help="Expected records per test.")],
+    test_noise: Annotated[
+        float, typer.Option("--test-noise", help="Of the test, over the width of its clipping range.")
+    ],
+    accepted: Annotated[int, typer.Option("--accepted", help="Updates that were let out.")],
+    attempts: Annotated[int, typer.Option("--attempts", help="All updates that were tried.")],
+    beta: Annotated[float, typer.Option("--beta", help="Accept below beta times the clipping range.")] = -1.0,
+    extra_noise: Annotated[
+        list[float] | None,
+        typer.Option("--extra-noise", help="Noise of a Gaussian release beside the run; may be repeated."),
+    ] = None,
+    lower: Annotated[bool, typer.Option(help="Also show the worst-case lower bound.")] = True,
+    delta: DeltaOption = 1e-5,
+    tpr_at_fpr: FprOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Price DPSUR three ways: all attempts (the headline), the paper's charge, a worst-case lower bound."""
+    from harness.accounting.accountants.selective import Selection
+    from harness.accounting.pricelist import quote_selective
+
+    if n < 1:
+        raise SpecError(f"--n must be >= 1, got {n}: give the number of training records")
+    run = Selection(
+        batch_size / n,
+        noise,
+        test_batch_size / n,
+        test_noise,
+        accepted,
+        attempts,
+        beta,
+        tuple(extra_noise or ()),
+    )
+    show(quote_selective(run, delta, tpr_at_fpr or (), lower), json)
+
+
+def show(quoted: "Quote", json: bool) -> None:
+    """A quote as JSON, or as lines and tables."""
+    content = quoted.asdict()
+    if json:
+        output.json_out(content)
+        return
+    output.page(page(content), json=False)
+
+
+def page(content: dict[str, Any]) -> dict[str, Any]:
+    """A quote as people read it: the headline first, then who says what, then what it rests on."""
+    settings = ", ".join(f"{name} {output.cell(value)}" for name, value in content["settings"].items())
+    shown: dict[str, Any] = {content["mechanism"]: settings}
+    if content["epsilon"] is None:
+        shown["headline"] = "no guarantee at all"
+    else:
+        shown["headline"] = (
+            f"epsilon {content['epsilon']:.4f} at delta {content['delta']:g}, {content['adjacency']} "
+            f"({content['headline']})"
+        )
+        names = content["epsilons"].items()
+        shown["epsilons"] = [
+            {"accountant": name, "epsilon": f"{value:.4f}", "": REMARKS.get(name, "")}
+            for name, value in names
+        ]
+        for row in shown["epsilons"]:
+            row[""] = "headline" if row["accountant"] == content["headline"] else row[""]
+    if content["lower_bounds"]:
+        shown["lower bounds"] = [
+            {"of": name, "epsilon at least": value} for name, value in content["lower_bounds"].items()
+        ]
+    if content["ceilings"]:
+        shown["ceilings"] = [
+            {"FPR": row["fpr"], "TPR at most": row["tpr"], "from": row["basis"]}
+            for row in content["ceilings"]
+        ]
+    return shown | {"assumes": content["assumptions"], "note": content["notes"]}
+
+
+REMARKS = {
+    "rdp": "Rényi, improved conversion",
+    "rdp_classic": "Rényi, the conversion of older papers",
+    "prv": "upper end of its interval",
+    "pure": "at delta 0",
+    "data_dependent": "private: do not publish",
+    "paper": "accepted attempts only: disputed",
+}

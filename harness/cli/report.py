@@ -1,0 +1,121 @@
+"""`privbench report`: figures, tables and the page, from the database."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from harness.cli import output
+from harness.cli.options import DatabaseOption, StoreOption, WhereOption, report_folder, source, store_path
+from workloads.errors import SpecError
+
+
+def report(
+    kind: Annotated[
+        Literal[
+            "frontier",
+            "overhead",
+            "calibration",
+            "audit",
+            "reconstructions",
+            "reproduce",
+            "pd-sgd-theory",
+            "all",
+        ],
+        typer.Argument(help="Which report."),
+    ] = "all",
+    where: WhereOption = None,
+    table: Annotated[
+        str | None, typer.Option("--table", help="reproduce: a published table; else an overview of them.")
+    ] = None,
+    form: Annotated[
+        Literal["table", "md", "latex", "csv"] | None,
+        typer.Option("--format", help="reproduce: what to print (table)."),
+    ] = None,
+    columns: Annotated[
+        Literal["1", "2"] | None,
+        typer.Option("--columns", help="Figures for one (3.3 in) or both columns (7 in) of a paper."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A folder; else reports/ in the store.")] = None,
+    store: StoreOption = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Write frontier, overhead, calibration and audit, and one self-contained page: `all`.
+
+    Figures are PNG, SVG and PDF, tables Markdown, LaTeX and CSV; each carries its query, date and version.
+    `calibration` compares methods at equal measured leakage; `audit` shows what canaries prove about epsilon.
+    `reconstructions` shows members beside what gradient inversion rebuilt of them.
+    `reproduce` puts published numbers beside ours, as text. `pd-sgd-theory` draws what pd-sgd's privacy test
+    lets pass; it needs no store.
+    """
+    if kind == "reproduce":
+        if columns:
+            raise SpecError("--columns sizes figures, and `report reproduce` draws none: leave it out")
+        folder = report_folder(out, store, database)
+        return _reproduce(source(store, database), table, where, folder, form or "table")
+    if table or form:
+        raise SpecError(f"--table and --format belong to `report reproduce`, not to `report {kind}`")
+    if database and kind in ("pd-sgd-theory", "reconstructions"):
+        raise SpecError(f"`report {kind}` reads the store's own files: leave --database out")
+    if kind == "pd-sgd-theory":
+        return _pd_sgd_theory(store_path(store), where, out, columns)
+    from harness import report as reports
+    from harness.report.figure.paper_sizes import SHEETS
+
+    write = {
+        "frontier": reports.write_frontier,
+        "overhead": reports.write_overhead,
+        "calibration": reports.write_calibration,
+        "audit": reports.write_audit,
+        "reconstructions": reports.write_reconstructions,
+        "all": reports.write_all,
+    }
+    asked, folder = source(store, database), report_folder(out, store, database)
+    for file in write[kind](asked, folder, where, SHEETS[columns]):
+        output.say(str(file))
+    return None
+
+
+def _reproduce(source: Path | str, table: str | None, where: str | None, out: Path, form: str) -> None:
+    """Print the comparison in the form asked for and write it as Markdown, LaTeX and CSV."""
+    from harness.report.reproduce import compare
+    from harness.report.tables import RENDER, write_table
+    from harness.results.collect import collect
+    from harness.store import Store
+
+    # Nothing was run: every published number is still to be shown.
+    if isinstance(source, Path) and not Store(source).database.exists():
+        collect(source)
+    found = compare(source, table, where)
+    files = write_table(found, out)
+    if form in RENDER:
+        typer.echo(RENDER[form](found), nl=False)
+        return
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    output.out.print(output.table(rows, title=found.title))
+    output.say(found.counts)
+    for number, text in enumerate(found.remarks, 1):
+        output.say(f"[{number}] {text}")
+    for text in found.protocol:
+        output.say(f"- {text}")
+    for file in files:
+        output.say(str(file))
+
+
+def _pd_sgd_theory(
+    path: Path, where: str | None, out: Path | None, columns: Literal["1", "2"] | None
+) -> None:
+    """Write figure, data and tables; the experiment comes from the store's database, where there is one."""
+    from harness.report.figure.paper_sizes import SHEETS
+    from harness.report.pd_sgd.theory_report import write_theory
+    from harness.store import Store
+
+    if where:
+        raise SpecError("--where selects rows of a view, and `report pd-sgd-theory` reads none: leave it out")
+    store = Store(path)
+    store.check()
+    if out is None and not store.exists():
+        raise SpecError(f"there is no store at {path} to put the report into: give --out DIR")
+    measured = store.path if store.exists() and store.database.exists() else None
+    for file in write_theory(out or store.reports, measured, SHEETS[columns]):
+        output.say(str(file))

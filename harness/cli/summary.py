@@ -1,0 +1,145 @@
+"""What a sweep came to, for the terminal: frontier, audits, rebuilt pictures, cells that nothing attacked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.cli import output
+from harness.results.query import query
+from harness.spec import Cell, distinct_labels
+from harness.store import Store
+
+
+def frontier(store: Store, cells: Sequence[Cell]) -> None:
+    """The frontier rows of these cells, as a table with intervals."""
+    columns = (
+        "cell, workload, attack, models, accuracy, accuracy_low, accuracy_high, auc, auc_low, auc_high, "
+        "tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, guarantee_kind, step_cpu_overhead, "
+        "valid, on_front"
+    )
+    keys = ", ".join(f"'{each.key}'" for each in cells)
+    order = "workload, epsilon_asked desc nulls first, method, attack"
+    sql = f"select {columns} from frontier where cell in ({keys}) order by {order}"
+    labels = distinct_labels(cells)
+    rows = [{**row, "label": labels[row["cell"]]} for row in query(store.path, sql).arrow.to_pylist()]
+    if rows:
+        output.out.print(output.table([_frontier_row(row) for row in rows], title="frontier"))
+    _unattacked(store, keys, labels)
+    _audits(store, keys, labels)
+    _reconstructions(store, keys, labels)
+    for row in rows:
+        if row["valid"] is False:
+            found = "the blind check tells members from non-members"
+            output.say(f"INVALID: {row['workload']} {row['label']}: {found}")
+
+
+def _unattacked(store: Store, keys: str, labels: dict[str, str]) -> None:
+    """Cells of which only the accuracy is known: no attack was asked for, or none has succeeded."""
+    sql = f"""
+        select c.key, c.workload, count(*) as models, avg(r.test_accuracy order by r.index) as accuracy,
+            max(r.epsilon) as epsilon, max(r.guarantee_kind) as guarantee_kind
+        from cell c join model_run r on r.cell = c.key
+        where c.key in ({keys}) and not exists (
+            select 1 from task t
+            where t.cell = c.key and t.kind = 'attack' and t.attack <> 'blind' and t.status = 'done'
+        )
+        group by c.key, c.workload, c.label, c.epsilon_asked
+        order by c.workload, c.epsilon_asked desc nulls first, c.label
+    """
+    rows = [
+        {
+            "workload": row["workload"],
+            "method": labels[row["key"]],
+            "models": row["models"],
+            "accuracy": f"{100 * row['accuracy']:.1f} %",
+            "priced ε": None if row["epsilon"] is None else f"{row['epsilon']:.3g}",
+            "kind": row["guarantee_kind"],
+        }
+        for row in query(store.path, sql).arrow.to_pylist()
+    ]
+    if rows:
+        output.out.print(output.table(rows, title="trained, and attacked by nothing: not in the frontier"))
+
+
+def _audits(store: Store, keys: str, labels: dict[str, str]) -> None:
+    """What canaries prove about epsilon, beside the price."""
+    sql = f"""
+        select cell, workload, attack, canary, canaries, models, epsilon_audited, confidence, epsilon_priced,
+            epsilon_paper, guarantee_kind, alarm
+        from audit where cell in ({keys}) order by workload, epsilon_asked desc nulls first, label, attack
+    """
+    rows = [
+        {
+            "workload": row["workload"],
+            "method": labels[row["cell"]],
+            "audit": row["attack"],
+            "models": row["models"],
+            "proved ε ≥": f"{row['epsilon_audited']:.3g} ({100 * row['confidence']:g} %)",
+            "priced ε": output.cell(row["epsilon_priced"]),
+            "paper's ε": output.cell(row["epsilon_paper"]),
+            "kind": row["guarantee_kind"],
+            "alarm": "ALARM" if row["alarm"] else "",
+        }
+        for row in query(store.path, sql).arrow.to_pylist()
+    ]
+    if rows:
+        output.out.print(output.table(rows, title="audits: a small bound proves nothing"))
+
+
+def _reconstructions(store: Store, keys: str, labels: dict[str, str]) -> None:
+    """How well members' pictures were rebuilt from shared gradients, beside their mean colours."""
+    sql = f"""
+        select cell, workload, attack, moment, images, mse_median, mse_median_low, mse_median_high,
+            mse_median_mean_colour, ssim_mean, beats_mean_colour, beats_mean_colour_low,
+            beats_mean_colour_high, epsilon, guarantee_kind
+        from reconstruction
+        where cell in ({keys}) order by workload, attack, moment, epsilon_asked desc nulls first, label
+    """
+    rows = [
+        {
+            "workload": row["workload"],
+            "method": labels[row["cell"]],
+            "attack": row["attack"],
+            "model": row["moment"],
+            "pictures": row["images"],
+            "MSE": output.interval(row, "mse_median"),
+            "of mean colours": output.cell(row["mse_median_mean_colour"]),
+            "SSIM": output.cell(row["ssim_mean"]),
+            "beat it": _percent(row, "beats_mean_colour"),
+            "priced ε": output.cell(row["epsilon"]),
+            "kind": row["guarantee_kind"],
+        }
+        for row in query(store.path, sql).arrow.to_pylist()
+    ]
+    if rows:
+        title = "pictures rebuilt from shared gradients: look at them with `privbench report reconstructions`"
+        output.out.print(output.table(rows, title=title))
+
+
+def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
+    priced = None if row["epsilon"] is None else f"{row['epsilon']:.3g}"
+    # CPU time: the wall times of trainings that ran side by side are not comparable.
+    overhead = None if row["step_cpu_overhead"] is None else f"{row['step_cpu_overhead']:.1f}x"
+    return {
+        "workload": row["workload"],
+        "method": row["label"],
+        "attack": row["attack"],
+        "models": row["models"],
+        "accuracy": _percent(row, "accuracy"),
+        "AUC": output.interval(row, "auc"),
+        "TPR at 1 % FPR": _percent(row, "tpr_at_1pct"),
+        "priced ε": priced,
+        "kind": row["guarantee_kind"],
+        "step CPU": overhead,
+        "front": "★" if row["on_front"] else "",
+    }
+
+
+def _percent(row: dict[str, Any], name: str) -> str | None:
+    scaled = {
+        key: None if value is None else 100 * value for key, value in row.items() if key.startswith(name)
+    }
+    if scaled[name] is None:
+        return None
+    if scaled[f"{name}_low"] is None:
+        return f"{scaled[name]:.1f} %"
+    return f"{scaled[name]:.1f} % [{scaled[f'{name}_low']:.1f}, {scaled[f'{name}_high']:.1f}]"

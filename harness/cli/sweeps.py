@@ -1,0 +1,312 @@
+"""The commands of sweeps: quickstart, plan, enqueue, run, status, logs, retry, cancel."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from harness.cli import output
+from harness.cli.options import (
+    AttackOption,
+    BackendOption,
+    EpsilonOption,
+    JsonOption,
+    MembersOption,
+    MethodOption,
+    ModelsOption,
+    ProfileOption,
+    SentOption,
+    SentThreadsOption,
+    SetOption,
+    SlotsOption,
+    StoreOption,
+    SweepArgument,
+    ThreadsOption,
+    TimeoutOption,
+    WorkloadOption,
+    store_path,
+)
+from workloads.errors import SpecError
+
+if TYPE_CHECKING:
+    from harness.backends.base import Settings
+    from harness.plan.estimate import Cost
+    from harness.spec import Task
+
+
+def quickstart(store: StoreOption = None, slots: SlotsOption = None) -> None:
+    """Run the sweep `quickstart` on embedded data and write a report: minutes on two cores."""
+    from harness.backends.base import Settings
+
+    run_sweep("quickstart", store, (), Settings(slots))
+    from harness.report import write_all
+    from harness.store import Store
+
+    opened = Store.open(store_path(store))
+    files = write_all(opened.path, opened.reports)
+    output.say(f"report: {next(file for file in files if file.suffix == '.html')}")
+
+
+def plan(
+    sweep: SweepArgument = None,
+    workload: WorkloadOption = None,
+    method: MethodOption = None,
+    epsilon: EpsilonOption = None,
+    models: ModelsOption = None,
+    attack: AttackOption = None,
+    settings: SetOption = None,
+    n_train: MembersOption = None,
+    store: StoreOption = None,
+    probe: Annotated[bool, typer.Option(help="Time a few steps where nothing was recorded.")] = True,
+    cluster: Annotated[
+        int | None, typer.Option("--cluster", min=1, help="Simulate the schedule on so many GPUs.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Sends nothing."""
+    from harness.backends.slurm.schedule import simulate
+    from harness.enqueue import jobs_of
+    from harness.plan.estimate import estimate
+    from harness.store import Store
+
+    opened = Store(store_path(store))
+    opened.check()
+    made = _plan(sweep, opened, workload, method, epsilon, models, attack, settings, n_train)
+    cost = estimate(made, opened, _probe if probe else None)
+    if cluster is not None and cost is None:
+        raise SpecError("--cluster needs times: nothing like it was recorded, and nothing can be probed here")
+    schedule = simulate(jobs_of(made.todo, cost.tasks(made)), cluster) if cluster and cost else None
+    output.plan(made, cost, schedule, json)
+
+
+def _probe(task: "Task") -> "Cost":
+    from harness.jobs.probe import probe  # loads torch, which a sweep on record does without
+
+    return probe(task)
+
+
+def enqueue(
+    sweep: SweepArgument = None,
+    backend: BackendOption = "local",
+    profile: ProfileOption = None,
+    slots: SlotsOption = None,
+    threads: ThreadsOption = 1,
+    timeout: TimeoutOption = None,
+    workload: WorkloadOption = None,
+    method: MethodOption = None,
+    epsilon: EpsilonOption = None,
+    models: ModelsOption = None,
+    attack: AttackOption = None,
+    settings: SetOption = None,
+    n_train: MembersOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
+    asked = (workload, method, epsilon, models, attack, settings, n_train)
+    how = _settings(backend, profile, slots, threads, timeout)
+    opened, made, count = _send(sweep, store, backend, how, asked)
+    if json:
+        output.json_out({"sweep": made.sweep.name, "sent": count, "tasks": len(made.tasks)})
+    else:
+        output.say(
+            f"{count} of {len(made.tasks)} tasks sent to {backend}; {len(made.done)} are done already."
+        )
+        output.say(f"See `privbench status {made.sweep.name} --store {opened.path}`.")
+
+
+def run(
+    sweep: SweepArgument = None,
+    backend: BackendOption = "local",
+    profile: ProfileOption = None,
+    slots: SlotsOption = None,
+    threads: ThreadsOption = 1,
+    timeout: TimeoutOption = None,
+    workload: WorkloadOption = None,
+    method: MethodOption = None,
+    epsilon: EpsilonOption = None,
+    models: ModelsOption = None,
+    attack: AttackOption = None,
+    settings: SetOption = None,
+    n_train: MembersOption = None,
+    on_interrupt: Annotated[
+        Literal["stop", "detach"],
+        typer.Option(help="Ctrl-C: stop the sweep (resumable), or leave it running."),
+    ] = "stop",
+    store: StoreOption = None,
+) -> None:
+    """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
+    asked = (workload, method, epsilon, models, attack, settings, n_train)
+    how = _settings(backend, profile, slots, threads, timeout)
+    run_sweep(sweep, store, asked, how, backend, on_interrupt)
+
+
+def run_sweep(
+    sweep: str | None,
+    store: Path | None,
+    asked: tuple[Any, ...],
+    settings: "Settings",
+    backend: str = "local",
+    on_interrupt: str = "stop",
+) -> None:
+    """Enqueue, watch, collect and print; exit code 1 where a task failed or is still open."""
+    from harness.backends import BACKENDS
+    from harness.cli import summary
+    from harness.cli.progress import ctrl_c, watch
+    from harness.results.collect import collect as gather
+
+    opened, made, count = _send(sweep, store, backend, settings, asked)
+    name = made.sweep.name
+    output.say(f"{name}: {len(made.cells)} cells, {len(made.tasks)} tasks, {count} to run.")
+    with ctrl_c() as interrupted:
+        progress = watch(opened, name, output.out, interrupted)
+        if interrupted() and on_interrupt == "stop":
+            BACKENDS[backend]().stop(opened, name, cancel=False)
+            output.say("Stopped: nothing new starts, running tasks save their state. Run again to go on.")
+        elif interrupted():
+            output.say(f"Detached: the sweep goes on. See `privbench status {name}`.")
+    gather(opened.path)
+    summary.frontier(opened, made.cells)
+    output.warnings(progress.warnings)
+    output.alarms(progress.alarms)
+    output.failures(progress.failures)
+    if progress.failures or not progress.over:
+        raise typer.Exit(1)
+
+
+def status(
+    sweep: Annotated[str | None, typer.Argument(help="A sweep's name; all where it is left out.")] = None,
+    watching: Annotated[bool, typer.Option("--watch", help="Stay and show live progress.")] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show how far sweeps are, what runs, and what failed."""
+    from harness.backends.status import Progress, supervisor_summary
+    from harness.cli.progress import ctrl_c, watch
+    from harness.store import Store
+
+    opened = Store.open(store_path(store))
+    names = [sweep] if sweep else opened.sweep_names()
+    if watching and names:
+        with ctrl_c() as interrupted:
+            for name in names:
+                watch(opened, name, output.out, interrupted)
+    found = [Progress.of(opened, name) for name in names]
+    output.status(supervisor_summary(opened), found, detailed=sweep is not None, json=json)
+
+
+def logs(
+    task: Annotated[str, typer.Argument(help="A task's key, or its first digits.")],
+    store: StoreOption = None,
+) -> None:
+    """Print what a task printed, and its traceback if it failed."""
+    from harness.store import Store
+
+    opened = Store.open(store_path(store))
+    log = opened.folder(opened.find(task)) / "log.txt"
+    typer.echo(log.read_text(errors="replace") if log.exists() else "it has printed nothing yet", nl=False)
+
+
+def retry(
+    sweep: Annotated[str | None, typer.Argument(help="A sweep's name; all where it is left out.")] = None,
+    backend: SentOption = None,
+    profile: ProfileOption = None,
+    slots: SlotsOption = None,
+    threads: SentThreadsOption = None,
+    timeout: TimeoutOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Run the failed tasks again, as they were sent except for what the options say.
+
+    The old reasons stay in the tasks' folders.
+    """
+    from dataclasses import replace
+
+    from harness.backends.base import sent_backend, sent_settings
+    from harness.enqueue import resend
+    from harness.store import Store
+
+    opened = Store.open(store_path(store))
+    for name in [sweep] if sweep else opened.sweep_names():
+        sent = opened.sweep(name)
+        before = sent_settings(sent)
+        chosen = backend or sent_backend(sent)
+        limit = timeout or before.timeout_seconds
+        how = _settings(chosen, profile, slots or before.slots, threads or before.threads, limit)
+        if chosen == sent_backend(sent) and profile is None:
+            how = replace(how, profile=before.profile)
+        count = resend(opened, name, chosen, how)
+        output.say(f"{name}: {count} tasks sent again.")
+
+
+def cancel(
+    sweep: Annotated[str, typer.Argument(help="A sweep's name.")],
+    backend: SentOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Stop a sweep; every unfinished task gets a row that says `cancelled`. Enqueue it again to go on."""
+    from harness.backends import BACKENDS
+    from harness.backends.base import sent_backend
+    from harness.store import Store
+
+    opened = Store.open(store_path(store))
+    chosen = backend or sent_backend(opened.sweep(sweep))
+    BACKENDS[_known_backend(chosen)]().stop(opened, sweep, cancel=True)
+    output.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
+
+
+def _plan(sweep: str | None, store: Any, *asked: Any) -> Any:
+    from harness.plan.plan import by_method, make_plan
+    from harness.plan.sweep_file import find_sweep, from_options, read_sweep
+
+    if sweep is None:
+        data, name = by_method(from_options(*asked)), "ad-hoc"
+    else:
+        if any(asked):
+            raise SpecError("give a sweep, or --workload, --method and so on; not both")
+        data, name = find_sweep(sweep)
+    return make_plan(*read_sweep(data, name), store)
+
+
+def _known_backend(backend: str) -> str:
+    from harness.backends import BACKENDS
+    from workloads.errors import UnknownName
+
+    if backend not in BACKENDS:
+        raise UnknownName("backend", backend, BACKENDS)
+    return backend
+
+
+def _settings(
+    backend: str,
+    profile: Path | None,
+    slots: int | None = None,
+    threads: int = 1,
+    timeout: float | None = None,
+) -> "Settings":
+    """How jobs are run; SpecError where the backend or the profile is wrong."""
+    from harness.backends.base import Settings
+    from harness.backends.docker.containers import Container
+    from harness.backends.profile import ProfileFile, read_as
+    from harness.backends.slurm.profile import Profile
+
+    _known_backend(backend)
+    kinds: dict[str, type[ProfileFile]] = {"slurm": Profile, "docker": Container}
+    if profile is not None and backend not in kinds:
+        raise SpecError(f"--profile is for --backend {' and '.join(kinds)}; --backend {backend} has none")
+    content = read_as(kinds[backend], profile).model_dump(mode="json") if profile else None
+    return Settings(slots, threads, timeout, profile=content)
+
+
+def _send(
+    sweep: str | None, store: Path | None, backend: str, settings: "Settings", asked: tuple[Any, ...]
+) -> tuple[Any, Any, int]:
+    """Plan, and only if the plan is good open the store and send."""
+    from harness.enqueue import enqueue as send
+    from harness.store import Store
+
+    opened = Store(store_path(store))
+    opened.check()
+    made = _plan(sweep, opened, *asked)
+    opened = Store.open(opened.path, create=True)
+    return opened, made, send(made, opened, backend, settings)

@@ -1,0 +1,280 @@
+"""Run the tasks of one job: `python -m harness.jobs STORE KEY...`; it does not know where it runs.
+
+With `-` instead of keys it reads keys from standard input, a line each, and answers every one with
+a line `KEY STATUS` on standard output: so a worker is used for many tasks and imports torch once.
+Its first line is `ready`.
+STATUS is done, failed, or interrupted (asked to stop by SIGTERM; the state is saved and nothing is
+published). Everything a task prints goes to its `log.txt`.
+"""
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+import torch
+
+from harness.jobs.attack import attack
+from harness.jobs.cgroup import memory_limit, oom_kills
+from harness.jobs.provenance import provenance, slurm_job
+from harness.jobs.run import Interrupted
+from harness.jobs.train import Outcome, best_device, train, watched
+from harness.spec import Json, read_task
+from harness.store import Store
+from harness.store.files import dump
+from harness.store.locks import CLAIM, claimed
+from workloads.errors import BenchError, Diverged, StoreError, Upstream
+
+Status = Literal["done", "failed", "interrupted"]
+
+BEAT_SECONDS = 1.0
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The disk, the user's share of it, or the largest file allowed here is used up."""
+STARVED = "the kernel killed a process of the task for want of memory"
+OURS = ("harness", "methods", "workloads")
+"""Loggers whose warnings belong into a result."""
+
+
+class Stop:
+    """Whether this process was asked to stop: by SIGTERM, or because the one who started it is gone."""
+
+    def __init__(self, bound: bool = False) -> None:
+        """Args: whether this process lives only as long as the one that started it."""
+        self.asked = False
+        self.parent = os.getppid() if bound else None
+
+    def __call__(self) -> bool:
+        """True once asked."""
+        return self.asked
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        """SIGTERM: finish the step, save, stop."""
+        self.asked = True
+
+    def look_for_parent(self) -> None:
+        """An orphan stops too: the next supervisor will run its task again from the checkpoint."""
+        if self.parent is not None and os.getppid() != self.parent:
+            self.asked = True
+
+
+def run_task(store: Store, key: str, stop: Stop) -> Status:
+    """Run one task and publish its result, after any other copy of it that runs.
+
+    A failure of the task is a result, not an exception.
+    """
+    folder = store.folder(key)
+    with claimed(folder, stop) as alone:
+        status = _run_alone(store, key, stop) if alone else "interrupted"
+    if status == "done":
+        (folder / CLAIM).unlink(missing_ok=True)  # whoever still waits for it finds the result
+    return status
+
+
+def _run_alone(store: Store, key: str, stop: Stop) -> Status:
+    standing = store.result(key)
+    if standing is not None and standing["status"] == "done":
+        return "done"
+    try:
+        kind = store.spec(key)["task"]["kind"]
+    except StoreError as error:
+        sys.stderr.write(f"task {key} cannot run, its spec cannot be read: {error}\n")
+        return "failed"  # without a row: nobody could tell of what
+    folder = store.folder(key)
+    started, clock, kills = datetime.now(UTC), time.monotonic(), oom_kills()
+    result: Json
+    with heartbeat(folder, stop), logging_to(folder / "log.txt"), heeding() as warnings:
+        try:
+            outcome = perform(store, key, stop)
+            dump(outcome.payload)  # a number that JSON does not have fails the task, not the worker
+            artefacts = {
+                name.split(".")[0]: store.write_artefact(key, name, content)
+                for name, content in outcome.artefacts.items()
+            }
+            result = {"status": "done", "reason": None, "message": None, "traceback": None}
+            result |= {"artefacts": artefacts, **outcome.payload}
+        except Interrupted:
+            return "interrupted"
+        except Exception as error:  # noqa: BLE001 - a failed task is a row, not a gap
+            with contextlib.suppress(OSError):  # a full disk has no room for the log either
+                traceback.print_exc()
+            result = failure(error)
+            if oom_kills() > kills:  # of a child's: all that the task itself saw is that it was gone
+                message = f"{STARVED} (limit: {memory_limit()}): {result['message']}"
+                result |= {"reason": "out_of_memory", "message": message}
+    result |= {"key": key, "kind": kind, "provenance": provenance(), "warnings": warnings}
+    result |= {"started": started.isoformat(), "finished": datetime.now(UTC).isoformat()}
+    try:
+        store.publish({**result, "wall_seconds": time.monotonic() - clock})
+    except OSError as error:
+        sys.stderr.write(f"the result of task {key} cannot be written, it will run again: {error}\n")
+        return "failed"
+    standing = store.result(key)  # another copy's, where that was first
+    if standing is None or standing["status"] != "done":
+        return "failed"
+    clear(folder / "checkpoint")
+    return "done"
+
+
+def perform(store: Store, key: str, stop: Callable[[], bool]) -> Outcome:
+    """The work of a task, by its kind."""
+    task = read_task(store.spec(key))
+    if task.kind == "train":
+        return train(task, best_device(), store.folder(key), stop)
+    return attack(task, store)
+
+
+def failure(error: Exception) -> Json:
+    """The row of a failure: its reason as one word, its message and where it happened."""
+    message = str(error) or type(error).__name__
+    if isinstance(error, Diverged):
+        reason = "diverged"
+    elif isinstance(error, Upstream):
+        reason = "upstream"
+    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in message:
+        reason = "out_of_memory"
+    elif isinstance(error, OSError) and error.errno in FULL:
+        # It says nothing about the task: asked for again, it runs again, from its checkpoint.
+        reason, message = "killed", f"no room to write ({error}); make room and run the sweep again"
+    else:
+        reason = "error"
+        if not isinstance(error, BenchError):
+            message = f"{type(error).__name__}: {message}"
+    trace = "".join(traceback.format_exception(error))
+    return {
+        "status": "failed",
+        "reason": reason,
+        "message": message,
+        "traceback": trace,
+        "artefacts": {},
+    }
+
+
+def clear(checkpoint: Path) -> None:
+    """Take the checkpoints of a finished task away."""
+    for file in checkpoint.glob("*"):
+        file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # gone, or another copy of the task has just written one more
+        checkpoint.rmdir()
+
+
+@contextlib.contextmanager
+def heartbeat(folder: Path, stop: Stop) -> Iterator[None]:
+    """While the task runs, tell once a second who runs it and how far it is."""
+    file, over = folder / "heartbeat", threading.Event()
+
+    def beat() -> None:
+        while True:
+            stop.look_for_parent()
+            phase, done, total = watched[0].position if watched else ("", 0, 0)
+            who = {"pid": os.getpid(), "host": os.uname().nodename, "job": slurm_job(), "time": time.time()}
+            aside = file.with_name(f".heartbeat-{os.getpid()}")
+            with contextlib.suppress(OSError):  # a full disk must not stop a training
+                aside.write_text(json.dumps({**who, "phase": phase, "done": done, "total": total}))
+                aside.replace(file)
+            if over.wait(BEAT_SECONDS):
+                return
+
+    folder.mkdir(parents=True, exist_ok=True)
+    watched.clear()
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def logging_to(file: Path) -> Iterator[None]:
+    """Send everything this process prints, C libraries included, to a file."""
+    flush()
+    kept = os.dup(1), os.dup(2)
+    with file.open("ab", buffering=0) as log:
+        with contextlib.suppress(OSError):  # a full disk must not stop a training
+            log.write(f"--- {datetime.now(UTC).isoformat()} pid {os.getpid()}\n".encode())
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        flush()
+        for number, saved in zip((1, 2), kept, strict=True):
+            os.dup2(saved, number)
+            os.close(saved)
+
+
+class Heed(logging.Handler):
+    """Keeps each different warning once, and prints it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        text = record.getMessage()
+        if text not in self.texts:
+            self.texts.append(text)
+            with contextlib.suppress(OSError):  # a full disk must not stop a training
+                sys.stderr.write(f"warning: {text}\n")
+
+
+@contextlib.contextmanager
+def heeding() -> Iterator[list[str]]:
+    """What the task's own code warns of, for its result: a sweep's user does not read every log."""
+    heed, loggers = Heed(), [logging.getLogger(name) for name in OURS]
+    for logger in loggers:
+        logger.addHandler(heed)
+    try:
+        yield heed.texts
+    finally:
+        for logger in loggers:
+            logger.removeHandler(heed)
+
+
+def flush() -> None:
+    """Write out what was printed so far; what a full disk has no room for is lost."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+
+
+def serve(store: Store, stop: Stop) -> None:
+    """Take keys from standard input until it ends; answer each on the original standard output."""
+    # A second descriptor keeps the answers apart from what tasks print to standard output.
+    # A broken pipe means that the supervisor is gone: there is nobody to answer and nothing more to do.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "w", buffering=1) as answers:
+        answers.write("ready\n")
+        for line in sys.stdin:
+            key = line.strip()
+            stop.asked = False
+            answers.write(f"{key} {run_task(store, key, stop)}\n")
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code 0 if every task is done, 1 if one failed or was interrupted."""
+    store, keys = Store.open(arguments[0]), arguments[1:]
+    # The same task must give the same bits: nothing may pick a faster, unordered sum.
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(int(os.environ.get("PRIVBENCH_THREADS", "1")))
+    stop = Stop(bound=keys == ["-"])
+    signal.signal(signal.SIGTERM, stop.handle)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if keys == ["-"]:
+        serve(store, stop)
+        return 0
+    statuses = [run_task(store, key, stop) for key in keys]
+    return 0 if set(statuses) <= {"done"} else 1

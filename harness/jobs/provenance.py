@@ -1,0 +1,70 @@
+"""Where and with what a result was made: stored beside every number, never part of a key."""
+
+import os
+import platform
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+import torch
+
+from harness.jobs.checkout import git_state
+
+PACKAGES = ("privbench", "torch", "opacus", "dp-accounting", "numpy", "scipy", "scikit-learn")
+
+
+@cache
+def provenance() -> dict[str, str | int | None]:
+    """Host, device, threads, memory, versions, git state, image and SLURM job of this process."""
+    return {
+        "host": platform.node(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "processor": processor(),
+        "device": device_name(),
+        "threads": torch.get_num_threads(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "node": os.environ.get("SLURMD_NODENAME"),
+        "slurm_job": slurm_job(),
+        "git": own_git_state(),
+        "image": os.environ.get("PRIVBENCH_IMAGE"),
+        "malloc": os.environ.get("LD_PRELOAD") or None,
+        **{name: installed(name) for name in PACKAGES},
+    }
+
+
+def slurm_job() -> str | None:
+    """The job that runs this process, as SLURM's commands take it."""
+    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID")
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def device_name() -> str:
+    """The GPU's name, or `cpu`."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def processor() -> str:
+    """The CPU's model name."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor()
+
+
+def own_git_state() -> str | None:
+    """The commit this code is of; an installed wheel knows it only in an image, which tells it."""
+    return git_state(Path(__file__).resolve().parents[2]) or os.environ.get("PRIVBENCH_GIT")

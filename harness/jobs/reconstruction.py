@@ -1,0 +1,99 @@
+"""One gradient inversion: choose members, let them share, let the attack rebuild them, compare the pictures.
+
+The attack is handed gradients and the model they came from; the originals stay here.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save
+from torch import Tensor
+
+from harness.attacks.base import Bools, Evidence
+from harness.attacks.parts.inversion import Intercepted, Inversion, InversionParams, Pixels, Reconstructions
+from harness.attacks.parts.picture_metrics import compare, summarise
+from harness.jobs.train import Outcome
+from workloads.base import Records
+from workloads.errors import BenchError
+
+Rows = NDArray[np.int64]
+
+
+def invert(attacker: Inversion, evidence: Evidence, params: InversionParams) -> Outcome:
+    """Rebuild members of every model of the cell from what they share, and judge the pictures."""
+    people = evidence.members.shape[1] - evidence.canaries
+    refuse_other_than_pictures(evidence.pool)
+    pool = evidence.pool.take(torch.arange(people)) if evidence.canaries else evidence.pool
+    pixels = Pixels.of(pool)
+    stream = torch.Generator().manual_seed(params.seed)
+    chosen = choose(evidence.members[:, :people], params.images, params.seed)
+    victims, found = [], []
+    for model, rows in enumerate(chosen):
+        if len(rows):
+            victims.append(pool.take(torch.from_numpy(rows)))
+            found.append(
+                attacker.rebuild(intercept(evidence, model, victims[-1], params, pixels), params, stream)
+            )
+    originals = Records(torch.cat([each.x for each in victims]), torch.cat([each.y for each in victims]))
+    rebuilt = Reconstructions(
+        torch.cat([each.x for each in found]), torch.cat([each.labels for each in found])
+    )
+    return judged(originals, rebuilt, pixels, chosen)
+
+
+def refuse_other_than_pictures(pool: Records) -> None:
+    """An error for a workload whose records are no pictures."""
+    shape = tuple(pool.take(torch.arange(1)).x.shape[1:])
+    if len(shape) != 3:
+        raise BenchError(
+            f"records of shape {shape} are no pictures (planes, height, width), and what an inversion finds "
+            "is judged as one; attack an image workload, for example cifar10-lenet"
+        )
+
+
+def choose(members: Bools, images: int, seed: int) -> list[Rows]:
+    """Members of each model, as many of one as of another; the same for every method on a workload."""
+    models = len(members)
+    counts = [images // models + (model < images % models) for model in range(models)]
+    return [
+        np.random.default_rng([seed, model]).permutation(np.flatnonzero(members[model]))[:count]
+        for model, count in enumerate(counts)
+    ]
+
+
+def intercept(
+    evidence: Evidence, model: int, victims: Records, params: InversionParams, pixels: Pixels
+) -> Intercepted:
+    """What the victims share, each in a step of its own."""
+    shared = [
+        evidence.shared(model, victims.take(torch.tensor([row])), params.when) for row in range(len(victims))
+    ]
+    gradients = [torch.stack(each) for each in zip(*(one.gradients for one in shared), strict=True)]
+    broken = [row for row in range(len(victims)) if not all(bool(g[row].isfinite().all()) for g in gradients)]
+    if broken:
+        raise BenchError(
+            f"{len(broken)} of {len(victims)} shared gradients of model {model} are not finite: nothing can "
+            "be rebuilt from them; look for a diverged training, or attack at when = start"
+        )
+    labels = victims.y if params.label == "known" else None
+    return Intercepted(shared[0].model, gradients, labels, victims.x.shape[1:], pixels)
+
+
+def judged(originals: Records, rebuilt: Reconstructions, pixels: Pixels, chosen: list[Rows]) -> Outcome:
+    """The figures, and every picture with its own."""
+    if not bool(rebuilt.x.isfinite().all()):
+        raise BenchError("the attack gave pictures with NaN or infinite pixels: it must give its best guess")
+    wanted, given = pixels.unit(originals.x), pixels.unit(rebuilt.x)
+    likeness = compare(wanted, given, pixels.deviation / (pixels.high - pixels.low))
+    figures = summarise(likeness, rebuilt.labels == originals.y)
+    kept: dict[str, Tensor] = {
+        "originals": (wanted * 255).round().to(torch.uint8),
+        "rebuilt": (given * 255).round().to(torch.uint8),
+        **{name: torch.from_numpy(each) for name, each in likeness.arrays().items()},
+        "labels": originals.y,
+        "rebuilt_labels": rebuilt.labels,
+        "records": torch.from_numpy(np.concatenate(chosen)),
+        "models": torch.repeat_interleave(torch.tensor([len(rows) for rows in chosen])),
+    }
+    artefact = save({name: each.contiguous() for name, each in kept.items()})
+    return Outcome({"reconstruction": figures.asdict()}, {"pictures.safetensors": artefact})

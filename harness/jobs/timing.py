@@ -1,0 +1,126 @@
+"""From laps to figures: medians, ratios to the yardstick with intervals, and whether to believe them."""
+
+import io
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from harness.jobs.interleaving import Lap, Turn
+from harness.spec import Json
+
+BATCH = "batch"
+"""The clock of drawing and loading a batch: left out of the ratio."""
+LEAST_STEPS = 50
+"""Fewer steps make no median to rely on."""
+RATIO_BOUND, INTERVAL_BOUND, SPREAD_BOUND = 0.1, 0.2, 0.5
+"""How far sgd measured again may be from sgd: the ratio and its interval from 1, the middle half of
+single rounds' ratios in width."""
+RESAMPLES = 1000
+
+Numbers = NDArray[np.float64]
+
+
+class Laps:
+    """One training's laps as columns; `clock` is "cpu" or "wall", which on a GPU is the device's time."""
+
+    def __init__(self, laps: Sequence[Lap]) -> None:
+        self.laps = laps
+
+    def whole(self, clock: str) -> Numbers:
+        """Seconds of the steps."""
+        return np.array([lap.cpu if clock == "cpu" else lap.wall for lap in self.laps], dtype=np.float64)
+
+    def part(self, name: str, clock: str) -> Numbers:
+        """Seconds of a part of the steps, 0 where a step had none."""
+        place = 1 if clock == "cpu" else 0
+        return np.array([lap.clocks.get(name, (0.0, 0.0))[place] for lap in self.laps], dtype=np.float64)
+
+    def net(self, clock: str) -> Numbers:
+        """Seconds of the steps without drawing the batch."""
+        return self.whole(clock) - self.part(BATCH, clock)
+
+    def figures(self, clock: str) -> Json:
+        """What the steps took by themselves."""
+        whole = {each: np.quantile(self.whole(each), [0.25, 0.5, 0.75]) for each in ("wall", "cpu")}
+        names = sorted({name for lap in self.laps for name in lap.clocks})
+        return {
+            "steps": len(self.laps),
+            "phases": dict(Counter(lap.phase for lap in self.laps)),
+            **{f"median_{each}_seconds": float(whole[each][1]) for each in whole},
+            **{f"iqr_{each}_seconds": float(whole[each][2] - whole[each][0]) for each in whole},
+            "median_net_seconds": float(np.median(self.net(clock))),
+            "seconds_per_update": self._seconds_per_update(clock),
+            "clocks": {
+                name: {f"median_{each}_seconds": float(np.median(self.part(name, each))) for each in whole}
+                for name in names
+            },
+        }
+
+    def _seconds_per_update(self, clock: str) -> float | None:
+        """All steps' time over the updates they made; None where the method does not tell."""
+        made = math.fsum(lap.accepted or 0.0 for lap in self.laps)
+        return float(self.net(clock).sum()) / made if made else None
+
+
+def compare(own: Laps, yardstick: Laps, clock: str, seed: int) -> Json:
+    """Ratios of median steps. The interval is a 95 % bootstrap over rounds, both drawn from the same ones."""
+    above, below = own.net(clock), yardstick.net(clock)
+    rows = np.random.default_rng(seed).integers(0, len(above), (RESAMPLES, len(above)))
+    drawn = np.median(above[rows], axis=1) / np.median(below[rows], axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return {
+        "ratio": float(np.median(above) / np.median(below)),
+        "ratio_low": float(low),
+        "ratio_high": float(high),
+        "ratio_whole_step": float(np.median(own.whole(clock)) / np.median(yardstick.whole(clock))),
+        "ratio_wall": float(np.median(own.net("wall")) / np.median(yardstick.net("wall"))),
+    }
+
+
+def find_doubt(control: Json, again: Laps, yardstick: Laps, clock: str) -> str | None:
+    """Why the ratios should not be relied on; None where they may."""
+    rounds = len(yardstick.laps)
+    if rounds < LEAST_STEPS:
+        return f"only {rounds} timed steps: give --steps {LEAST_STEPS} or more"
+    low, middle, high = np.quantile(again.net(clock) / yardstick.net(clock), [0.25, 0.5, 0.75])
+    noisy = "too noisy to trust: sgd measured again is"
+    if abs(control["ratio"] - 1) > RATIO_BOUND:
+        return f"{noisy} {control['ratio']:.2f} of sgd, allowed is {1 - RATIO_BOUND:g} to {1 + RATIO_BOUND:g}"
+    if max(1 - control["ratio_low"], control["ratio_high"] - 1) > INTERVAL_BOUND:
+        return (
+            f"{noisy} {control['ratio_low']:.2f} to {control['ratio_high']:.2f} of sgd (95 %), allowed is "
+            f"{1 - INTERVAL_BOUND:g} to {1 + INTERVAL_BOUND:g}"
+        )
+    if (high - low) / middle > SPREAD_BOUND:
+        return (
+            f"{noisy} {low:.2f} to {high:.2f} of sgd in the middle half of the rounds, allowed is a "
+            f"width of {SPREAD_BOUND:g} of the median"
+        )
+    return None
+
+
+def lap_table(turns: Sequence[Turn], names: Sequence[str]) -> bytes:
+    """Every timed step as Parquet, in the order in which they ran."""
+    clocks = sorted({name for turn in turns for name in turn.lap.clocks})
+    columns: dict[str, list[Any]] = {
+        "round": [turn.round for turn in turns],
+        "place": [turn.place for turn in turns],
+        "variant": [names[turn.player] for turn in turns],
+        "phase": [turn.lap.phase for turn in turns],
+        "wall_seconds": [turn.lap.wall for turn in turns],
+        "cpu_seconds": [turn.lap.cpu for turn in turns],
+    }
+    for name in clocks:
+        for place, clock in enumerate(("wall", "cpu")):
+            columns[f"clock_{name}_{clock}"] = [
+                turn.lap.clocks[name][place] if name in turn.lap.clocks else None for turn in turns
+            ]
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink, compression="zstd")
+    return sink.getvalue()

@@ -1,0 +1,167 @@
+"""What a plan will cost: from recorded trainings of the same kind, or from a short probe."""
+
+import contextlib
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from harness.plan.plan import Plan
+from harness.spec import Cell, Json, Task
+from harness.store import Store
+from workloads.errors import BenchError, StoreError
+
+ATTACK_SECONDS = 1.0
+"""Taken for an attack: array work on stored signals."""
+ATTACK_BYTES = 2**30
+
+SHAPELESS = (StoreError, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What a damaged file, or one of another shape, raises: it tells no times, and is no reason not to plan."""
+Kind = tuple[str, str]
+"""The names of a workload and a method."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one training: seconds, peak memory, and where the figure comes from."""
+
+    seconds: float
+    memory_bytes: int
+    source: str
+
+
+class Training(NamedTuple):
+    """What one recorded training took."""
+
+    seconds_per_step: float
+    """Inside the steps of all phases, over the steps that were asked for (`asked_steps`)."""
+    other_seconds: float
+    peak_memory_bytes: int
+
+
+class Usual(NamedTuple):
+    """What trainings of a workload and a method usually take: medians, and the highest peak."""
+
+    trainings: int
+    seconds_per_step: float
+    other_seconds: float
+    peak_memory_bytes: int
+
+    def cost(self, cell: Cell) -> Cost:
+        """Of one training of a cell."""
+        seconds = self.seconds_per_step * asked_steps(cell.params) + self.other_seconds
+        return Cost(seconds, self.peak_memory_bytes, f"recorded, {self.trainings} trainings")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of a whole plan."""
+
+    seconds: float
+    """Work to do, on one slot."""
+    memory_bytes: int
+    """The highest peak of one task."""
+    costs: dict[str, Cost]
+    """One training, by the key of its cell."""
+
+    def tasks(self, plan: Plan) -> dict[str, float]:
+        """Seconds of every task to do, by its key."""
+        return {
+            task.key: ATTACK_SECONDS if task.kind == "attack" else self.costs[task.cell.key].seconds
+            for task in plan.todo
+        }
+
+
+def estimate(plan: Plan, store: Store | None, probe: Callable[[Task], Cost] | None = None) -> Estimate | None:
+    """The cost of what is to do; None where nothing was recorded and there is no probe.
+
+    `probe` times a training of which nothing was recorded (harness/jobs/probe.py).
+    """
+    recorded = _recorded(plan.todo, store)
+    probed: dict[Kind, tuple[Cost, Cell]] = {}
+    costs: dict[str, Cost] = {}
+    seconds, memory = 0.0, 0
+    for task in plan.todo:
+        if task.kind == "attack":
+            seconds += ATTACK_SECONDS
+            continue
+        cell = task.cell
+        kind = _kind(cell)
+        if kind in recorded:
+            costs[cell.key] = recorded[kind].cost(cell)
+        elif probe is None:
+            return None
+        else:
+            try:
+                probed[kind] = probed.get(kind) or (probe(task), cell)
+            except BenchError:  # its data is not here; planning needs only its size
+                return None
+            costs[cell.key] = _scaled(*probed[kind], cell)
+        seconds += costs[cell.key].seconds
+        memory = max(memory, costs[cell.key].memory_bytes)
+    return Estimate(seconds, memory, costs)
+
+
+def expected(tasks: Sequence[Task], store: Store) -> dict[str, Cost]:
+    """The cost of every task whose kind was recorded before, by its key."""
+    recorded = _recorded(tasks, store)
+    found: dict[str, Cost] = {}
+    for task in tasks:
+        if task.kind == "attack":
+            found[task.key] = Cost(ATTACK_SECONDS, ATTACK_BYTES, "taken for an attack")
+        elif _kind(task.cell) in recorded:
+            found[task.key] = recorded[_kind(task.cell)].cost(task.cell)
+    return found
+
+
+def _kind(cell: Cell) -> Kind:
+    return cell.workload.name, cell.method.name
+
+
+def _scaled(cost: Cost, measured: Cell, cell: Cell) -> Cost:
+    """The cost of a cell from that of another of its kind, by their steps."""
+    share = asked_steps(cell.params) / asked_steps(measured.params)
+    return Cost(cost.seconds * share, cost.memory_bytes, cost.source)
+
+
+def _recorded(tasks: Iterable[Task], store: Store | None) -> dict[Kind, Usual]:
+    """What was recorded of the kinds that these tasks train."""
+    wanted = {_kind(task.cell) for task in tasks if task.kind == "train"}
+    found: dict[Kind, list[Training]] = defaultdict(list)
+    if not wanted or store is None or not store.exists():
+        return {}
+    for key in store.keys():  # noqa: SIM118 - a store is no dict
+        with contextlib.suppress(*SHAPELESS):
+            task = store.spec(key)["task"]
+            kind = task["workload"]["name"], task["method"]["name"]
+            if task["kind"] != "train" or kind not in wanted:
+                continue
+            result = store.result(key, summed=False)
+            if result is not None and result["status"] == "done":
+                found[kind].append(_training(task["params"], result))
+    return {kind: _usual(rows) for kind, rows in found.items()}
+
+
+def asked_steps(params: Mapping[str, Any]) -> float:
+    """The steps that all phases of a training grow with: teachers, generators and students too.
+
+    A method that does not call them `steps` is taken to do as many as it did, all at once.
+    """
+    return float(params.get("steps") or 1)
+
+
+def _training(params: Json, result: Json) -> Training:
+    phases = result["phases"].values()
+    inside = sum(phase["total_seconds"] for phase in phases)
+    peak = max((phase["peak_memory_bytes"] for phase in phases), default=0)
+    return Training(inside / asked_steps(params), max(0.0, result["wall_seconds"] - inside), peak)
+
+
+def _usual(rows: Sequence[Training]) -> Usual:
+    return Usual(
+        len(rows),
+        statistics.median(row.seconds_per_step for row in rows),
+        statistics.median(row.other_seconds for row in rows),
+        max(row.peak_memory_bytes for row in rows),
+    )

@@ -1,0 +1,335 @@
+"""From a sweep to tasks: look names up, resolve every parameter, solve for noise, leave out what is done."""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+from torch import nn
+
+import methods
+import workloads
+from harness import attacks
+from harness.accounting import FREE, NOISE, calibrate
+from harness.attacks.base import Attack, Audit
+from harness.plan.canaries import KINDS, armed_model, refusals
+from harness.plan.public_records import find_lack
+from harness.plan.sweep_file import Choice, Sweep
+from harness.spec import Cell, Json, Plugin, Task
+from harness.store import AGAIN, Store
+from harness.store.checks import purged_files
+from methods.base import Calibrated, Extensible, Method, Params, Shaped
+from workloads.errors import BenchError, SpecError, unknown
+from workloads.recipe import Recipe, recipe
+
+ALWAYS = Choice("blind", {})
+"""Run on every cell: a split that can be told apart without a model makes the cell invalid."""
+
+OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
+"""Keys of a grid that no method has: members per model, the number of a setting in the recipe, canaries."""
+
+
+OTHERS = [kind for kind in KINDS if kind != "gradient"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tasks of a sweep in an order that respects their dependencies, and what the store has of them."""
+
+    sweep: Sweep
+    cells: tuple[Cell, ...]
+    tasks: tuple[Task, ...]
+    done: frozenset[str]
+    failed: Mapping[str, Json]
+    """Tasks whose failure stands: only `retry` runs them again."""
+    purged: frozenset[str] = frozenset()
+    """Trainings that were done and run again: their models were purged, and attacks to do read them."""
+
+    @property
+    def todo(self) -> list[Task]:
+        """What is still to be run."""
+        return [task for task in self.tasks if task.key not in self.done and task.key not in self.failed]
+
+
+def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
+    """Resolve a sweep; SpecError with all that is wrong, `problems` of its form first.
+
+    Reads the store and writes nothing; with `store` None nothing counts as done.
+    """
+    problems = list(problems)
+    choices = list(_assaults(sweep, problems))
+    cells: dict[str, tuple[Cell, int | None]] = {}
+    for grid in sweep.grids:
+        for point in grid.points():
+            found = _cell(point, grid.where, sweep.seed, problems)
+            if found is not None:
+                cells[found[0].key] = found
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    problems += _unarmed(choices, [cell for cell, _ in cells.values()])
+    if problems:
+        raise SpecError(problems)
+    planned = (task for cell, tuned in cells.values() for task in _tasks(cell, tuned, sweep, choices))
+    tasks = tuple({task.key: task for task in planned}.values())
+    done, failed = _standing(tasks, store)
+    made = Plan(sweep, tuple(cell for cell, _ in cells.values()), tasks, done, failed)
+    again = purged_trainings(made.todo, store) & done if store else frozenset()
+    return replace(made, done=done - again, purged=again)
+
+
+def purged_trainings(todo: Iterable[Task], store: Store) -> frozenset[str]:
+    """Trainings whose models these tasks read and `privbench purge` deleted: they have to run again."""
+    needed = {key for task in todo for key in task.needs}
+    return frozenset(key for key in needed if purged_files(store.folder(key)))
+
+
+@dataclass(frozen=True)
+class Assault:
+    """An attack with its parameters complete, and the method of its shadows where that is another."""
+
+    attack: Plugin
+    params: Json
+    shadows: str | None
+
+    @property
+    def audits(self) -> bool:
+        """Whether it needs canaries."""
+        return isinstance(attacks.family.get(self.attack.name), Audit)
+
+
+def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
+    """Every attack once; the blind check always among them."""
+    seen = []
+    for choice in [*sweep.attacks, ALWAYS]:
+        if choice.name not in attacks.family.members:
+            problems.append(unknown("attack", choice.name, attacks.family.names()))
+            continue
+        member = attacks.family.get(choice.name)
+        if member.shadows > sweep.models - 1:
+            problems.append(
+                f"attack {choice.name} needs at least {member.shadows} shadow models beside the target; "
+                f"models = {sweep.models} leaves {sweep.models - 1}: "
+                f"give models = {member.shadows + 1} or more"
+            )
+        where = f"attack {choice.name}"
+        if not _has(where, choice.params, member.Params, problems):
+            continue
+        params = _validated(where, member.Params, choice.params, problems)
+        if choice.shadows is not None and choice.shadows not in methods.family.names():
+            problems.append(f"{where}: shadows: {unknown('method', choice.shadows, methods.family.names())}")
+        elif choice.shadows is not None and not (isinstance(member, Attack) and member.shadows):
+            problems.append(
+                f"{where}: shadows = {choice.shadows!r}: this attack has no shadows; leave it out"
+            )
+        elif params is not None and (choice.name, params, choice.shadows) not in seen:
+            seen.append((choice.name, params, choice.shadows))
+            yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows)
+
+
+def _cell(
+    point: Mapping[str, Any], where: str, seed: int, problems: list[str]
+) -> tuple[Cell, int | None] | None:
+    """One resolved cell and how many settings were tried for it; None where something is wrong."""
+    names = {}
+    for kind, family in (("workload", workloads.family), ("method", methods.family)):
+        if point[kind] not in family.names():
+            problems.append(f"{where}: {unknown(kind, point[kind], family.names())}")
+        else:
+            names[kind] = str(point[kind])
+    if len(names) < 2:
+        return None
+    workload, method = workloads.family.get(names["workload"]), methods.family.get(names["method"])
+    where = f"{where} ({names['workload']}, {names['method']})"
+    given = {key: value for key, value in point.items() if key not in (*names, *OF_THE_CELL)}
+    if not _has(where, given, method.Params, problems):
+        return None
+    if refusal := overdetermined(method, given.keys()):
+        problems.append(f"{where}: {refusal}")
+        return None
+    n_train = _n_train(where, point.get("n_train", workload.n_train), problems)
+    canary, count = point.get("canary"), point.get("canaries")
+    book = recipe(workload)
+    try:
+        values = _from_recipe(book, names["method"], method, point) | given
+        params = _validated(where, method.Params, values, problems)
+        strange = [*refusals(workload, canary, count), *filter(None, [find_lack(workload, method)])]
+        problems += [f"{where}: {each}" for each in strange]
+        if params is None or n_train is None or strange:
+            return None
+        extend = isinstance(method, Calibrated) and {"epsilon", method.free} <= given.keys()
+        params = solve(method, params, n_train, armed_model(workload, canary, count or 0), extend)
+    except BenchError as error:
+        problems.append(f"{where}: {error}")
+        return None
+    cell = Cell(
+        workload=Plugin(workload.name, workload.version),
+        n_train=n_train,
+        method=Plugin(names["method"], method.version),
+        params=params.model_dump(),
+        seed=seed,
+        canary=canary,
+        canaries=count or 0,
+    )
+    return cell, book.tuned(names["method"])
+
+
+def _unarmed(choices: Sequence[Assault], cells: Sequence[Cell]) -> list[str]:
+    """Audits that have no cell with canaries to run on; cells without are left to the other attacks."""
+    if any(cell.canary for cell in cells):
+        return []
+    return [
+        f'attack {choice.attack.name} needs canaries: give canary = "gradient" (or {", ".join(OTHERS)}) '
+        "and their number, as canaries = 100, in a grid"
+        for choice in choices
+        if choice.audits
+    ]
+
+
+def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        problems.append(f"{where}: n_train = {given!r}: give a whole number of members, 1 or more")
+        return None
+    return given
+
+
+def _from_recipe(book: Recipe, name: str, method: Method, point: Mapping[str, Any]) -> dict[str, Any]:
+    """What the recipe says for a method, at the point's epsilon and with the numbered setting it asks for."""
+    number = point.get("setting")
+    settings = book.settings(name, method.Params.model_fields, None if number is None else str(number))
+    epsilon = point.get("epsilon", settings["epsilon"].at(None) if "epsilon" in settings else None)
+    known = float(epsilon) if isinstance(epsilon, int | float) else None
+    return {parameter: setting.at(known) for parameter, setting in settings.items()}
+
+
+def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep made of options, with a grid per method that holds only what the method has.
+
+    So `--method sgd,dp-sgd --epsilon 1` compares the two. What none of the methods has stays, and is
+    refused with the other mistakes.
+    """
+    grids = []
+    for grid in content["grid"]:
+        has = {name: _accepts(name, grid["workload"]) for name in grid["method"]}
+        anywhere = set().union(*has.values())
+        for name in grid["method"]:
+            lacks = anywhere - has[name]
+            grids.append({key: value for key, value in grid.items() if key not in lacks} | {"method": [name]})
+    return {**content, "grid": grids}
+
+
+def _accepts(method: str, names: Sequence[str]) -> set[str]:
+    """The options that say something to a method on one of these workloads."""
+    if method not in methods.family.names():
+        return set()
+    books = [recipe(workloads.family.get(name)) for name in names if name in workloads.family.names()]
+    numbered = {"setting"} if any(book.numbers(method) for book in books) else set()
+    return {*methods.family.get(method).Params.model_fields, *numbered}
+
+
+def overdetermined(method: Method, given: Collection[str]) -> str | None:
+    """Why these parameters leave nothing to solve for; None where they do, or nothing is to be solved."""
+    if not isinstance(method, Calibrated) or not {"epsilon", method.free} <= set(given):
+        return None
+    if not isinstance(method, Extensible):
+        return f"epsilon is solved for {method.free}: give one of the two"
+    if method.extent in given:
+        return f"epsilon, {method.free} and {method.extent} are given: give two, and the third is solved for"
+    return None
+
+
+def solve(
+    method: Method, params: Params, n_train: int, model: Callable[[int], nn.Module], extend: bool = False
+) -> Params:
+    """Fill in what the model's shape decides and the free parameter of a method with a target epsilon.
+
+    `extend` keeps the free parameter as it is and solves for the extent of an Extensible method.
+    """
+    if isinstance(method, Shaped):
+        params = method.shaped(params, model(0))
+    epsilon = getattr(params, "epsilon", None)
+    if not isinstance(method, Calibrated) or epsilon is None:
+        return params
+    name = method.extent if extend and isinstance(method, Extensible) else method.free
+    free = FREE.get(name, NOISE)
+    if math.isinf(epsilon) and free.protects:
+        return params.model_copy(update={name: 0.0})
+    value = calibrate(
+        lambda value: method.planned(params.model_copy(update={name: value}), n_train),
+        epsilon,
+        params.delta,  # type: ignore[attr-defined]  # a Calibrated method's Params hold delta
+        free=free,
+    )
+    return params.model_copy(update={name: int(value) if free.whole else value})
+
+
+def _has(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:
+    strange = [name for name in given if name not in kind.model_fields]
+    problems += [f"{where}: {unknown('parameter', name, kind.model_fields)}" for name in strange]
+    return not strange
+
+
+def _validated(
+    where: str, kind: type[Params], values: Mapping[str, Any], problems: list[str]
+) -> Params | None:
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        for each in error.errors():
+            name = ".".join(map(str, each["loc"]))
+            if each["type"] == "missing":  # its input is all that was given
+                problems.append(f"{where}: {name} is missing: it has no default, give a value")
+                continue
+            given = f"{name} = {each['input']!r}: " if name else ""
+            problems.append(f"{where}: {given}{each['msg'].removeprefix('Value error, ')}")
+        return None
+
+
+def _tasks(cell: Cell, tuned: int | None, sweep: Sweep, choices: Sequence[Assault]) -> Iterator[Task]:
+    for index in range(sweep.models):
+        yield Task("train", cell, index=index, tuned=tuned)
+    for choice in choices:
+        if choice.audits and cell.canary is None:
+            continue
+        shadows = _undefended(cell, choice.shadows)
+        if shadows is not None:
+            yield from (Task("train", shadows, index=index) for index in range(sweep.models))
+        yield Task("attack", cell, 0, sweep.models, choice.attack, choice.params, shadows, tuned)
+
+
+def _undefended(cell: Cell, method: str | None) -> Cell | None:
+    """The cell of the same members whose models are the shadows; None where they are the cell's own.
+
+    All cells of a workload share it: nothing is trained twice.
+    """
+    if method is None or method == cell.method.name:
+        return None
+    problems: list[str] = []
+    armed = {"canary": cell.canary, "canaries": cell.canaries} if cell.canary else {}
+    point = {"workload": cell.workload.name, "method": method, "n_train": cell.n_train, **armed}
+    found = _cell(point, f"shadows of {cell.label}", cell.seed, problems)
+    if found is None:
+        raise SpecError(problems)
+    return found[0]
+
+
+def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[str], dict[str, Json]]:
+    """What is done and what stands as failed. An attack that failed for want of its models is open
+    again as soon as none of them stands as failed."""
+    done: set[str] = set()
+    failed: dict[str, Json] = {}
+    if store is None or not store.exists():
+        return frozenset(), {}
+    present = store.keys()  # one look at the folders, where a look at every task would take seconds
+    for task in tasks:
+        result = store.result(task.key) if task.key in present else None
+        if result is None:
+            continue
+        if result["status"] == "done":
+            done.add(task.key)
+        elif result["reason"] == "upstream":
+            if any(training in failed for training in task.needs):
+                failed[task.key] = result
+        elif result["reason"] not in AGAIN:
+            failed[task.key] = result
+    return frozenset(done), failed

@@ -1,0 +1,1 @@
+"""What figures share: style, paper sizes, panels, labels, artists."""

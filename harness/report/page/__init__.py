@@ -1,0 +1,1 @@
+"""The interactive page: its content, its sections, its code."""

@@ -1,0 +1,138 @@
+"""Data of the page's later sections: calibration, PD-SGD's theory, rebuilt pictures, published numbers."""
+
+import base64
+import io
+import math
+from collections import Counter
+from typing import Any
+
+from PIL import Image
+
+from harness.report.calibration import (
+    NEARNESS,
+    NOTES,
+    Calibration,
+    Curve,
+    calibrate,
+    calibrate_pictures,
+    calibration_tables,
+)
+from harness.report.data import Reading, Row, name_groups
+from harness.report.pd_sgd.curves import Curve as TheoryCurve
+from harness.report.pd_sgd.curves import rejection_curves, theory
+from harness.report.pd_sgd.theory_figure import DISTANCE
+from harness.report.reconstructions import SHOWN, Bytes, Gallery, group, lines_of, name_block, strip
+from harness.report.reproduce import FIGURES, STATUSES, WORDS, remarks_of
+
+PICTURE_BYTES = 800_000
+"""Of all pictures in a page, at most."""
+PANELS = {
+    "plausibility": ("Lemma 1: a batch passes", DISTANCE, "probability q", False),
+    "bounds": ("Lemma 2, Corollary 1: bounds", DISTANCE, "probability q", True),
+    "figure 1, q <= 0.05": ("Figure 1: from where q ≤ 0.05", "sigma", "sqrt(d* / k)", False),
+    "figure 1, q <= 1e-05": ("Figure 1: from where q ≤ 1e-5", "sigma", "sqrt(d* / k)", False),
+    "figure 3": ("Figure 3: rejected seeds, measured", "share of flipped labels", "rejection rate", False),
+}
+"""Of PD-SGD's theory: title, axes, and whether the upward one is logarithmic."""
+
+
+def calibration_data(reading: Reading) -> list[dict[str, Any]]:
+    """Every method's front as a polyline with its band, and the table that the report prints."""
+    found = [*calibrate(reading.frontier), *calibrate_pictures(reading.reconstructions)]
+    return [
+        {
+            "group": each.group.removesuffix(", pictures"),
+            "leakage": each.leakage.name,
+            "chance": None if each.leakage is NEARNESS else each.leakage.chance,
+            "attack": each.attack,
+            "steps": not each.leakage.mixes,
+            "curves": [_corners(curve, _reach(each)) for curve in each.curves],
+            "columns": list(text.columns),
+            "rows": [list(line) for line in text.rows],
+            "notes": list(NOTES),
+        }
+        for each, text in zip(found, calibration_tables(found, reading.query), strict=True)
+    ]
+
+
+def _reach(found: Calibration) -> float:
+    """The highest leakage of any front: every curve is drawn as far."""
+    return max((row[found.leakage.column] for curve in found.curves for row in curve.rows), default=0.0)
+
+
+def _corners(curve: Curve, reach: float) -> dict[str, Any]:
+    """What a curve does at its cells, and as far as any reaches: between them it is straight, or a step."""
+    levels = list(dict.fromkeys(row[curve.leakage.column] for row in curve.rows))  # equal cells, one corner
+    offers = [offer for level in [*levels, reach] if (offer := curve.at(level)) is not None]
+    banded = all(offer.low is not None for offer in offers)
+    return {
+        "method": curve.method,
+        "x": [*levels, reach],
+        "y": [offer.accuracy for offer in offers],
+        "low": [offer.low for offer in offers] if banded else None,
+        "high": [offer.high for offer in offers] if banded else None,
+    }
+
+
+def theory_data(reading: Reading) -> list[dict[str, Any]]:
+    """The panels of PD-SGD's theory where the database knows the method; without curves left out."""
+    if "pd-sgd" not in reading.methods:
+        return []
+    curves = [*theory(), *rejection_curves(reading.rejections)]
+    panels = []
+    for panel, (title, x, y, log) in PANELS.items():
+        own = [_line(curve) for curve in curves if curve.panel == panel]
+        if own:
+            panels.append({"title": title, "x": x, "y": y, "log": log, "curves": own})
+    return panels
+
+
+def _line(curve: TheoryCurve) -> dict[str, Any]:
+    """Every other point, four digits: a bound that does not hold has none."""
+    step = 1 if len(curve.x) < 50 else 2
+    points = [point for point in list(zip(curve.x, curve.y, strict=True))[::step] if math.isfinite(point[1])]
+    name = curve.name if curve.gamma is None else f"{curve.name}, gamma {curve.gamma:g}"
+    return {"name": name, "x": [round(x, 4) for x, _ in points], "y": [float(f"{y:.4g}") for _, y in points]}
+
+
+def picture_data(reading: Reading) -> dict[str, Any]:
+    """Blocks of picture strips, as data URLs; `left_out` counts the attacks that did not fit."""
+    rows = [dict(row) for row in reading.reconstructions]
+    name_groups(rows)
+    shown = [row for row in rows if row["attack_task"] in reading.pictures]
+    galleries = [_gallery(row, reading) for row in shown]
+    blocks, spent, kept = [], 0, 0
+    for block in group(galleries):
+        lines = []
+        for text, pictures in lines_of(block, SHOWN):
+            url = data_url(strip(pictures, len(pictures)))
+            if spent + len(url) > PICTURE_BYTES:
+                break
+            spent += len(url)
+            lines.append({"text": text, "image": url})
+        kept += max(0, len(lines) - 2)
+        if len(lines) > 2:
+            blocks.append({"title": name_block(block, rows), "lines": lines})
+    return {"blocks": blocks, "left_out": len(rows) - kept}
+
+
+def _gallery(row: Row, reading: Reading) -> Gallery:
+    found = reading.pictures[row["attack_task"]]
+    return Gallery(row, found.originals, found.rebuilt)
+
+
+def data_url(pixels: Bytes) -> str:
+    """A picture that a page holds."""
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(sink.getvalue()).decode("ascii")
+
+
+def reproduction_data(reading: Reading) -> dict[str, Any]:
+    """What words the page has for published numbers; their remarks, in the order of the view's rows."""
+    count = Counter(row["status"] for row in reading.reproduction)
+    return {
+        "statuses": [{"status": each, "name": WORDS[each], "count": count[each]} for each in STATUSES],
+        "figures": FIGURES,
+        "remarks": ["; ".join(remarks_of(row)) for row in reading.reproduction],
+    }

@@ -1,0 +1,1 @@
+"""PD-SGD's privacy test: theory, curves and the figure."""

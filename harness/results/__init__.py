@@ -1,0 +1,1 @@
+"""Results in the database: collected, matched with published numbers, queried, exported."""

@@ -1,0 +1,207 @@
+"""Files of tasks in one file that travels: a zip of a store's own folders, or a Parquet table.
+
+Both hold a manifest (who made it, with what, and the hash of every file) and the same files. A zip has them
+by their paths in a store; a Parquet table has a row per task, for whoever wants to look without privbench.
+What comes from others is data to distrust: names, sizes and hashes are checked before anything is handed on.
+"""
+
+import hashlib
+import json
+import re
+import stat
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.spec import Json
+from harness.store.files import checksum, dump, parse_json
+from workloads.errors import SpecError
+
+MANIFEST = "manifest.json"
+NAME = re.compile(
+    r"tasks/([0-9a-f]{2})/(\1[0-9a-f]{30})/(spec\.json|result\.json|[a-z_]+-[0-9a-f]{12}\.[a-z]+)"
+)
+"""What a file in an archive may be called: nothing else can be written, wherever it wants to go."""
+SWOLLEN = 100
+"""Times its own size that an archive may unpack to: a bomb unpacks to thousands."""
+SMALL_BYTES = 64 << 20
+"""What any archive may unpack to."""
+ROWS = 200
+"""Tasks of a Parquet file that are held in memory at once."""
+SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("spec", pa.string()),
+        ("result", pa.string()),
+        ("artefacts", pa.map_(pa.string(), pa.large_binary())),
+    ]
+)
+SUFFIXES = (".zip", ".parquet")
+
+Contents = Mapping[str, bytes | Path]
+"""Path in the archive to the bytes, or to the file that holds them."""
+
+
+def check_suffix(file: Path) -> None:
+    """SpecError unless the name says which kind of archive it is."""
+    if file.suffix not in SUFFIXES:
+        raise SpecError(f"'{file}' should end in .zip or .parquet: its name says how results are packed")
+
+
+def write_archive(file: Path, head: Json, contents: Contents) -> Json:
+    """Pack the files; the answer is the manifest, `head` with the hash of every file and of itself."""
+    hashes = {}
+    for name, content in contents.items():
+        raw = _bytes(content)
+        hashes[name] = {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
+    manifest: Json = {**head, "files": hashes}
+    manifest["checksum"] = checksum(manifest)
+    aside = file.with_name(f".{file.name}-part")
+    try:
+        (_write_zip if file.suffix == ".zip" else _write_parquet)(aside, manifest, contents)
+        aside.replace(file)
+    except OSError as error:
+        raise SpecError(f"{file} cannot be written: {error.strerror or error}") from error
+    finally:
+        aside.unlink(missing_ok=True)
+    return manifest
+
+
+def read_manifest(file: Path) -> Json:
+    """The manifest, whole and with names that are safe to write; SpecError where it is not one of ours."""
+    check_suffix(file)
+    try:
+        raw = _zip_manifest(file) if file.suffix == ".zip" else _parquet_manifest(file)
+        manifest = parse_json(raw)
+        if manifest.pop("checksum") != checksum(manifest):
+            raise SpecError(f"{file} is damaged or was altered: its manifest does not match its checksum")
+        sizes = {name: int(entry["bytes"]) for name, entry in manifest["files"].items()}
+        if min(sizes.values(), default=0) < 0:
+            raise ValueError("its manifest states a negative size")
+    except FileNotFoundError:
+        raise SpecError(f"there is no file {file}") from None
+    except UNREADABLE as error:
+        raise SpecError(f"{file} is no export of privbench, or only a part of one: {error}") from error
+    for name in sizes:
+        if not NAME.fullmatch(name):
+            raise SpecError(f"{file} holds a file that no task has, '{name[:100]}': nothing was imported")
+    total = sum(sizes.values())
+    if total > max(SMALL_BYTES, SWOLLEN * file.stat().st_size):
+        raise SpecError(f"{file} would unpack to {total:,} bytes, more than {SWOLLEN} times its own size")
+    return {**manifest, "checksum": checksum(manifest)}
+
+
+def read_contents(file: Path, manifest: Json) -> Iterator[tuple[str, bytes]]:
+    """Every file of the archive, checked against the manifest; SpecError at the first that differs."""
+    expected = dict(manifest["files"])
+    try:
+        for name, raw in (_zip_contents if file.suffix == ".zip" else _parquet_contents)(file, expected):
+            entry = expected.pop(name, None)
+            if entry is None:
+                raise SpecError(f"{file} holds '{name[:100]}', which its manifest does not list")
+            if len(raw) != entry["bytes"] or hashlib.sha256(raw).hexdigest() != entry["sha256"]:
+                raise SpecError(f"{file} is damaged or was altered: {name} does not match its hash")
+            yield name, raw
+    except UNREADABLE as error:
+        raise SpecError(f"{file} is damaged: {error}") from error
+    if expected:
+        raise SpecError(f"{file} is not whole: {next(iter(expected))} is missing")
+
+
+def _bytes(content: bytes | Path) -> bytes:
+    return content.read_bytes() if isinstance(content, Path) else content
+
+
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,  # a way of packing that this Python lacks
+    RuntimeError,  # a zip with a password
+    pa.ArrowException,
+    OSError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+)
+"""What reading a file that is not what it should be may raise."""
+
+# -- zip -------------------------------------------------------------------------------------------
+
+
+def _write_zip(file: Path, manifest: Json, contents: Contents) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, dump(manifest))
+        for name, content in contents.items():
+            archive.writestr(name, _bytes(content))
+
+
+def _zip_manifest(file: Path) -> bytes:
+    with zipfile.ZipFile(file) as archive:
+        entry = archive.getinfo(MANIFEST)
+        if entry.file_size > max(SMALL_BYTES, SWOLLEN * file.stat().st_size):
+            raise ValueError("its manifest is too large to be one")
+        return archive.read(entry)
+
+
+def _zip_contents(file: Path, expected: Mapping[str, Json]) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            if entry.filename == MANIFEST or entry.is_dir():
+                continue
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                raise ValueError(f"'{entry.filename[:100]}' is a link")
+            size = int(expected[entry.filename]["bytes"])
+            with archive.open(entry) as source:
+                yield entry.filename, source.read(size + 1)  # whatever its header says
+
+
+# -- Parquet ---------------------------------------------------------------------------------------
+
+
+def _write_parquet(file: Path, manifest: Json, contents: Contents) -> None:
+    schema = SCHEMA.with_metadata({"privbench": json.dumps(manifest)})
+    tasks: dict[str, list[str]] = defaultdict(list)
+    for name in contents:
+        tasks[name.rsplit("/", 1)[0]].append(name)
+    remaining = iter(tasks.items())
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        while part := list(islice(remaining, ROWS)):
+            rows = [
+                _task_row(folder, {name: _bytes(contents[name]) for name in names}) for folder, names in part
+            ]
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+
+def _task_row(folder: str, files: dict[str, bytes]) -> Json:
+    texts = {name: files.pop(f"{folder}/{name}.json").decode("ascii") for name in ("spec", "result")}
+    artefacts = [(name.rsplit("/", 1)[1], content) for name, content in files.items()]
+    return {"key": folder.rsplit("/", 1)[1], **texts, "artefacts": artefacts}
+
+
+def _parquet_manifest(file: Path) -> bytes:
+    metadata = pq.read_schema(file).metadata or {}
+    return bytes(metadata[b"privbench"])
+
+
+def _parquet_contents(file: Path, expected: Mapping[str, Json]) -> Iterator[tuple[str, bytes]]:
+    with pq.ParquetFile(file) as source:
+        declared = sum(
+            int(source.metadata.row_group(each).total_byte_size) for each in range(source.num_row_groups)
+        )
+        if declared > 2 * sum(int(entry["bytes"]) for entry in expected.values()) + SMALL_BYTES:
+            raise ValueError("it unpacks to more than its manifest lists")
+        for batch in source.iter_batches(1):  # a short dictionary may stand for rows of any length
+            (row,) = batch.to_pylist()
+            folder = f"tasks/{row['key'][:2]}/{row['key']}"
+            yield f"{folder}/spec.json", row["spec"].encode()
+            yield f"{folder}/result.json", row["result"].encode()
+            for name, content in row["artefacts"]:
+                yield f"{folder}/{name}", content

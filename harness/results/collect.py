@@ -1,0 +1,334 @@
+"""From the store to the database: the only writer of the database.
+
+The database is made from the store and from the published numbers that come with this program, and
+from nothing else, so building it anew gives the same rows as keeping it up to date. A collection is
+one transaction: whatever is killed, a reader sees the old rows or the new.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import sqlalchemy as sa
+
+import db
+from harness.results.matching import write_matches, write_published
+from harness.results.rows import TABLES, Rows, cell_row, task_rows, to_arrow
+from harness.spec import Json
+from harness.store import Store, read_result
+from harness.store.imports import Origin, origins
+from workloads.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+"""Tasks whose rows are held in memory before they are inserted."""
+MANY = 5000
+"""Keys that are named in one statement; PostgreSQL takes 65,535."""
+UNREAD = ("log.txt", "heartbeat", "checkpoint", "failures")
+"""What a task's folder holds beside what rows are made of."""
+OF_A_TASK = {
+    "task": "key",
+    "model_run": "task",
+    "attack_result": "task",
+    "audit_result": "task",
+    "attribute_result": "task",
+    "reconstruction_result": "task",
+    "bench_result": "task",
+    "step_time": "task",
+}
+"""The tables that hold a task's rows, with the column that names it."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a collection did."""
+
+    new: int
+    """Tasks the database did not have."""
+    changed: int
+    """Tasks whose result was another, e.g. failed and then retried."""
+    gone: int
+    """Tasks the database had and the store no longer has."""
+    total: int
+    """Tasks in the database now."""
+    seconds: float
+    broken: tuple[Path, ...] = ()
+    """Files that could not be read and were left out."""
+    rebuilt: bool = False
+
+
+def collect(store_path: Path | str, database: Path | str | None = None, rebuild: bool = False) -> Collected:
+    """Bring the database up to the store; `rebuild` makes it from nothing and replaces it.
+
+    A database is a path or a URL (db.engine); without one it is the store's own. One of another version of
+    privbench is rebuilt without being asked. Damaged files are left out and reported. StoreError where the
+    database cannot be written.
+    """
+    begin = time.perf_counter()
+    store = Store.open(store_path)
+    target = database or store.database
+    identity = _identity(store) if database else ""
+    try:
+        if not rebuild:
+            try:
+                return _update(db.open_database(target), store, begin, identity)
+            except db.DatabaseOutdated:
+                log.warning("%s was made by another version: rebuilding it", db.database_name(target))
+        url = db.server_url(target)
+        if url is not None:
+            return _update(db.connect_server(url), store, begin, identity, rebuilt=True)
+        return _rebuild(db.database_path(target), store, begin, identity)
+    except db.DatabaseError as error:
+        raise StoreError(str(error)) from error
+    except (sa.exc.DBAPIError, duckdb.Error) as error:  # damaged inside, or no room
+        raise StoreError(
+            f"{db.database_name(target)} cannot be used: {str(error).strip().splitlines()[0]}. "
+            "`privbench collect --rebuild` makes a new one from the store"
+        ) from error
+
+
+def _rebuild(path: Path, store: Store, begin: float, identity: str) -> Collected:
+    _refuse_what_is_not_ours(path, store)
+    aside = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        done = _update(db.open_database(aside), store, begin, identity, rebuilt=True)
+        # A crashed writer's log belongs to the old file and would be replayed onto the new one.
+        _log_of(path).unlink(missing_ok=True)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+        _log_of(aside).unlink(missing_ok=True)
+    return done
+
+
+def _refuse_what_is_not_ours(path: Path, store: Store) -> None:
+    if not path.exists():
+        return
+    try:
+        db.open_database(path).dispose()
+    except db.DatabaseOutdated:
+        return
+    except db.DatabaseBusy:
+        raise
+    except db.DatabaseError as error:
+        if path != store.database:
+            raise StoreError(
+                f"{path} is there and is no database of privbench: move it or give another path"
+            ) from error
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + ".wal")
+
+
+def _update(engine: sa.Engine, store: Store, begin: float, identity: str, rebuilt: bool = False) -> Collected:
+    try:
+        with engine.begin() as connection:
+            db.begin_writing(connection, anew=rebuilt)
+            _take_for(connection, store, identity)
+            gathering = Gathering(connection)
+            for origin in origins(store):
+                for folder in origin.store.folders():
+                    gathering.look(origin, folder)
+            gathering.finish()
+    finally:
+        engine.dispose()
+    counts = (gathering.new, gathering.changed, len(gathering.gone), len(gathering.seen))
+    return Collected(*counts, time.perf_counter() - begin, tuple(gathering.broken), rebuilt)
+
+
+class Gathering:
+    """One pass over the tasks of a store, inside the transaction of a connection.
+
+    A task whose files look as they did (see `_look_of`) is not read again.
+    """
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+        self.known = _pairs(connection, db.Task.key, db.Task.checksum)
+        self.stamps = _pairs(connection, db.TaskStamp.task, db.TaskStamp.stamp)
+        self.homes = _pairs(connection, db.Task.key, db.Task.cell)
+        """The cells of known tasks."""
+        self.seen: dict[str, str] = {}
+        """The stamps of all whole tasks."""
+        self.same: list[tuple[Origin, str]] = []
+        """Tasks that were not read again."""
+        self.cells: dict[str, Json] = {}
+        """Those of tasks that were read."""
+        self.pending: Rows = defaultdict(list)
+        self.stale: list[str] = []
+        self.broken: list[Path] = []
+        self.new = self.changed = 0
+
+    @property
+    def gone(self) -> list[str]:
+        """Tasks the database has and the store no longer has."""
+        return [key for key in self.known if key not in self.seen]
+
+    def look(self, origin: Origin, folder: Path) -> None:
+        """Take in one task, if it has ended and is not in the database as it is."""
+        key, stamp = origin.key(folder.name), _look_of(folder)
+        if stamp is None:
+            return
+        if self.stamps.get(key) == stamp:
+            self.seen[key] = stamp
+            self.same.append((origin, folder.name))
+            return
+        ended = _ended(origin, folder, self.broken)
+        if ended is None:
+            return
+        spec, result = ended
+        fresh = self.known.get(key) != result["checksum"]
+        try:
+            cell = cell_row(origin, spec)
+            rows = task_rows(origin, spec, result, self.broken) if fresh else {}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            log.warning("task %s cannot be read: %r", key, error)
+            self.broken.append(folder / "result.json")
+            return
+        self.seen[key] = stamp
+        _merge(self.cells, cell)
+        if fresh:
+            self._add(key, rows)
+
+    def _add(self, key: str, rows: Rows) -> None:
+        if key in self.known:
+            self.changed += 1
+            self.stale.append(key)
+        else:
+            self.new += 1
+        for name, piece in rows.items():
+            self.pending[name] += piece
+        if len(self.pending["task"]) >= BATCH:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write what is pending, and what depends on all tasks."""
+        altered = bool(self.new or self.changed or self.gone)
+        touched = self.cells.keys() | {self.homes[key] for key in self.gone}
+        if altered:
+            self.stale += self.gone
+            self._flush()
+        if touched:
+            self._write_cells(touched)
+        if self.seen != self.stamps:
+            stamps = [{"task": key, "stamp": stamp} for key, stamp in self.seen.items()]
+            self.connection.execute(sa.delete(TABLES["task_stamp"]))
+            _insert(self.connection, "task_stamp", stamps)
+        if write_published(self.connection) or altered:
+            write_matches(self.connection)
+
+    def _write_cells(self, touched: Set[str | None]) -> None:
+        """Make these cells anew from all of their tasks: of those that were not read, the specs are now."""
+        for origin, key in self.same:
+            if self.homes[origin.key(key)] in touched:
+                _merge(self.cells, cell_row(origin, origin.store.spec(key)))
+        _delete(self.connection, "cell", "key", [key for key in touched if key is not None])
+        _insert(self.connection, "cell", list(self.cells.values()))
+
+    def _flush(self) -> None:
+        """Delete the rows of stale tasks, insert what is pending, and empty both."""
+        for name, column in OF_A_TASK.items():
+            _delete(self.connection, name, column, self.stale)
+        self.stale.clear()
+        for name, pieces in self.pending.items():
+            if pieces:
+                db.insert_arrow(self.connection, TABLES[name], pa.concat_tables(pieces))
+        self.pending.clear()
+
+
+def _identity(store: Store) -> str:
+    """A name that no other store has, whatever its path; made when first asked for."""
+    file = store.path / "identity"
+    aside = file.with_name(f".identity-{uuid.uuid4().hex}")
+    try:
+        if not file.exists():
+            aside.write_text(uuid.uuid4().hex)
+            with contextlib.suppress(FileExistsError):  # another collector was quicker
+                os.link(aside, file)
+            aside.unlink()
+        return file.read_text()
+    except OSError as error:
+        raise StoreError(f"{file}, by which a database knows its store, cannot be made: {error}") from error
+
+
+def _take_for(connection: sa.Connection, store: Store, identity: str) -> None:
+    """A database outside its store mirrors that one: collecting another would delete its rows."""
+    standing = connection.scalar(sa.select(db.Schema.store))
+    if identity and not standing:
+        connection.execute(sa.update(db.Schema).values(store=identity))
+    elif identity and standing != identity:
+        raise StoreError(
+            f"the database holds the results of another store than {store.path}: give another --database, "
+            "bring the results together by `privbench export` and `import`, or replace them with --rebuild"
+        )
+
+
+def _pairs(connection: sa.Connection, key: Any, value: Any) -> dict[str, str]:
+    return {row[0]: row[1] for row in connection.execute(sa.select(key, value))}
+
+
+def _look_of(folder: Path) -> str | None:
+    """Name, inode, time and size of every file that rows are made of; None where the task has not ended.
+
+    Files are written aside and renamed, so no other content has the same look; what rots on the disk without
+    a change of its time is found by `--rebuild`.
+    """
+    looks = []
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - a Path for every file would take as long again
+    except (FileNotFoundError, NotADirectoryError):  # somebody's file, or a task that was just deleted
+        return None
+    for name in names:
+        if name in UNREAD or name.startswith("."):
+            continue
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: the task looks different now
+            found = os.stat(f"{folder}/{name}")  # noqa: PTH116
+            looks.append(f"{name} {found.st_ino} {found.st_mtime_ns} {found.st_size}")
+    return hashlib.sha256("\n".join(looks).encode()).hexdigest()[:32] if "result.json" in names else None
+
+
+def _ended(origin: Origin, folder: Path, broken: list[Path]) -> tuple[Json, Json] | None:
+    """(spec, result) of a task; what is damaged goes to `broken`."""
+    result = read_result(folder)
+    if result is None or result.get("key") != folder.name:
+        broken.append(folder / "result.json")
+        return None
+    try:
+        return origin.store.spec(folder.name), result
+    except StoreError:
+        broken.append(folder / "spec.json")
+        return None
+
+
+def _merge(cells: dict[str, Json], cell: Json | None) -> None:
+    """Tasks of one cell may be planned at different times: the highest count of tries holds."""
+    if cell is None:
+        return
+    standing = cells.setdefault(cell["key"], cell)
+    tries = [each["tuned"] for each in (standing, cell) if each["tuned"] is not None]
+    standing["tuned"] = max(tries, default=None)
+
+
+def _delete(connection: sa.Connection, name: str, column: str, keys: Sequence[str]) -> None:
+    """Delete the rows whose column holds one of the keys."""
+    table = TABLES[name]
+    for start in range(0, len(keys), MANY):
+        some = keys[start : start + MANY]
+        connection.execute(sa.delete(table).where(table.c[column].in_(some)))
+
+
+def _insert(connection: sa.Connection, name: str, rows: list[Json]) -> None:
+    if rows:
+        db.insert_arrow(connection, TABLES[name], to_arrow(name, rows))

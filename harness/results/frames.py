@@ -1,0 +1,137 @@
+"""Results as pandas data frames, for notebooks: `privbench.open_store`."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors.numpy import load
+
+from harness.results.collect import Collected, collect
+from harness.results.query import Source, is_url, query
+from harness.results.table import Answer
+from harness.spec import Json
+from harness.store import Store
+from harness.store.imports import find_task
+from workloads.errors import SpecError, StoreError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def open_store(source: Source = "privbench-store") -> "Results":
+    """The results of a store, or of a database by its URL, as data frames."""
+    return Results(source)
+
+
+class Results:
+    """What a store holds. Every view is a method; `where` is an SQL condition on its columns.
+
+    Columns of JSON come as Python values, missing numbers as NaN. Nothing is ever written but by `collect`.
+    """
+
+    def __init__(self, source: Source) -> None:
+        """Take a store's folder, which must exist, or a database's URL."""
+        self.source: Source = source if is_url(source) else Store.open(source).path
+
+    def query(self, sql: str) -> "pd.DataFrame":
+        """The answer to one read-only statement, as `privbench query` gives it."""
+        return _frame(query(self.source, sql))
+
+    def collect(self) -> Collected:
+        """Bring the store's database up to its results."""
+        return collect(self._store.path)
+
+    def frontier(self, where: str | None = None) -> "pd.DataFrame":
+        """Accuracy, leakage, price and cost: a row per cell and attack."""
+        return self._view("frontier", where)
+
+    def runs(self, where: str | None = None) -> "pd.DataFrame":
+        """A row per trained model."""
+        return self._view("runs", where)
+
+    def overhead(self, where: str | None = None) -> "pd.DataFrame":
+        """What training costs relative to plain sgd: a row per cell and kind of machine."""
+        return self._view("overhead", where)
+
+    def bench(self, where: str | None = None) -> "pd.DataFrame":
+        """Steps timed in turn with plain sgd: a row per bench and method."""
+        return self._view("bench", where)
+
+    def audit(self, where: str | None = None) -> "pd.DataFrame":
+        """Lower bounds on epsilon from canaries."""
+        return self._view("audit", where)
+
+    def attribute(self, where: str | None = None) -> "pd.DataFrame":
+        """How often a sensitive attribute is guessed."""
+        return self._view("attribute", where)
+
+    def reconstruction(self, where: str | None = None) -> "pd.DataFrame":
+        """How well members' pictures are rebuilt from gradients."""
+        return self._view("reconstruction", where)
+
+    def reproduction(self, where: str | None = None) -> "pd.DataFrame":
+        """Published numbers with ours beside them."""
+        return self._view("reproduction", where)
+
+    def failures(self, where: str | None = None) -> "pd.DataFrame":
+        """Tasks that ended without a result, with the reason."""
+        return self._view("failures", where)
+
+    def conflicts(self, where: str | None = None) -> "pd.DataFrame":
+        """Figures of imported tasks that differ from ours of the same task."""
+        return self._view("conflicts", where)
+
+    def steps(self, task: str) -> "pd.DataFrame":
+        """Every step of one training, by its key or the beginning of it."""
+        origin, key = find_task(self._store, task)
+        frame = self.query(f"select * from steps where task = '{origin.key(key)}' order by phase, step")
+        return frame.dropna(axis="columns", how="all")  # clocks and values that only other trainings have
+
+    def roc(self, task: str) -> "pd.DataFrame":
+        """The receiver operating characteristic of one attack: `fpr` and `tpr`."""
+        _, result = self._result(task)
+        if not result.get("roc"):
+            raise StoreError(f"task {task} has no ROC: give the attack_task of a row of the frontier")
+        return _pandas().DataFrame(result["roc"])
+
+    def scores(self, task: str) -> "pd.DataFrame":
+        """An attack's score of every record against every target, and whether it was a member of it."""
+        store, result = self._result(task)
+        if "scores" not in result["artefacts"]:
+            raise StoreError(f"task {task} has no scores: give the attack_task of a row of the frontier")
+        kept = load(store.read_artefact(result, "scores"))
+        target, record = np.indices(kept["scores"].shape).reshape(2, -1)
+        columns = {"target": target, "record": record, "score": kept["scores"].ravel()}
+        return _pandas().DataFrame({**columns, "member": kept["members"].ravel()})
+
+    @property
+    def _store(self) -> Store:
+        if is_url(self.source):
+            raise SpecError("this is in a store's files, not in a database: open the store instead")
+        return Store.open(self.source)
+
+    def _result(self, task: str) -> tuple[Store, Json]:
+        origin, key = find_task(self._store, task)
+        found = origin.store.result(key)
+        if found is None:
+            raise StoreError(f"task {task} has no result yet: see `privbench status`")
+        return origin.store, found
+
+    def _view(self, name: str, where: str | None) -> "pd.DataFrame":
+        return self.query(f"select * from {name}" + (f" where ({where}\n)" if where else ""))
+
+
+def _frame(answer: Answer) -> "pd.DataFrame":
+    _pandas()
+    frame = answer.arrow.to_pandas()
+    for name in answer.json_columns:
+        frame[name] = [None if text is None else json.loads(text) for text in answer.arrow[name].to_pylist()]
+    return frame
+
+
+def _pandas() -> Any:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise SpecError("data frames need pandas: pip install 'privbench[notebook]'") from error
+    return pd

@@ -1,0 +1,111 @@
+"""Which of our cells are a paper's: fills the tables `published` and `published_match`."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+import db
+from harness.results.published_tables import Published, published
+from harness.results.rows import TABLES, to_arrow
+from harness.spec import PROTOCOL, Json, despelled
+
+CELL, RUN = TABLES["cell"], TABLES["model_run"]
+VERSIONS = ("workload_version", "method_version")
+MODELS = sa.select(sa.func.count()).where(RUN.c.cell == CELL.c.key).scalar_subquery()
+OURS = (CELL.c.origin == "", CELL.c.protocol == PROTOCOL)
+"""What others made, or we under another protocol, is not to be compared."""
+TRAINED = sa.select(CELL, MODELS.label("models")).where(*OURS, MODELS > 0)
+
+
+def write_published(connection: sa.Connection) -> bool:
+    """Put the published numbers of this program into the database; False where they were there already."""
+    table = TABLES["published"]
+    rows = to_arrow("published", [row for each in published() for row in each.rows()])
+    # JSON as it was written: a driver may read it into objects.
+    as_text = [
+        sa.cast(each, sa.String).label(each.name) if isinstance(each.type, sa.JSON) else each
+        for each in table.c
+    ]
+    standing = connection.execute(sa.select(*as_text)).mappings()
+    if to_arrow("published", [dict(row) for row in standing]).sort_by("key").equals(rows.sort_by("key")):
+        return False
+    connection.execute(sa.delete(table))
+    db.insert_arrow(connection, table, rows)
+    return True
+
+
+def write_matches(connection: sa.Connection) -> None:
+    """Find every cell that has a trained model and is a paper's, anew."""
+    table = TABLES["published_match"]
+    connection.execute(sa.delete(table))
+    cells = connection.execute(TRAINED).mappings()
+    rows = match(published(), [{**cell, "params": despelled(cell["params"])} for cell in cells])
+    if rows:
+        db.insert_arrow(connection, table, to_arrow("published_match", rows))
+
+
+def match(printed: Iterable[Published], cells: Iterable[Json]) -> list[Json]:
+    """Rows of `published_match`.
+
+    A cell is the paper's if workload, method and the identifying parameters agree. The places go by how
+    near the settings are, then by version and number of models: results have no say, or the best-looking cell
+    would stand for all.
+    """
+    by_name: dict[tuple[str, str], list[Json]] = {}
+    for cell in cells:
+        by_name.setdefault((cell["workload"], cell["method"]), []).append(cell)
+    rows = []
+    for each in printed:
+        if each.cell.unmatchable:
+            continue
+        found = by_name.get((str(each.cell.workload), str(each.cell.method)), [])
+        mine = [cell for cell in found if not _differing(each.cell.params, cell["params"])]
+        for place, cell in enumerate(sorted(mine, key=lambda cell: _distance(each, cell)), 1):
+            texts = json.dumps(differences(each, cell), ensure_ascii=False)
+            rows.append({"published": each.key, "cell": cell["key"], "place": place, "differences": texts})
+    return rows
+
+
+def differences(printed: Published, cell: Json) -> list[str]:
+    """What a reader of both numbers has to know, beside what holds for the whole table."""
+    params = cell["params"]
+    texts = []
+    if printed.n_train is not None and printed.n_train != cell["n_train"]:
+        texts.append(f"n_train {cell['n_train']} instead of {printed.n_train}")
+    for name in _differing(printed.cell.stated, params):
+        theirs = _spell(printed.cell.stated[name])
+        if name in params:
+            texts.append(f"{name} {_spell(params[name])} instead of {theirs}")
+        else:
+            texts.append(f"no {name} here ({theirs} in the paper)")
+    known = {*printed.cell.params, *printed.cell.stated}
+    ours = [name for name in printed.table.unstated if name in params and name not in known]
+    own = [f"n_train {cell['n_train']}"] if printed.n_train is None else []
+    own += [f"{name} {_spell(params[name])}" for name in ours]
+    if own:
+        texts.append("not in the paper, ours: " + ", ".join(own))
+    return texts
+
+
+def _distance(printed: Published, cell: Json) -> tuple[Any, ...]:
+    versions = [(-len(cell[name]), [-ord(sign) for sign in cell[name]]) for name in VERSIONS]
+    other_size = printed.n_train is not None and printed.n_train != cell["n_train"]
+    settings = len(_differing(printed.cell.stated, cell["params"]))
+    return other_size, settings, *versions, -cell["models"], cell["seed"], cell["key"]
+
+
+def _differing(wanted: Mapping[str, Any], params: Mapping[str, Any]) -> list[str]:
+    return [name for name, value in wanted.items() if not _equal(value, params.get(name))]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool) or isinstance(one, str) or isinstance(other, str):
+        return type(one) is type(other) and bool(one == other)
+    return other is not None and math.isclose(one, other, rel_tol=1e-9)
+
+
+def _spell(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,199 @@
+"""Ask the database in SQL, strictly read-only.
+
+A PostgreSQL server is asked by query_server.py. Around DuckDB there are four walls, each enough for
+most of what could go wrong: the file is opened read-only; only one SELECT-like statement is taken; it may
+call only table functions from a list (some of DuckDB's write, e.g. `enable_logging`); and DuckDB may touch
+no file but the step series it is asked for.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+import db
+from harness.results.table import Answer, distinct
+from harness.spec import Json
+from harness.store import Store
+from workloads.errors import SpecError, StoreError
+
+Source = Path | str
+"""What rows are read from: a store's folder, or the URL of a database (db.engine)."""
+
+FUNCTIONS = frozenset(
+    {
+        "duckdb_columns",
+        "duckdb_functions",
+        "duckdb_tables",
+        "duckdb_views",
+        "generate_series",
+        "json_each",
+        "json_tree",
+        "pragma_show",
+        "pragma_table_info",
+        "pragma_version",
+        "range",
+        "repeat",
+        "summary",
+        "unnest",
+    }
+)
+"""Table functions a query may call: none reads or writes anything outside the database."""
+
+WALLS = (
+    "set autoinstall_known_extensions = false",
+    "set autoload_known_extensions = false",
+    "set allow_persistent_secrets = false",
+    "set python_enable_replacements = false",  # else a query reads this module's variables
+    "set temp_directory = ''",  # else a large sort spills into the store
+    "set enable_external_access = false",
+    "set lock_configuration = true",
+)
+
+EMPTY_STEPS = (
+    "create temp view steps as select null::varchar as task, null::varchar as phase, "
+    "null::integer as step, null::double as wall_seconds, null::double as cpu_seconds where false"
+)
+
+
+def query(source: Source, sql: str) -> Answer:
+    """Answer one SELECT, EXPLAIN, DESCRIBE, SHOW or SUMMARIZE on a store's database, or on another one.
+
+    Beside the tables and views a store has `steps`: the full series of every step. SpecError for SQL that is
+    wrong or not allowed, StoreError where there is no database.
+    """
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:  # bytes of the command line that are no text
+        raise SpecError(f"a query is text in UTF-8, got other bytes: {error.reason}") from error
+    try:
+        url = db.server_url(source)
+        if url is not None:
+            from harness.results.query_server import query_server
+
+            return query_server(url, sql)
+        return _query_file(source, sql)
+    except db.DatabaseError as error:
+        raise StoreError(str(error)) from error
+
+
+def is_url(source: Source) -> bool:
+    """Whether a source is a database by itself, without the store it was collected from."""
+    return isinstance(source, str) and "://" in source
+
+
+def explained(message: str, views: list[str], remark: str = "") -> str:
+    """The database's message with its hint, without the place; and what there is to ask."""
+    # What follows the first blank line repeats the statement.
+    said = " ".join(message.strip().split("\n\n")[0].split())
+    tables = sorted(set(db.Base.metadata.tables) - {"privbench_schema"})
+    return f"{said}\nviews: {', '.join(views)}; tables: {', '.join(tables)}{remark}"
+
+
+def _query_file(source: Source, sql: str) -> Answer:
+    store = None if is_url(source) else Store.open(source)
+    tree = _checked(sql)
+    connection = db.read_file(store.database if store else db.database_path(source))
+    try:
+        if _names_steps(tree):
+            if store is None:
+                raise SpecError("`steps` is read from a store's files: leave --database out to ask for it")
+            _show_steps(connection, store)
+        _wall_in(connection)
+        cursor = connection.execute(sql)
+        description = cursor.description or []
+        arrow = cursor.to_arrow_table()
+    except duckdb.Error as error:
+        raise SpecError(_explained(error)) from error
+    finally:
+        connection.close()
+    names = distinct([column[0] for column in description])
+    described = zip(names, description, strict=True)
+    is_json = frozenset(name for name, column in described if str(column[1]) == "JSON")
+    return Answer(arrow.rename_columns(names), is_json)
+
+
+def _explained(error: duckdb.Error) -> str:
+    return explained(str(error), [*db.view_names(), "steps"])
+
+
+# -- walls -----------------------------------------------------------------------------------------
+
+
+def _checked(sql: str) -> Json:
+    """The syntax tree of the one statement in `sql`; SpecError unless it only reads."""
+    with duckdb.connect() as parser:
+        # Parsing alone can read files: IMPORT DATABASE is replaced by what it imports.
+        _wall_in(parser)
+        try:
+            statements = parser.extract_statements(sql)
+        except duckdb.Error as error:
+            raise SpecError(_explained(error)) from error
+        if len(statements) != 1:
+            hint = " (a PIVOT lists its values: `on x in (...)`)" if statements else ""
+            raise SpecError(f"a query is one statement, got {len(statements)}{hint}: give a single SELECT")
+        tree = _parsed(parser, statements[0])
+    if tree is None:
+        kind = statements[0].type.name
+        raise SpecError(f"a query only reads, got {kind}: give a SELECT, DESCRIBE, SHOW or EXPLAIN")
+    for name in sorted(_functions(tree) - FUNCTIONS):
+        raise SpecError(
+            f"a query cannot call {name}(); table functions it can: {', '.join(sorted(FUNCTIONS))}"
+        )
+    return tree
+
+
+def _wall_in(connection: duckdb.DuckDBPyConnection) -> None:
+    for wall in WALLS:
+        connection.execute(wall)
+
+
+def _parsed(parser: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> Json | None:
+    """DuckDB's own tree of a SELECT-like statement, None for any other statement."""
+    text = statement.query
+    if statement.type == duckdb.StatementType.EXPLAIN:
+        # What is explained must itself only read: EXPLAIN ANALYZE runs it.
+        text = re.sub(r"^\s*explain(\s+analyze)?\s", "", text, count=1, flags=re.IGNORECASE)
+    row = parser.execute("select json_serialize_sql(?::varchar)", [text]).fetchone()
+    tree: Json = json.loads(row[0]) if row else {"error": True}
+    return None if tree["error"] else tree
+
+
+def _functions(tree: Json) -> set[str]:
+    called = (node["function"] for node in _nodes(tree) if node.get("type") == "TABLE_FUNCTION")
+    return {str(function["function_name"]).lower() for function in called}
+
+
+def _names_steps(tree: Json) -> bool:
+    return any(str(node.get("table_name", "")).lower() == "steps" for node in _nodes(tree))
+
+
+def _nodes(tree: Any) -> Iterator[Json]:
+    if isinstance(tree, dict):
+        yield tree
+    for child in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(child, dict | list):
+            yield from _nodes(child)
+
+
+def _show_steps(connection: duckdb.DuckDBPyConnection, store: Store) -> None:
+    """Make the view `steps` and let DuckDB read exactly its files: a folder could be written to."""
+    listed = connection.execute("select steps_file from task where steps_file is not null")
+    files = [str(file) for (name,) in listed.fetchall() if (file := store.path / name).is_file()]
+    if not files:
+        connection.execute(EMPTY_STEPS)
+        return
+    paths = "[" + ", ".join(map(_quoted, files)) + "]"
+    connection.execute(f"set allowed_paths = {paths}")
+    connection.execute(
+        "create temp view steps as select t.key as task, s.* exclude (filename) "
+        f"from read_parquet({paths}, union_by_name = true, filename = true) s "
+        f"join task t on s.filename = {_quoted(str(store.path))} || '/' || t.steps_file"
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

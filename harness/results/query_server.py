@@ -1,0 +1,80 @@
+"""Ask a PostgreSQL database in SQL, strictly read-only.
+
+The transaction is read-only, the statement can only be a SELECT because a cursor is declared for it, and
+it may not take longer than TIMEOUT_SECONDS. What else a role may do by calling functions of the server (read
+its files, end its processes) is for the server's administrator to say: give readers a role of their own.
+"""
+
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import sqlalchemy as sa
+from psycopg.types.string import TextLoader
+
+import db
+from harness.results.query import explained
+from harness.results.table import Answer, distinct
+from workloads.errors import SpecError
+
+TIMEOUT_SECONDS = 60
+JSON = ("json", "jsonb")
+ARROW = {
+    "bool": pa.bool_(),
+    "int2": pa.int64(),
+    "int4": pa.int64(),
+    "int8": pa.int64(),
+    "float4": pa.float64(),
+    "float8": pa.float64(),
+    "timestamp": pa.timestamp("us"),
+    "date": pa.date32(),
+}
+"""By PostgreSQL's name of the type; a `numeric` says its own precision, all else is text."""
+
+
+def query_server(url: sa.URL, sql: str) -> Answer:
+    """Answer one SELECT; SpecError for SQL that is wrong or not allowed, db.DatabaseError for the rest."""
+    engine = db.open_database(url.render_as_string(hide_password=False), read_only=True)
+    try:
+        with engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            return _ask(driver, sql)
+    except psycopg.Error as error:
+        raise SpecError(_explained(error)) from error
+    finally:
+        engine.dispose()
+
+
+def _ask(driver: "psycopg.Connection[Any]", sql: str) -> Answer:
+    for name in JSON:  # as it is written
+        driver.adapters.register_loader(name, TextLoader)
+    driver.execute("set transaction read only")
+    driver.execute(f"set local statement_timeout = '{TIMEOUT_SECONDS}s'")
+    with driver.cursor("answer") as cursor:
+        cursor.execute(sql)
+        rows = cursor.fetchall()
+        columns = cursor.description or []
+    names = distinct([column.name for column in columns])
+    kinds = [psycopg.adapters.types.get(column.type_code) for column in columns]
+    # An array is found under the name of what it holds.
+    words = [
+        kind.name if kind and kind.oid == column.type_code else ""
+        for kind, column in zip(kinds, columns, strict=True)
+    ]
+    values = [_column([row[place] for row in rows], word) for place, word in enumerate(words)]
+    is_json = frozenset(name for name, word in zip(names, words, strict=True) if word in JSON)
+    return Answer(pa.table(values, names=names), is_json)
+
+
+def _column(values: list[Any], word: str) -> pa.Array:
+    if word in ARROW:
+        return pa.array(values, ARROW[word])
+    if word == "numeric" and any(value is not None for value in values):
+        return pa.array(values)
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _explained(error: psycopg.Error) -> str:
+    said = " ".join(filter(None, [error.diag.message_primary or str(error), error.diag.message_hint]))
+    remark = ". `steps` is read from a store's files: leave --database out to ask for it"
+    return explained(said, db.view_names(), remark if "steps" in said else "")

@@ -1,0 +1,209 @@
+"""Results that leave a store and come into another, with their provenance and under their origin's name.
+
+An import is a store of its own inside ours (store/imports.py): its rows are marked with its name, and no
+file and no row of ours is ever changed by it.
+"""
+
+import os
+import platform
+import re
+import shutil
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import db
+from harness.results.archive import check_suffix, read_contents, read_manifest, write_archive
+from harness.results.collect import collect
+from harness.results.query import query
+from harness.spec import PROTOCOL, Json
+from harness.store import Store, read_result
+from harness.store.checks import PURGED
+from harness.store.files import dump, parse_json
+from harness.store.imports import IMPORTS, MANIFEST
+from workloads.errors import SpecError, StoreError
+
+FORMAT = 1
+"""Of an archive; raised when an older privbench could not read it."""
+ORIGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ALWAYS = ("steps", "laps")
+"""Artefacts that are exported unasked: times, which belong to the rows."""
+TASKS = """
+    (select t.key, t.kind, t.workload, t.method, t.attack, t.index, t.status, t.reason, t.host, t.device,
+        t.finished, t.protocol, c.label, c.epsilon_asked, c.delta, c.params, c.n_train, c.seed, c.canary
+    from task t left join cell c on c.key = t.cell where t.origin = '') task
+"""
+"""What a condition selects from: our own tasks with the columns of their cells."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did."""
+
+    origin: str
+    tasks: int
+    new: bool
+    """False where exactly this had been imported before."""
+
+
+def export_results(store_path: Path, file: Path, where: str | None = None, weights: bool = False) -> Json:
+    """Pack our own ended tasks, or those that `where` selects (see TASKS), and return the manifest.
+
+    Without `weights` only what rows are made of: specs, results and times. SpecError where nothing is
+    selected.
+    """
+    check_suffix(file)
+    store = Store.open(store_path)
+    if weights and file.suffix != ".zip":
+        raise SpecError("weights travel in a zip only: give a FILE that ends in .zip")
+    wanted = _selected(store, where) if where else None
+    contents: dict[str, bytes | Path] = {}
+    tasks = 0
+    for folder in store.folders():
+        if (wanted is None or folder.name in wanted) and read_result(folder) is not None:
+            contents |= _files(store, folder, weights)
+            tasks += 1
+    if not tasks:
+        condition = f" that has {where}" if where else ""
+        raise SpecError(f"{store.path} holds no ended task{condition}: there is nothing to export")
+    head = {
+        "format": FORMAT,
+        "privbench": version("privbench"),
+        "protocol": PROTOCOL,
+        "schema": db.fingerprint(),
+        "exported": datetime.now(UTC).isoformat(timespec="seconds"),
+        "origin": platform.node(),
+        "where": where,
+        "weights": weights,
+        "tasks": tasks,
+    }
+    return write_archive(file, head, contents)
+
+
+def import_results(store_path: Path, file: Path, name: str | None = None, replace: bool = False) -> Imported:
+    """Unpack an export beside our own results, whole or not at all, under `name` (else the file's).
+
+    The same file again changes nothing. SpecError for a file that is damaged, altered, of a newer privbench
+    or not an export, and for a name that holds another import, unless `replace`.
+    """
+    origin = file.stem if name is None else name
+    if not ORIGIN.fullmatch(origin):
+        raise SpecError(f"'{origin}' cannot name an origin: give --as NAME, letters, digits and . _ - only")
+    manifest = read_manifest(file)
+    _refuse_newer(file, manifest)
+    store = Store(store_path)
+    store.check()
+    target = store.path / IMPORTS / origin
+    standing = _standing(target)
+    if standing == manifest["checksum"]:
+        return Imported(origin, len({Path(name).parent for name in manifest["files"]}), new=False)
+    if standing is not None and not replace:
+        raise SpecError(
+            f"other results were imported as '{origin}': give --as NAME to keep both, or --replace the old"
+        )
+    # Where there is no store yet, none is made before the file has proved to be good.
+    home = target.parent if store.exists() else store.path.parent
+    aside = home / f".{origin}-{uuid.uuid4().hex}"
+    try:
+        tasks = _unpack(file, manifest, Store.open(aside, create=True))
+        Store.open(store_path, create=True)
+        _put(aside, target)
+    except OSError as error:
+        raise StoreError(f"{file} cannot be unpacked into {home}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return Imported(origin, tasks, new=True)
+
+
+def conflicts(store_path: Path, origin: str) -> list[Json]:
+    """Figures of an import that differ from ours of the same task; the database must be up to date."""
+    found: list[Json] = query(
+        store_path, f"select * from conflicts where origin = '{origin}' order by abs(difference) desc, task"
+    ).arrow.to_pylist()
+    return found
+
+
+def _selected(store: Store, where: str) -> set[str]:
+    collect(store.path)
+    # The newline keeps an SQL comment at the condition's end from eating the bracket.
+    return {key for (key,) in query(store.path, f"select key from {TASKS} where ({where}\n)").rows}
+
+
+def _files(store: Store, folder: Path, weights: bool) -> dict[str, bytes | Path]:
+    """By their names in the store. What is read twice may have been replaced between: the result is kept."""
+    raw = (folder / "result.json").read_bytes()
+    result: Json = parse_json(raw)
+    store.spec(folder.name)  # a damaged one is told here, not to whoever imports it
+    files: dict[str, bytes | Path] = {"spec.json": (folder / "spec.json").read_bytes(), "result.json": raw}
+    for name in result["artefacts"]:
+        file = store.artefact(result, name)
+        if (weights or name in ALWAYS) and file.is_file():
+            files[file.name] = file
+    return {f"{folder.relative_to(store.path).as_posix()}/{name}": content for name, content in files.items()}
+
+
+def _refuse_newer(file: Path, manifest: Json) -> None:
+    theirs = {"format": manifest.get("format"), "protocol": manifest.get("protocol")}
+    for (what, number), ours in zip(theirs.items(), (FORMAT, PROTOCOL), strict=True):
+        if not isinstance(number, int):
+            raise SpecError(f"{file} is no export of privbench: its manifest has no {what}")
+        if number > ours:
+            raise SpecError(
+                f"{file} was made by privbench {manifest.get('privbench')} ({what} {number}); this is "
+                f"privbench {version('privbench')} ({what} {ours}): update it to import this file"
+            )
+
+
+def _standing(target: Path) -> str | None:
+    """The checksum of what was imported under this name, empty where that is damaged; None for nothing."""
+    try:
+        return str(parse_json((target / MANIFEST).read_bytes())["checksum"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _unpack(file: Path, manifest: Json, store: Store) -> int:
+    """Fill an empty store; the number of tasks. SpecError where a task is not whole."""
+    folders: dict[Path, set[str]] = {}
+    for name, content in read_contents(file, manifest):
+        target = store.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        folders.setdefault(target.parent, set()).add(target.name)
+    for folder, names in folders.items():
+        _accept(store, folder, names)
+    (store.path / MANIFEST).write_bytes(dump(manifest))
+    os.sync()
+    return len(folders)
+
+
+def _accept(store: Store, folder: Path, names: Collection[str]) -> None:
+    """Note what was left out, so that the rest counts as whole; SpecError where it is not."""
+    try:
+        artefacts = parse_json((folder / "result.json").read_bytes())["artefacts"]
+        left_out = sorted({each["file"] for each in artefacts.values()} - set(names))
+        (folder / PURGED).write_bytes(dump({"files": left_out}))
+        result = read_result(folder)
+        if result is None or result["key"] != folder.name:
+            raise SpecError(f"the result of task {folder.name} is damaged: nothing was imported")
+        for name, each in artefacts.items():
+            if each["file"] in names:
+                store.read_artefact(result, name)
+        store.spec(folder.name)
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, StoreError) as error:
+        raise SpecError(f"task {folder.name} of the import is damaged: nothing was imported") from error
+
+
+def _put(aside: Path, target: Path) -> None:
+    """Make a whole import visible at once, in place of an older one."""
+    target.parent.mkdir(exist_ok=True)
+    old = target.with_name(f"{aside.name}-old")
+    if target.exists():
+        target.rename(old)
+    aside.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

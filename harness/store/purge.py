@@ -1,0 +1,100 @@
+"""Delete what tells of single members and keep what was found out: `privbench purge --artefacts`.
+
+Weights, signals, scores, rebuilt pictures and checkpoints of ended tasks go. Specs, results, step times and
+logs stay, and with them every row. What is deleted is first noted in the task's folder, so that its result
+stays whole to every reader; an attack that needs a purged model has it trained again (harness/plan/plan.py).
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.spec import Json
+from harness.store import Store, beat
+from harness.store.checks import PURGED, purged_files
+from harness.store.files import dump, sync_folder, write_atomic
+from harness.store.locks import locked
+from workloads.errors import StoreError
+
+KEPT_FILES = {"spec.json", "result.json", "log.txt", PURGED}
+KEPT_ARTEFACTS = ("steps",)
+"""Times of steps: rows are made of them, and they hold no record, score or weight."""
+CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one ended task would lose."""
+
+    key: str
+    artefacts: tuple[str, ...]
+    """Files that its result lists: whoever misses them must find that they were purged."""
+    files: tuple[Path, ...]
+    """Everything to delete: these, what crashed writers left beside them, and checkpoints."""
+    bytes: int
+
+
+def holdings(store: Store, sweep: str | None = None) -> list[Holding]:
+    """What ended tasks hold, those of one sweep where it is named; StoreError while one runs."""
+    keys = store.keys() if sweep is None else {entry["key"] for entry in store.sweep(sweep)["tasks"]}
+    found = (_holding(store, key) for key in sorted(keys))
+    return [each for each in found if each is not None]
+
+
+def purge(store: Store, found: Iterable[Holding]) -> int:
+    """Delete it; the bytes that came free. Killed in between, it can be called again with what is left."""
+    return sum(_purge_task(store, each) for each in found)
+
+
+def _holding(store: Store, key: str) -> Holding | None:
+    folder = store.folder(key)
+    # A link could lead out of the store, and what it leads to is not ours to delete.
+    if folder.is_symlink() or folder.parent.is_symlink():
+        return None
+    result = store.result(key, summed=False)
+    if result is None:
+        return None
+    if beat(folder) is not None:
+        raise StoreError(f"task {key} is running: wait for it to end, then purge")
+    listed = {each["file"] for each in result["artefacts"].values()}
+    files = [entry for entry in os.scandir(folder) if entry.name not in _kept(result) and _is_leaf(entry)]
+    files += _checkpoints(folder)
+    if not files:
+        return None
+    size = sum(entry.stat(follow_symlinks=False).st_size for entry in files)
+    gone = tuple(sorted(listed & {entry.name for entry in files}))
+    return Holding(key, gone, tuple(Path(entry.path) for entry in files), size)
+
+
+def _kept(result: Json) -> set[str]:
+    steps = (result["artefacts"][name]["file"] for name in KEPT_ARTEFACTS if name in result["artefacts"])
+    return {*KEPT_FILES, *steps}
+
+
+def _is_leaf(entry: "os.DirEntry[str]") -> bool:
+    return entry.is_symlink() or entry.is_file(follow_symlinks=False)
+
+
+def _checkpoints(folder: Path) -> list["os.DirEntry[str]"]:
+    checkpoint = folder / CHECKPOINT
+    if checkpoint.is_symlink() or not checkpoint.is_dir():
+        return []
+    return [entry for entry in os.scandir(checkpoint) if _is_leaf(entry)]
+
+
+def _purge_task(store: Store, holding: Holding) -> int:
+    folder = store.folder(holding.key)
+    with locked(folder):
+        if holding.artefacts:
+            noted = sorted({*purged_files(folder), *holding.artefacts})
+            note = {"files": noted, "purged": datetime.now(UTC).isoformat()}
+            write_atomic(folder / PURGED, dump(note))  # before the first file goes
+        for file in holding.files:
+            file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # never made, or something else was put into it
+            (folder / CHECKPOINT).rmdir()
+        sync_folder(folder)
+    return holding.bytes

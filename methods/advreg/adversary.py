@@ -1,0 +1,116 @@
+"""The network that infers membership while a classifier trains, and how it is trained (Nasr et al. 2018)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn, optim
+from torch.nn.functional import mse_loss, one_hot
+
+from methods.base import Run
+from methods.training.descent import answer
+from methods.training.sampling import FixedSizeSampler
+from workloads.base import Records
+from workloads.models.init import seeded
+from workloads.models.mlp import mlp
+
+INITIAL_DEVIATION = 0.01
+
+
+class InferenceNetwork(nn.Module):
+    """Logits and the true label to the probability of "member", as in the SELENA repository."""
+
+    def __init__(self, classes: int, seed: int) -> None:
+        super().__init__()
+        self.classes = classes
+        self.features = mlp((classes, 1024, 512, 64), seed)
+        self.labels = mlp((classes, 128, 64), seed)
+        self.combine = mlp((128, 512, 256, 128, 64, 1), seed)
+        with seeded(seed):
+            for name, weight in self.named_parameters():
+                nn.init.normal_(weight, std=0.0 if name.endswith("bias") else INITIAL_DEVIATION)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """(B,) probabilities."""
+        said = self.features(logits).relu()
+        true = self.labels(one_hot(labels, self.classes).to(logits)).relu()
+        inferred: Tensor = self.combine(torch.cat([said, true], dim=1)).squeeze(1).sigmoid()
+        return inferred
+
+
+class Adversary:
+    """The inference network in training: tells records that train the classifier from reference records.
+
+    Belongs into the state of `run.steps`.
+
+    Args:
+        classifier: Whose logits it reads; it is never changed here.
+        trained: Records that train the classifier.
+        reference: Records that do not.
+        classes: How many labels there are.
+        batch_size: Records of each kind per step; fewer where there are not so many.
+        learning_rate: Of Adam.
+        run: The run it belongs to.
+    """
+
+    def __init__(
+        self,
+        classifier: nn.Module,
+        trained: Records,
+        reference: Records,
+        classes: int,
+        batch_size: int,
+        learning_rate: float,
+        run: Run,
+    ) -> None:
+        self.classifier, self.trained, self.reference, self.run = classifier, trained, reference, run
+        self.network = InferenceNetwork(classes, run.seed("adversary")).to(run.device)
+        # Fused: the network is larger than most classifiers here, and its update a good part of a step.
+        self.optimizer = optim.Adam(self.network.parameters(), lr=learning_rate, fused=True)
+        stream = run.generator("adversary")
+        # Samples of one size, so that both kinds are as likely in every batch.
+        self.size = min(batch_size, len(trained), len(reference))
+        self.samplers = [FixedSizeSampler(len(kind), self.size, stream) for kind in (trained, reference)]
+
+    def step(self) -> Tensor:
+        """One step on the squared error of 1 for trained and 0 for reference records; the mean error."""
+        with self.run.clock("adversary"):
+            rows = [sampler.draw().to(self.run.device) for sampler in self.samplers]
+            batch = join(self.trained.take(rows[0]), self.reference.take(rows[1]))
+            inferred = self.network(answer(self.classifier, batch), batch.y)
+            truth = torch.ones_like(inferred)
+            truth[self.size :] = 0.0
+            loss = mse_loss(inferred, truth)
+            torch.autograd.backward(loss)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.classifier.train()
+        return loss.detach()
+
+    def accuracy(self) -> float:
+        """How often it is right, trained and reference records weighing the same."""
+        with torch.no_grad():
+            sides = [
+                self.network(answer(self.classifier, kind), kind.y) > 0.5
+                for kind in (self.trained, self.reference)
+            ]
+        return float((sides[0].double().mean() + (~sides[1]).double().mean()) / 2)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Network, optimizer and samplers."""
+        return {
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "samplers": [sampler.state_dict() for sampler in self.samplers],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for sampler, saved in zip(self.samplers, state["samplers"], strict=True):
+            sampler.load_state_dict(saved)
+
+
+def join(first: Records, second: Records) -> Records:
+    """The records of both, in this order."""
+    return Records(torch.cat([first.x, second.x]), torch.cat([first.y, second.y]))

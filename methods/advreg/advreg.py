@@ -1,0 +1,148 @@
+"""advreg: training against a network that infers membership, as a penalty on the classifier's loss."""
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from dp_accounting import NonPrivateDpEvent
+from pydantic import Field
+from torch import Tensor
+
+from methods.advreg.adversary import Adversary
+from methods.base import Amount, Count, Fraction, Probability, Problem, Rate, Released, Run
+from methods.training.descent import Descent, DescentParams
+from methods.training.holdout import hold_out
+from methods.training.sampling import Sampler, refuse_larger_than
+from workloads.base import Records
+
+
+class AdvregParams(DescentParams):
+    """Parameters of advreg. In brackets: what the SELENA repository has for Purchase-100 and CIFAR-100."""
+
+    steps: Count = Field(default=500, description="Training steps of the classifier, the warm-up among them.")
+    alpha: Amount = Field(
+        default=3.0, description="Weight of the penalty; 0 is plain training (Purchase 3, CIFAR-100 6)."
+    )
+    reference_share: Probability = Field(
+        default=0.2,
+        description="Members set aside: the adversary's non-members, on which the classifier never trains.",
+    )
+    warm_up: Fraction = Field(
+        default=0.03, description="Share of steps without a penalty (Purchase 1/30, CIFAR-100 4/200)."
+    )
+    adversary_passes: Amount = Field(
+        default=5.0,
+        description="After the warm-up, passes of the adversary over the reference records (Purchase 5).",
+    )
+    adversary_steps: Count = Field(
+        default=1, description="Steps of the adversary before every step (CIFAR-100 1, Purchase 13)."
+    )
+    adversary_rate: Rate = Field(default=1e-4, description="Step size of the adversary, by Adam (both 1e-4).")
+    reference_code_quirk: bool = Field(
+        default=False,
+        description="As the code does it: a step also trains on the batch of the next one, so that the "
+        "classifier has every batch twice.",
+    )
+
+    @property
+    def updates(self) -> int:
+        """Of the classifier in a step with a penalty."""
+        return 2 if self.reference_code_quirk else 1
+
+
+class Advreg:
+    """Adversarial regularisation (Nasr, Shokri and Houmansadr 2018), as the SELENA repository computes it.
+
+    The classifier minimises loss + alpha (mean h - 1/2), where h is the adversary's probability that a record
+    of the batch trained it; the adversary minimises the squared error of h on training and reference records.
+    """
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "adversarial regularisation: training against a network that infers membership"
+    source: ClassVar[str] = (
+        "Nasr, Shokri and Houmansadr 2018, Machine Learning with Membership Privacy using Adversarial "
+        "Regularization (CCS); code: inspire-group/MIAdefenseSELENA"
+    )
+    guarantee: ClassVar[str] = "empirical"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "no guarantee: it defends against the adversary it trains with. Adaptive: shadows are trained by "
+        "advreg too, each against an adversary of its own",
+        "the reference records come out of the members, as many people as other methods get: the classifier "
+        "trains on the rest. They count as members of the model although it hardly shows them, so attacks "
+        "look weaker by reference_share than they are on the records that trained it",
+        "Aerni, Zhang and Tramèr 2024 (arXiv:2404.17399) found empirical defences to leak far more of the "
+        "most vulnerable records: add canaries, and dp-sgd at a high epsilon as a baseline",
+        "the adversary reads logits and learns by squared error, as in the code; the paper has probabilities "
+        "and a log-likelihood",
+        "releases the last iterate; the code keeps the epoch with the best test accuracy",
+    )
+    Params: ClassVar[type[AdvregParams]] = AdvregParams
+
+    def train(self, members: Records, problem: Problem, params: AdvregParams, run: Run) -> Released:
+        """Warm up the classifier, then the adversary, then train both in turns; release the last iterate."""
+        members = members.to(run.device)
+        refuse_larger_than(len(members), params.batch_size)
+        trained, reference = hold_out(members, params.reference_share, run.generator("reference"))
+        model = problem.model(run.seed("init"))
+        classifier = Descent(model, trained, problem.loss, params, run, "sampling")
+        adversary = Adversary(
+            model, trained, reference, problem.classes, params.batch_size, params.adversary_rate, run
+        )
+
+        warm_up = round(params.warm_up * params.steps)
+        for step in run.steps("warm-up", warm_up, {"classifier": classifier}):
+            run.observe(loss=classifier.step(step, params.steps))
+        head_start = math.ceil(params.adversary_passes * len(reference) / adversary.size)
+        for _ in run.steps("adversary", head_start, {"adversary": adversary}):
+            run.observe(adversary_loss=adversary.step())
+
+        classifier.loss = penalised(problem, adversary, params.alpha)
+        if params.reference_code_quirk:
+            classifier.sampler = Overlapping(classifier.sampler)
+        state = {"classifier": classifier, "adversary": adversary}
+        for step in run.steps("min-max", params.steps - warm_up, state):
+            errors = [adversary.step() for _ in range(params.adversary_steps)]
+            losses = [classifier.step(warm_up + step, params.steps) for _ in range(params.updates)]
+            run.observe(loss=torch.stack(losses).mean(), adversary_loss=torch.stack(errors).mean())
+
+        stats = {"reference_records": float(len(reference)), "adversary_accuracy": adversary.accuracy()}
+        return Released(model.eval(), NonPrivateDpEvent(), stats)
+
+
+def penalised(problem: Problem, adversary: Adversary, alpha: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """The classifier's loss per example: the problem's, and alpha (h - 1/2) for what the adversary infers."""
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        inferred: Tensor = adversary.network(logits, labels)
+        return problem.loss(logits, labels) + alpha * (inferred - 0.5)
+
+    return loss
+
+
+class Overlapping:
+    """Pairs of draws of which each begins with the batch that the last one ended with: ab, bc, cd."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+        self.draws = 0
+        self.rows = torch.empty(0, dtype=torch.int64)
+
+    def draw(self) -> Tensor:
+        """The row numbers of the next batch."""
+        if self.draws == 0 or self.draws % 2 == 1:
+            self.rows = self.sampler.draw()
+        self.draws += 1
+        return self.rows
+
+    def state_dict(self) -> dict[str, Any]:
+        """The last batch, the count of draws and the sampler's own state."""
+        return {"draws": self.draws, "rows": self.rows, "sampler": self.sampler.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.draws, self.rows = int(state["draws"]), state["rows"]
+        self.sampler.load_state_dict(state["sampler"])
+
+
+method = Advreg()

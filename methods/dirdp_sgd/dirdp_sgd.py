@@ -1,0 +1,269 @@
+"""dirdp-sgd: every example's gradient direction is redrawn from a von Mises-Fisher distribution around it."""
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from dp_accounting import ComposedDpEvent, DpEvent, NonPrivateDpEvent, SelfComposedDpEvent
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from methods.base import Count, Positive, PrivacyParams, Probability, Problem, Rate, Released, Run
+from methods.dirdp_sgd.directions import redraw
+from methods.dirdp_sgd.layout import Granularity, Layout, cut_blocks, find_layout, parse, spell
+from methods.gradients import Engine, EngineName, Loss, make_engine
+from methods.mechanisms.bessel import mean_resultant_length
+from methods.mechanisms.events import VonMisesFisherDpEvent
+from methods.mechanisms.noise import cut
+from methods.training.optimizer import OptimizerParams, make_optimizer
+from methods.training.sampling import FixedSizeSampler, fixed_size_event
+from workloads.base import Records
+from workloads.errors import SpecError
+
+log = logging.getLogger(__name__)
+
+STORED = 64 * 2**20
+"""Bytes of per-example gradients at a time: three such tensors exist at once."""
+
+
+class DirDpSgdParams(OptimizerParams, PrivacyParams):
+    """Parameters of dirdp-sgd. Give epsilon or kappa; a planned task holds both."""
+
+    epsilon: Rate | None = Field(default=None, description="Target epsilon.")
+    delta: Probability = Field(default=1e-5, description="Target delta.")
+    kappa: Positive | None = Field(
+        default=None,
+        description="Concentration of a draw, the paper's epsilon_V; inf: no noise. Solved for from epsilon.",
+    )
+    batch_size: Count = Field(
+        default=64, description="Examples per step: exactly that many, drawn anew without replacement."
+    )
+    granularity: Granularity = Field(
+        default="whole",
+        description="What has a direction of its own: the gradient, each weight tensor, or each bias and "
+        "each row of a weight (its first axis against the rest).",
+    )
+    row_magnitude: Literal["unit", "keep"] = Field(
+        default="unit",
+        description="'keep' gives every new direction the length of the old one: no guarantee at all.",
+    )
+    aggregate_then_vmf: bool = Field(
+        default=False, description="Redraw the direction of the batch's summed gradient instead, once."
+    )
+    debias: bool = Field(
+        default=False, description="Divide by A(kappa), the length of a draw's mean: an unbiased direction."
+    )
+    directions: str | None = Field(
+        default=None,
+        description="COUNTxDIMENSION of what is redrawn, as 12x75,1x10; the plan reads it off the model.",
+    )
+    engine: EngineName = Field(
+        default="auto",
+        description="What computes the gradients; 'auto': bookkeeping if it knows every layer, else opacus.",
+    )
+    physical_batch_size: Count | None = Field(
+        default=None,
+        description="Examples at a time, to save memory; none: as many as fit into 64 MB. It changes the "
+        "order of draws.",
+    )
+
+    @model_validator(mode="after")
+    def _one_privacy_level(self) -> "DirDpSgdParams":
+        if self.epsilon is None and self.kappa is None:
+            raise ValueError("give epsilon (> 0, finite) or kappa (> 0, or inf); both are missing")
+        if self.epsilon is not None and self.row_magnitude == "keep":
+            raise ValueError(
+                "row_magnitude = 'keep' releases lengths without noise and has no epsilon; give kappa alone, "
+                "or row_magnitude = 'unit'"
+            )
+        if self.epsilon is not None and self.kappa == math.inf:
+            raise ValueError(f"kappa = inf adds no noise and has no epsilon, got epsilon = {self.epsilon}")
+        return self
+
+
+class DirDpSgd:
+    """DirDP-SGD, Algorithm 2: gradients scaled to norm 1, then redrawn (Weggenmann and Kerschbaum 2021)."""
+
+    version: ClassVar[str] = "2"
+    about: ClassVar[str] = "DirDP-SGD: von Mises-Fisher noise on the direction of every example's gradient"
+    source: ClassVar[str] = "Directional Privacy for Deep Learning (DirDP-SGD; anonymous, under review)"
+    guarantee: ClassVar[str] = "metric-dp"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "by design kappa d-private per update, d the Euclidean distance of unit gradients; the price shown "
+        "is ordinary DP at delta and at 0, computed here under replace-one adjacency",
+        "the paper calls kappa its epsilon: one use of one direction is 2 kappa pure, and the uses of a "
+        "record add up; its parallel composition holds within one epoch only",
+        "the paper charges 2 kappa sqrt(m) for m rows; independent rows cost 2 kappa m",
+        "the paper keeps Poisson sampling, under which a sum of unit vectors has no epsilon; batches of "
+        "fixed size are drawn here",
+        "row_magnitude = 'keep' and kappa = inf have no guarantee; the paper's accuracies were not "
+        "reproduced by any variant that has one (docs/methods/dirdp-sgd.md)",
+        "the stats are read from the data and not covered by the guarantee",
+    )
+    Params: ClassVar[type[DirDpSgdParams]] = DirDpSgdParams
+    free: ClassVar[str] = "kappa"
+
+    def shaped(self, params: DirDpSgdParams, model: nn.Module) -> DirDpSgdParams:
+        """The parameters with the directions that this model's gradient has."""
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        return params.model_copy(update={"directions": spell(find_layout(weights, params.granularity))})
+
+    def planned(self, params: DirDpSgdParams, n_train: int) -> DpEvent:
+        """The ledger that `train` on `n_train` members will hold."""
+        if params.directions is None:
+            raise SpecError("directions is not set: the plan must read it off the model first")
+        release = release_event(params, params.directions)
+        return fixed_size_event(n_train, params.batch_size, release, params.steps)
+
+    def train(self, members: Records, problem: Problem, params: DirDpSgdParams, run: Run) -> Released:
+        """Train for `params.steps` steps and release the last iterate."""
+        kappa = resolved_kappa(params)
+        members = members.to(run.device)
+        model = problem.model(run.seed("init")).to(run.device).train()
+        optimizer = make_optimizer(model.parameters(), params)
+        sampler = FixedSizeSampler(len(members), params.batch_size, run.generator("sampling"))
+        loss = Overheard(problem.loss)
+        engine = make_engine(model, loss, params.engine, physical_batch_size=params.physical_batch_size)
+        layout = find_layout(engine.weights, params.granularity)
+        noise = DirectionalNoise(layout, kappa, params, run.generator("noise"))
+        size = piece_size(engine.weights, params)
+        log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
+        tally = {"drawn": 0, "zero": 0, "nonfinite": 0}
+        state = {"model": model, "optimizer": optimizer, "sampler": sampler, "tally": tally}
+
+        for _ in run.steps("train", params.steps, state):
+            with run.clock("batch"):
+                batch = members.take(sampler.draw().to(run.device))
+            noise.start()
+            for x, y in zip(torch.split(batch.x, size), torch.split(batch.y, size), strict=True):
+                with run.clock("gradients"):
+                    gradients = find_gradients(engine, x, y, params.aggregate_then_vmf, tally)
+                with run.clock("noise"):
+                    noise.add(gradients, tally)
+            with run.clock("update"):
+                for weight, mean in zip(engine.weights, cut(noise.mean(), engine.weights), strict=True):
+                    weight.grad = mean
+                optimizer.step()
+            run.observe(loss=loss.mean())
+
+        engine.release()
+        optimizer.zero_grad()
+        ledger = sampler.event(release_event(params, spell(layout)))
+        return Released(model.eval(), ledger, figures(tally, layout, kappa))
+
+
+class Overheard:
+    """A loss that remembers what it said: engines hand per-example gradients on without it."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        self._heard: list[Tensor] = []
+
+    def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """See methods.gradients.Loss."""
+        losses = self._loss(logits, labels)
+        self._heard.append(losses.detach())
+        return losses
+
+    def mean(self) -> Tensor:
+        """The mean of the finite losses since the last call; not finite where none was."""
+        losses, self._heard = torch.cat(self._heard), []
+        return losses[torch.isfinite(losses)].mean()
+
+
+class DirectionalNoise:
+    """Redraws the directions of gradients and averages them over a batch that comes in pieces."""
+
+    def __init__(
+        self, layout: Layout, kappa: float, params: DirDpSgdParams, generator: torch.Generator
+    ) -> None:
+        self.layout, self.kappa, self.generator = layout, kappa, generator
+        self.keeps = params.row_magnitude == "keep"
+        # A single unit direction is the update itself.
+        divisor = 1 if params.aggregate_then_vmf and not self.keeps else params.batch_size
+        lengths = [mean_resultant_length(each, kappa) if params.debias else 1.0 for _, each in layout]
+        self._divisors = [divisor * length for length in lengths]
+        self._sums: list[Tensor] = []
+
+    def start(self) -> None:
+        """Begin a batch."""
+        self._sums = []
+
+    def add(self, gradients: list[Tensor], tally: dict[str, int]) -> None:
+        """Redraw the directions of gradients (B, *shape) of all weights and add them to the sums."""
+        totals = [self._total(block, tally) for block in cut_blocks(gradients, self.layout)]
+        if self._sums:
+            torch._foreach_add_(self._sums, totals)
+        else:
+            self._sums = totals
+
+    def _total(self, block: Tensor, tally: dict[str, int]) -> Tensor:
+        """(rows, dimension): the new directions of (B, rows, dimension), summed over the examples."""
+        found = redraw(block.flatten(0, 1), self.kappa, self.generator)
+        finite = torch.isfinite(found.lengths)
+        tally["drawn"] += len(finite)
+        tally["zero"] += int((found.lengths == 0).sum())
+        tally["nonfinite"] += len(finite) - int(finite.sum())
+        drawn = found.directions
+        if self.keeps:
+            drawn.mul_(found.lengths.where(finite, 0.0).to(drawn.dtype)[:, None])
+        return drawn.view(block.shape).sum(dim=0)
+
+    def mean(self) -> Tensor:
+        """The update, flat in the order of the weights."""
+        scaled = zip(self._sums, self._divisors, strict=True)
+        return torch.cat([total.flatten() / divisor for total, divisor in scaled])
+
+
+def find_gradients(engine: Engine, x: Tensor, y: Tensor, summed: bool, tally: dict[str, int]) -> list[Tensor]:
+    """(B, *shape) for each weight: the gradient of every example, or (1, *shape): their sum."""
+    if not summed:
+        return engine.per_example(x, y)
+    unclipped = engine.clipped_sum(x, y, math.inf)
+    tally["nonfinite"] += unclipped.nonfinite
+    return [total[None] for total in unclipped.sums]
+
+
+def piece_size(weights: Sequence[Tensor], params: DirDpSgdParams) -> int:
+    """How many examples' gradients exist at a time; all of the batch where only their sum is needed."""
+    if params.aggregate_then_vmf:
+        return params.batch_size
+    one = sum(weight.numel() * weight.element_size() for weight in weights)
+    return params.physical_batch_size or max(1, STORED // one)
+
+
+def release_event(params: DirDpSgdParams, directions: str) -> DpEvent:
+    """What one update tells of its batch."""
+    kappa = resolved_kappa(params)
+    if kappa == math.inf or params.row_magnitude == "keep":
+        return NonPrivateDpEvent()
+    events = []
+    for count, dimension in parse(directions):
+        event = VonMisesFisherDpEvent(dimension, kappa, per_example=not params.aggregate_then_vmf)
+        events.append(event if count == 1 else SelfComposedDpEvent(event, count))
+    return events[0] if len(events) == 1 else ComposedDpEvent(events)
+
+
+def resolved_kappa(params: DirDpSgdParams) -> float:
+    """The concentration of a planned task."""
+    if params.kappa is None:
+        raise SpecError(f"kappa is not set: epsilon = {params.epsilon} must be calibrated before training")
+    return params.kappa
+
+
+def figures(tally: dict[str, int], layout: Layout, kappa: float) -> dict[str, float]:
+    """The stats of a run: what was drawn, and what the paper calls its epsilons where kappa is finite."""
+    rows = sum(count for count, _ in layout)
+    stats = {
+        "directions": float(rows),
+        "zero_share": tally["zero"] / tally["drawn"],
+        "nonfinite_gradients": float(tally["nonfinite"]),
+    }
+    if math.isfinite(kappa):
+        stats |= {"metric_epsilon_per_update": kappa, "claimed_epsilon": 2 * kappa * math.sqrt(rows)}
+    return stats
+
+
+method = DirDpSgd()

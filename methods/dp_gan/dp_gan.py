@@ -1,0 +1,181 @@
+"""dp-gan: a generator trained against a discriminator of DP-SGD, and a classifier of what it generates."""
+
+import logging
+from typing import ClassVar
+
+import torch
+from dp_accounting import DpEvent
+from pydantic import Field, model_validator
+from torch import Tensor, nn, optim
+from torch.nn.functional import softplus
+
+from methods.base import Count, Problem, Rate, Released, Run
+from methods.dp_gan.generator import BETAS, Forger, Generator
+from methods.gradients import Loss, make_engine
+from methods.gradients.params import ClippingParams
+from methods.gradients.tally import Tally
+from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
+from methods.training.descent import Descent, DescentParams
+from methods.training.sampling import PoissonSampler, poisson_event, poisson_rate
+from workloads.base import Records
+from workloads.errors import SpecError
+
+log = logging.getLogger(__name__)
+
+
+class DpGanParams(ClippingParams, DescentParams, GaussianParams):
+    """Parameters of dp-gan. Give epsilon or noise_multiplier; a planned task holds both.
+
+    Learning rate, optimizer, momentum, weight decay and schedule are those of the classifier.
+    """
+
+    steps: Count = Field(default=1000, description="Steps of the discriminator, each of which is paid for.")
+    batch_size: Count = Field(
+        default=64, description="Expected members, and generated examples, per step of the discriminator."
+    )
+    discriminator_rate: Rate = Field(default=2e-4, description="Adam's step size for the discriminator.")
+    generator_rate: Rate = Field(default=2e-4, description="Adam's step size for the generator.")
+    generator_every: Count = Field(
+        default=3, description="Steps of the discriminator for one step of the generator."
+    )
+    latent: Count = Field(default=64, description="Random numbers that the generator makes an example of.")
+    width: Count = Field(default=256, description="Units in each hidden layer of the generator.")
+    low: float = Field(default=0.0, description="Least value of a feature; public, not read from members.")
+    high: float = Field(default=1.0, description="Largest value of a feature; public.")
+    samples: Count = Field(default=5000, description="Generated examples for the classifier.")
+    classifier_steps: Count = Field(default=500, description="Training steps of the classifier.")
+    classifier_batch_size: Count = Field(default=64, description="Generated examples per such step.")
+
+    @model_validator(mode="after")
+    def _features_have_a_range(self) -> "DpGanParams":
+        if not -torch.inf < self.low < self.high < torch.inf:
+            raise ValueError(f"give finite low < high, got low = {self.low} and high = {self.high}")
+        return self
+
+
+class DpGan:
+    """A conditional GAN whose discriminator learns by DP-SGD (Xie et al. 2018; Torkzadehmahani et al. 2019).
+
+    The discriminator is the workload's model: its output for label y tells real examples of y from generated
+    ones. Only its steps read members. The generator learns from it, and the classifier from the generator,
+    at no cost.
+    """
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "DP-GAN: a classifier of examples from a generator that DP-SGD taught"
+    source: ClassVar[str] = (
+        "Xie et al. 2018, Differentially Private Generative Adversarial Network (arXiv:1802.06739); "
+        "Torkzadehmahani, Kairouz and Paten 2019, DP-CGAN (CVPR workshops)"
+    )
+    guarantee: ClassVar[str] = "approximate-dp"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "accuracy and attacks are those of the classifier trained on generated examples, which is what is "
+        "released; the generator may be released at the same epsilon",
+        "add-or-remove adjacency; the whole sequence of noisy sums counts as released",
+        "labels of generated examples are uniform: how often members have each is not used, so it is not "
+        "paid for",
+        "features are taken to lie between low and high, which must be known without looking at members",
+        "the seeded generators are not cryptographic; with secure = true the noise is, and the run cannot be "
+        "repeated",
+        "clipped_share and the other stats are read from the data and not covered by the guarantee",
+    )
+    Params: ClassVar[type[DpGanParams]] = DpGanParams
+    free: ClassVar[str] = "noise_multiplier"
+
+    def planned(self, params: DpGanParams, n_train: int) -> DpEvent:
+        """The ledger that `train` on `n_train` members will hold: that of DP-SGD."""
+        rate = poisson_rate(n_train, params.batch_size)
+        return poisson_event(rate, resolved_noise(params), params.steps)
+
+    def train(self, members: Records, problem: Problem, params: DpGanParams, run: Run) -> Released:
+        """Train discriminator and generator, then release a classifier of generated examples."""
+        members = members.to(run.device)
+        discriminator = problem.model(run.seed("init-discriminator")).to(run.device).train()
+        generator = make_generator(members, problem, params, run)
+        forger = Forger(generator, discriminator, params.generator_rate, run)
+        loss = judgement(problem.classes)
+        engine = make_engine(discriminator, loss, params.engine, params.clipping, params.physical_batch_size)
+        log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
+        noise = make_noise(engine.weights, params, params.secure, run.generator("noise"))
+        optimizer = optim.Adam(engine.weights, lr=params.discriminator_rate, betas=BETAS)
+        sampler = PoissonSampler(len(members), params.batch_size, run.generator("sampling"))
+        tally = Tally()
+        state = {"discriminator": discriminator, "optimizer": optimizer, "forger": forger}
+        state |= {"sampler": sampler, "tally": tally}
+        # The expected batch size: the realised one would be released unpaid.
+        divisor = params.batch_size
+
+        for step in run.steps("game", params.steps, state):
+            with run.clock("batch"):
+                batch, forged = members.take(sampler.draw().to(run.device)), forger.forge(divisor)
+            with run.clock("noise"):
+                means = noise.start(engine.weights, divisor)
+            with run.clock("gradients"):
+                clipped = engine.clipped_sum(batch.x, batch.y, params.clip, means, 1 / divisor)
+                # Nobody's, and clipped only so that neither side outweighs the other.
+                engine.clipped_sum(forged.x, forged.y + problem.classes, params.clip, means, 1 / divisor)
+            with run.clock("noise"):
+                noise.finish(means, divisor)
+            with run.clock("update"):
+                for weight, mean in zip(engine.weights, means, strict=True):
+                    weight.grad = mean
+                optimizer.step()
+            if (step + 1) % params.generator_every == 0:
+                with run.clock("generator"):
+                    forger.learn(discriminator, loss, divisor)
+            tally.add(clipped)
+            run.observe(loss=clipped.mean_loss())
+
+        engine.release()
+        predictor = classify(generator, problem, params, run)
+        return Released(predictor, sampler.event(resolved_noise(params)), tally.stats(params.steps))
+
+
+def make_generator(members: Records, problem: Problem, params: DpGanParams, run: Run) -> Generator:
+    """A fresh generator of examples like the members; only their shape is read."""
+    like = members.take(torch.zeros(1, dtype=torch.int64, device=run.device)).x
+    if not like.is_floating_point():
+        raise SpecError(
+            f"dp-gan generates real numbers, and the workload's features are {like.dtype}; "
+            "give a workload of images or measurements"
+        )
+    bounds, seed = (params.low, params.high), run.seed("init-generator")
+    return Generator(like.shape[1:], problem.classes, params.latent, params.width, bounds, seed)
+
+
+def classify(generator: Generator, problem: Problem, params: DpGanParams, run: Run) -> nn.Module:
+    """A classifier of generated examples, of every label as many."""
+    labels = torch.arange(params.samples, device=run.device) % problem.classes
+    synthetic = generator.fake(labels, run.generator("synthetic"))
+    model = problem.model(run.seed("init"))
+    classifier = Descent(model, synthetic, problem.loss, of_classifier(params), run, "classifier")
+    return classifier.descend("classifier", params.classifier_steps)
+
+
+def judgement(classes: int) -> Loss:
+    """The discriminator's loss per example, of its outputs and of labels y; y + classes if generated.
+
+    Its output for y is the log-odds that the example is a real one of y.
+    """
+
+    def loss(outputs: Tensor, y: Tensor) -> Tensor:
+        odds = outputs.gather(1, (y % classes)[:, None])[:, 0]
+        return softplus(torch.where(y >= classes, odds, -odds))
+
+    return loss
+
+
+def of_classifier(params: DpGanParams) -> DescentParams:
+    """How the classifier is trained."""
+    return DescentParams(
+        steps=params.classifier_steps,
+        batch_size=params.classifier_batch_size,
+        learning_rate=params.learning_rate,
+        optimizer=params.optimizer,
+        momentum=params.momentum,
+        weight_decay=params.weight_decay,
+        schedule=params.schedule,
+    )
+
+
+method = DpGan()

@@ -1,0 +1,152 @@
+"""DP-AGD as DPSUR's authors coded it for their comparison, with its faults, for reproducing their tables.
+
+DPAGD.py, train_with_dp.py and NoisyMax.py of the repository of Fu et al. 2024.
+"""
+
+from collections import Counter
+from typing import Any
+
+import torch
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
+from torch import Tensor
+
+from methods.base import Problem, Released, Run
+from methods.dpagd.adaptive_descent import AdaptiveParams
+from methods.gradients import make_engine
+from methods.mechanisms.events import ClaimedDpEvent
+from methods.mechanisms.line_search import LineSearch
+from methods.mechanisms.noise import SeededNoise
+from methods.training.sampling import PoissonSampler
+from workloads.base import Records
+from workloads.errors import SpecError
+
+SHRINK = 0.99
+"""Of the gradients' noise, after a step in which standing still won."""
+UNPAID = (
+    "the noise of a comparison makes losses larger, where a proof needs it to make them smaller: with many "
+    "candidates it hides little",
+    "a comparison reads the batch of its gradient and has exponential noise; it is charged as a Gaussian on "
+    "a batch of its own",
+    "the realised batch size divides",
+)
+
+
+def follow_code(
+    members: Records,
+    problem: Problem,
+    params: AdaptiveParams,
+    run: Run,
+    batch_size: int,
+    sigma_t: float,
+    sigma_v: float,
+) -> Released:
+    """Step until the authors' charge reaches the budget; release the last iterate."""
+    model = problem.model(run.seed("init")).to(run.device).train()
+    engine = make_engine(model, problem.loss)
+    search = LineSearch(model, problem.loss, engine.weights, params.C_obj)
+    sampler = PoissonSampler(len(members), batch_size, run.generator("sampling"))
+    charge = Charge(sampler.rate, sigma_t, params, run)
+    grid = torch.linspace(0, params.step_max, 1 + params.candidates, dtype=torch.float64)
+    counts = {"moves": 0, "comparisons": 0}
+    state: dict[str, Any] = {"model": model, "sampler": sampler, "charge": charge, "counts": counts}
+    noise = SeededNoise(engine.weights, params.clip, run.generator("noise"))
+    comparison = run.generator("comparison")
+
+    for _ in run.steps("train", params.steps, state):
+        if not charge.admits(charge.sigma_t, sigma_v):
+            break
+        batch = members.take(sampler.draw().to(run.device))
+        with run.clock("gradients"):
+            clipped = engine.clipped_sum(batch.x, batch.y, params.clip)
+        charge.pay(charge.sigma_t)
+        noise.scale = charge.sigma_t * params.clip
+        gradient = [mean.clone() for mean in noise.noisy_mean(clipped.sums, max(len(batch), 1))]
+        place, shrunk = 0, False
+        while place == 0 and charge.admits(sigma_v):
+            counts["comparisons"] += 1
+            with run.clock("search"):
+                place = compare_on_the_way(search, batch, gradient, grid, params.C_obj * sigma_v, comparison)
+            charge.pay(sigma_v if place > 0 else charge.sigma_t)
+            shrunk |= place == 0
+        search.move(gradient, float(grid[place]))
+        charge.sigma_t *= SHRINK if shrunk else 1.0
+        counts["moves"] += place > 0
+        run.observe(loss=clipped.mean_loss(), step_size=float(grid[place]))
+
+    engine.release()
+    stats = {name: float(value) for name, value in counts.items()} | {"sigma_t": charge.sigma_t}
+    return Released(model.eval(), charge.event(), stats)
+
+
+def compare_on_the_way(
+    search: LineSearch,
+    batch: Records,
+    gradient: list[Tensor],
+    grid: Tensor,
+    scale: float,
+    generator: torch.Generator,
+) -> int:
+    """Take all steps of the grid one after the other; the number of the one with the least noisy loss.
+
+    The model ends where the last step has led it: the code subtracts each candidate from the same tensors.
+    """
+    losses = search.losses(batch, gradient, grid.cumsum(0))
+    search.move(gradient, float(grid.sum()))
+    drawn = torch.empty(len(grid), dtype=torch.float64, device=generator.device)
+    return int((losses + scale * drawn.exponential_(generator=generator).to(losses.device)).argmin())
+
+
+class Charge:
+    """What the authors count: a Gaussian on a Poisson sample for every gradient and every comparison.
+
+    Belongs into the state of `run.steps`.
+    """
+
+    def __init__(self, rate: float, sigma_t: float, params: AdaptiveParams, run: Run) -> None:
+        self.rate, self.sigma_t = rate, sigma_t
+        self.budget = run.budget(params.epsilon, params.delta, self._use(sigma_t))
+        self.uses: Counter[float] = Counter()
+        if not self.admits(sigma_t):
+            raise SpecError(
+                f"epsilon = {params.epsilon:g} does not pay for one gradient with sigma_t = {sigma_t:g}; "
+                "give more noise, smaller batches or a larger epsilon"
+            )
+
+    def admits(self, *sigmas: float) -> bool:
+        """Whether Gaussians of this noise fit together."""
+        return self.budget.admits(ComposedDpEvent([self._use(sigma) for sigma in sigmas]))
+
+    def pay(self, sigma: float) -> None:
+        """Book one Gaussian. The authors look at the sum only after a step: its last ones may be too many."""
+        if self.admits(sigma):
+            self.budget.spend(self._use(sigma))
+        self.uses[sigma] += 1
+
+    def event(self) -> DpEvent:
+        """All that was charged, and what was not."""
+        charged = [SelfComposedDpEvent(self._use(sigma), count) for sigma, count in sorted(self.uses.items())]
+        return ClaimedDpEvent(ComposedDpEvent(charged), UNPAID)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The budget, the uses and the noise of the next gradient."""
+        return {
+            "budget": self.budget.state_dict(),
+            "sigmas": list(self.uses),
+            "counts": list(self.uses.values()),
+            "sigma_t": self.sigma_t,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from saved counts."""
+        self.budget.load_state_dict(state["budget"])
+        self.uses = Counter(dict(zip(state["sigmas"], state["counts"], strict=True)))
+        self.sigma_t = float(state["sigma_t"])
+
+    def _use(self, sigma: float) -> DpEvent:
+        return PoissonSampledDpEvent(self.rate, GaussianDpEvent(sigma))

@@ -1,0 +1,70 @@
+"""dpagd: gradient descent in which noisy comparisons choose step sizes and the noise of gradients."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from methods.base import Count, Problem, Rate, Released, Run
+from methods.dpagd.adaptive_descent import AdaptiveParams, follow_paper
+from methods.dpagd.adaptive_descent_code import follow_code
+from workloads.base import Records
+
+
+class DpagdParams(AdaptiveParams):
+    """Parameters of dpagd; those that only one variant reads say so."""
+
+    variant: Literal["paper", "official_code"] = Field(
+        default="paper",
+        description="Lee and Kifer's algorithm, or the one in the code of DPSUR's authors, with its faults.",
+    )
+    batch_size: Count = Field(
+        default=64,
+        description="Expected examples per step of official_code; the paper's steps see everybody.",
+    )
+    sigma_t: Rate = Field(
+        default=2.0, description="Noise of official_code's gradients: standard deviation over clip."
+    )
+    sigma_v: Rate = Field(
+        default=1.5, description="Noise of official_code's comparisons: scale over C_obj (1.5 to 15)."
+    )
+
+
+class Dpagd:
+    """Adaptive per-iteration budgets (Lee and Kifer 2018), in zero-concentrated DP.
+
+    The losses at several step sizes are compared with noise. Where standing still wins, the gradient was too
+    noisy: more budget goes into it, and all later gradients get as much.
+    """
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "DP-AGD: full-batch descent that privately chooses step sizes and noise"
+    source: ClassVar[str] = (
+        "Lee and Kifer 2018, Concentrated Differentially Private Gradient Descent with Adaptive "
+        "per-Iteration Privacy Budget (KDD); official_code: the repository of DPSUR (Fu et al. 2024)"
+    )
+    guarantee: ClassVar[str] = "approximate-dp"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "the ledger is the zCDP budget that was fixed beforehand, spent or not; the paper's conversion would "
+        "get about a quarter less of it out of the same epsilon",
+        "every step reads all members, and their losses at every candidate step size",
+        "variant = 'official_code' has no price but its authors': candidates add up instead of starting from "
+        "one point, the noise of a comparison has the wrong sign and is charged as a Gaussian on another "
+        "sample, averaging gradients has no effect, and the realised batch size divides",
+        "add-or-remove adjacency; the seeded generators are not cryptographic",
+        "the stats are read from the data and not covered by the guarantee",
+    )
+    Params: ClassVar[type[DpagdParams]] = DpagdParams
+
+    def bound(self, params: DpagdParams) -> float | None:
+        """The budget; None for the code whose budget was kept under its authors' charge."""
+        return params.epsilon if params.variant == "paper" else None
+
+    def train(self, members: Records, problem: Problem, params: DpagdParams, run: Run) -> Released:
+        """Descend until the budget or `params.steps` is used up; release the last iterate."""
+        members = members.to(run.device)
+        if params.variant == "paper":
+            return follow_paper(members, problem, params, run)
+        return follow_code(members, problem, params, run, params.batch_size, params.sigma_t, params.sigma_v)
+
+
+method = Dpagd()

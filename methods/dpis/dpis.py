@@ -1,0 +1,163 @@
+"""dpis: DP-SGD on records drawn in proportion to the length of their gradients."""
+
+import logging
+import math
+from typing import ClassVar
+
+import torch
+from dp_accounting import DpEvent
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from methods.base import Amount, Count, Problem, Rate, Released, Run
+from methods.dpis.importance import ImportanceSampler, boosted_rate, importance_event
+from methods.gradients import Engine, make_engine
+from methods.gradients.params import ClippingParams
+from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
+from methods.mechanisms.line_search import pieces
+from methods.mechanisms.noise import secure_normal
+from methods.training.optimizer import OptimizerParams, make_optimizer
+from workloads.base import Records
+
+log = logging.getLogger(__name__)
+
+SHORT = 1e-12
+"""A clip that every drawn gradient is longer than: what is left of it is its direction."""
+
+
+class DpisParams(ClippingParams, OptimizerParams, GaussianParams):
+    """Parameters of dpis. Give epsilon or noise_multiplier; a planned task holds both."""
+
+    noise_multiplier: Amount | None = Field(
+        default=None,
+        description="Noise standard deviation over a record's contribution; solved for from epsilon.",
+    )
+    clip: Rate = Field(default=1.0, description="Largest L2 norm of one example's gradient.")
+    batch_size: Count = Field(default=64, description="Expected examples per step.")
+    boost: Rate = Field(
+        default=1.5, description="How many times batch_size / n the probability of a record may be; >= 1."
+    )
+    normaliser_noise: Rate = Field(
+        default=60.0, description="Noise of each normaliser: standard deviation over one record's influence."
+    )
+    refresh_every: Count = Field(default=50, description="Steps between two looks at the normalisers.")
+
+    @model_validator(mode="after")
+    def _lengths_are_of_whole_gradients(self) -> "DpisParams":
+        if self.clipping != "flat":
+            raise ValueError(
+                f"clipping = '{self.clipping}': dpis draws by whole gradients; use clipping = 'flat'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _room_to_choose(self) -> "DpisParams":
+        if self.boost < 1:
+            raise ValueError(
+                f"boost must be >= 1, got {self.boost}: 1 draws all records alike, as dp-sgd does"
+            )
+        return self
+
+
+class Dpis:
+    """Importance sampling (Wei et al. 2022): records with long gradients are drawn more often and weigh less.
+
+    Every drawn record contributes a vector of one length, K / (N batch_size) with K the sum of all clipped
+    norms and N the number of members, both noisy. It is shorter than dp-sgd's clip / batch_size, and so is
+    the noise.
+    """
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "DPIS: DP-SGD with importance sampling by gradient norms"
+    source: ClassVar[str] = (
+        "Wei et al. 2022, DPIS: An Enhanced Mechanism for Differentially Private SGD with Importance "
+        "Sampling (CCS); a re-implementation, since its code is not public"
+    )
+    guarantee: ClassVar[str] = "approximate-dp"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "a re-implementation from the paper's description: without its adaptive clipping, and with a bound "
+        "on probabilities (boost) that is fixed beforehand, so that the price is too",
+        "the ledger charges every step for the largest probability a record may have, boost * batch_size / "
+        "n, and every look at the normalisers twice; where gradients are longer than clip / boost on "
+        "average, less is drawn than paid for",
+        "costs the norms of up to boost batches in every step, and of all members at every refresh",
+        "add-or-remove adjacency; the seeded generators are not cryptographic; with secure = true the noise "
+        "is, the choice of batches is not, and the run cannot be repeated",
+        "the search for hyper-parameters is counted but not priced",
+        "the stats are read from the data and not covered by the guarantee",
+    )
+    Params: ClassVar[type[DpisParams]] = DpisParams
+    free: ClassVar[str] = "noise_multiplier"
+
+    def planned(self, params: DpisParams, n_train: int) -> DpEvent:
+        """The ledger that `train` on `n_train` members will hold."""
+        rate = boosted_rate(n_train, params.batch_size, params.boost)
+        refreshes = math.ceil(params.steps / params.refresh_every)
+        noise = resolved_noise(params)
+        return importance_event(rate, noise, params.steps, params.normaliser_noise, refreshes)
+
+    def train(self, members: Records, problem: Problem, params: DpisParams, run: Run) -> Released:
+        """Train for `params.steps` steps and release the last iterate."""
+        noise_multiplier = resolved_noise(params)
+        members = members.to(run.device)
+        model = problem.model(run.seed("init")).to(run.device).train()
+        optimizer = make_optimizer(model.parameters(), params)
+        engine = make_engine(model, problem.loss, params.engine, "flat", params.physical_batch_size)
+        log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
+        sampler = ImportanceSampler(
+            len(members), params.batch_size, params.clip, params.boost, run.generator("sampling")
+        )
+        noise = make_noise(engine.weights, params, params.secure, run.generator("noise"))
+        sizes = {"candidates": 0, "drawn": 0}
+        state = {"model": model, "optimizer": optimizer, "sampler": sampler, "sizes": sizes}
+
+        for step in run.steps("train", params.steps, state):
+            if step % params.refresh_every == 0:
+                with run.clock("refresh"):
+                    refresh(sampler, engine, members, params, run.generator("normalisers"))
+            with run.clock("batch"):
+                wide = members.take(sampler.candidates().to(run.device))
+                norms = clipped_norms(engine, wide, params.clip)
+                batch = wide.take(sampler.keep(norms).nonzero().flatten().to(run.device))
+            with run.clock("gradients"):
+                # The noise is made for sums of gradients as long as clip; here they are as long as the share.
+                divisor = params.clip / sampler.share
+                means = noise.start(engine.weights, divisor)
+                clipped = engine.clipped_sum(batch.x, batch.y, SHORT, means, sampler.share / SHORT)
+                noise.finish(means, divisor)
+            with run.clock("update"):
+                for weight, mean in zip(engine.weights, means, strict=True):
+                    weight.grad = mean
+                optimizer.step()
+            sizes["candidates"] += len(wide)
+            sizes["drawn"] += len(batch)
+            run.observe(loss=clipped.mean_loss(), share=sampler.share)
+
+        engine.release()
+        optimizer.zero_grad()
+        stats = {f"mean_{name}": count / params.steps for name, count in sizes.items()}
+        ledger = sampler.event(noise_multiplier, params.normaliser_noise)
+        return Released(model.eval(), ledger, stats | {"last_share": sampler.share})
+
+
+def refresh(
+    sampler: ImportanceSampler,
+    engine: Engine,
+    members: Records,
+    params: DpisParams,
+    generator: torch.Generator,
+) -> None:
+    """Measure the normalisers anew: one record moves the sum of norms by at most clip and the count by 1."""
+    total = sum(float(clipped_norms(engine, part, params.clip).sum()) for part in pieces(members))
+    drawn = torch.randn(2, generator=generator, device=generator.device, dtype=torch.float64)
+    drawn = params.normaliser_noise * (secure_normal(2) if params.secure else drawn)
+    sampler.refresh(total + params.clip * float(drawn[0]), len(members) + float(drawn[1]))
+
+
+def clipped_norms(engine: Engine, records: Records, clip: float) -> Tensor:
+    """(B,): the lengths of clipped gradients; 0 where a gradient is not finite."""
+    norms = engine.norms(records.x, records.y)
+    return torch.where(torch.isfinite(norms), norms, 0.0).clamp(max=clip)
+
+
+method = Dpis()

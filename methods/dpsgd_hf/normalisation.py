@@ -1,0 +1,141 @@
+"""Normalising records before a model sees them: by each record's own numbers, or by private statistics."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from dp_accounting import DpEvent, GaussianDpEvent
+from torch import Tensor, nn
+from torch.nn.functional import group_norm
+
+from methods.mechanisms.events import PureDpEvent
+from workloads.base import Records
+from workloads.errors import SpecError
+
+READ_AT_ONCE = 2048
+BOUNDS = 2.0 ** (torch.arange(-40, 41, dtype=torch.float64) / 4)
+"""Norms to choose a clipping bound from, whatever the data: 2^-10 to 2^10 in steps of a fifth."""
+SURE = 30.0
+"""Times 1 / epsilon: so many norms above a bound keep the draw, but for 1 in 10,000, from one above all."""
+
+
+class GroupNormalised(nn.Module):
+    """Each record by the mean and deviation of its own channels, in groups: costs no privacy."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Records (B, channels, ...) in the same shape."""
+        return group_norm(x.to(torch.float32), self.groups)
+
+
+class ChannelNormalised(nn.Module):
+    """Every channel by a mean and a deviation that were fixed beforehand; both are saved with the model."""
+
+    mean: Tensor
+    factor: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(0))
+        self.register_buffer("factor", torch.zeros(0))
+
+    def fix(self, mean: Tensor, variance: Tensor) -> None:
+        """Take these moments, one of each for every channel. A channel without variance becomes 0."""
+        self.mean = mean.to(torch.float32)
+        self.factor = torch.where(variance > 0, variance.rsqrt(), 0.0).to(torch.float32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Records (B, channels, ...) in the same shape."""
+        shape = (-1, *[1] * (x.dim() - 2))
+        # In place on a copy: fresh memory for a batch takes longer than the arithmetic.
+        return x.to(torch.float32, copy=True).sub_(self.mean.view(shape)).mul_(self.factor.view(shape))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # How many channels there are is known from the records, or from what was saved.
+        for name in ("mean", "factor"):
+            if (saved := state_dict.get(prefix + name)) is not None:
+                setattr(self, name, torch.empty_like(saved, device=getattr(self, name).device))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def estimate_moments(
+    members: Records, noise: float, bound_epsilon: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance of every channel, private at the price of `moments_event`.
+
+    Tramer and Boneh 2021: the channels' means and mean squares of each record, clipped to a norm and averaged
+    with Gaussian noise. They clip to the exact median of the norms, which nobody pays for and which makes the
+    variances of unlike records too small; here the bound is private, and as high as `high_share` allows.
+    """
+    per_record = [channel_moments(x) for x in members.batches(READ_AT_ONCE)]
+    mean, square = (
+        noisy_mean(torch.cat(rows), noise, bound_epsilon, generator) for rows in zip(*per_record, strict=True)
+    )
+    return mean, (square - mean.square()).clamp(min=0)
+
+
+def moments_event(noise: float, bound_epsilon: float) -> list[DpEvent]:
+    """What `estimate_moments` does to the data."""
+    return [PureDpEvent(bound_epsilon), GaussianDpEvent(noise)] * 2
+
+
+def channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, channels) twice: the mean of every channel over its places, and the mean of its square."""
+    places = x.to(torch.float32).flatten(2) if x.dim() > 2 else x.to(torch.float32)[:, :, None]
+    return places.mean(dim=2), places.square().mean(dim=2)
+
+
+def noisy_mean(rows: Tensor, noise: float, bound_epsilon: float, generator: torch.Generator) -> Tensor:
+    """The mean of rows clipped to a private bound, with noise of `noise` times the bound on their sum.
+
+    How many rows there are is public, as it is in the rate of every Poisson sample.
+    """
+    rows = torch.where(torch.isfinite(rows).all(dim=1, keepdim=True), rows.double(), 0.0)
+    norms = torch.linalg.vector_norm(rows, dim=1)
+    bound = private_quantile(norms, high_share(len(rows), bound_epsilon), bound_epsilon, generator)
+    total = (rows * (bound / norms.clamp(min=bound))[:, None]).sum(dim=0)
+    drawn = torch.randn(total.shape, generator=generator, device=generator.device, dtype=torch.float64)
+    mean: Tensor = (total + noise * bound * drawn.to(total.device)) / len(rows)
+    return mean
+
+
+def high_share(count: int, epsilon: float) -> float:
+    """The highest share of values, at least half, whose quantile can be told from one above all of them."""
+    return max(0.5, 1 - SURE / (epsilon * count))
+
+
+def private_quantile(values: Tensor, share: float, epsilon: float, generator: torch.Generator) -> float:
+    """One of BOUNDS near a quantile: the exponential mechanism, (epsilon, 0)-DP (McSherry and Talwar 2007).
+
+    The best bound is the first with at least that share of the values below it; the score of any other is
+    minus the number of values by which it misses. Adding or removing a value changes it by at most the larger
+    of `share` and 1 - `share`.
+    """
+    bounds = BOUNDS.to(values.device)
+    lacking = share * len(values) - (values[:, None] < bounds).sum(dim=0).double()
+    # What the bound before it has too many: without this all bounds above all values would be as good.
+    beyond = torch.cat([lacking.new_zeros(1), -lacking[:-1]])
+    score = -torch.maximum(lacking, beyond).clamp(min=0)
+    uniform = torch.rand(len(bounds), generator=generator, device=generator.device, dtype=torch.float64)
+    # The largest sum of a logarithm of odds and Gumbel noise is a draw with these odds.
+    gumbel = -uniform.clamp(min=1e-300).log().neg().log()
+    odds = score * (epsilon / (2 * max(share, 1 - share)))
+    return float(bounds[(odds + gumbel.to(values.device)).argmax()])
+
+
+def refuse_unfit(example: Tensor, groups: int | None) -> None:
+    """Records (1, ...) without channels of numbers, or with channels that `groups` does not divide."""
+    shape: Sequence[int] = example.shape[1:]
+    if example.dim() < 2 or not example.is_floating_point():
+        raise SpecError(
+            f"normalisation needs records of channels of numbers, got shape {tuple(shape)} and type "
+            f"{example.dtype}: set normalisation = 'none'"
+        )
+    if groups is not None and (shape[0] % groups or example[0].numel() == groups):
+        raise SpecError(
+            f"groups = {groups} must divide the {shape[0]} channels of a record and leave more than one "
+            "number in each group; give another number of groups"
+        )

@@ -1,0 +1,221 @@
+"""dpsur: DP-SGD proposals of which a private test on a validation batch lets some become updates."""
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSampledDpEvent
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from methods.base import Count, PrivacyParams, Probability, Problem, Rate, Released, Run
+from methods.dpsur.paired_loss import PairedLoss
+from methods.dpsur.rollback import Rollback
+from methods.dpsur.selection import VARIANTS, VERDICTS, Allowance, count, passes, rates
+from methods.gradients import make_engine
+from methods.gradients.params import ClippingParams
+from methods.gradients.tally import Tally
+from methods.mechanisms.events import SelectiveReleaseDpEvent
+from methods.mechanisms.noise import Noise, SecureNoise, SeededNoise
+from methods.training.optimizer import OptimizerParams
+from methods.training.sampling import PoissonSampler
+from workloads.base import Records
+from workloads.errors import SpecError
+
+log = logging.getLogger(__name__)
+
+
+class DpsurParams(ClippingParams, OptimizerParams, PrivacyParams):
+    """Parameters of dpsur, by the paper's names; a workload's recipe holds the paper's values."""
+
+    epsilon: Rate = Field(description="Budget: the run stops before an attempt that would pass it.")
+    delta: Probability = Field(default=1e-5, description="Delta of the budget.")
+    charge: Literal["all_attempts", "paper"] = Field(
+        default="all_attempts",
+        description="What the budget pays for: every attempt, or accepted ones only (disputed).",
+    )
+    variant: Literal["clean", "official_code"] = Field(
+        default="clean",
+        description="The algorithm as published, or the authors' code with its leaks (charge 'paper' only).",
+    )
+    steps: Count = Field(default=10_000, description="Most attempts; the budget should end the run before.")
+    batch_size: Count = Field(
+        default=64, description="Expected examples per proposal; each member joins with batch_size / n."
+    )
+    clip: Rate = Field(default=0.1, description="Largest L2 norm of one example's gradient (C_t).")
+    sigma_t: Rate = Field(default=2.0, description="Noise of a proposal: standard deviation over clip.")
+    B_v: Count | None = Field(
+        default=None, description="Expected examples per validation batch; none: as many as batch_size."
+    )
+    C_v: Rate = Field(default=0.001, description="The change of the validation loss is clipped to +-C_v.")
+    sigma_v: Rate = Field(default=1.3, description="Noise of a test: standard deviation over 2 C_v.")
+    beta: float = Field(default=-1.0, description="A noisy change below beta C_v is accepted.")
+
+    @model_validator(mode="after")
+    def _something_can_be_accepted(self) -> "DpsurParams":
+        if not self.beta > -math.inf:
+            raise ValueError(
+                f"beta = {self.beta} accepts nothing, so that no update would ever be released; "
+                "give a finite number (the paper: -1)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _official_code_has_no_honest_price(self) -> "DpsurParams":
+        if self.variant == "official_code" and self.charge != "paper":
+            raise ValueError(
+                f"variant = 'official_code' cannot be charged '{self.charge}': "
+                f"{'; '.join(VARIANTS['official_code'].unpaid)}. Give charge = 'paper', or variant = 'clean'"
+            )
+        return self
+
+
+class Dpsur:
+    """Selective update and release (Fu et al. 2024, Algorithm 2), charged for every attempt.
+
+    An attempt is a DP-SGD step on one Poisson sample and a test on another: the change of the mean loss,
+    clipped and with Gaussian noise, must lie below beta C_v. Otherwise the step is taken back.
+    """
+
+    version: ClassVar[str] = "2"
+    about: ClassVar[str] = "DPSUR: DP-SGD steps that are kept only if a noisy validation loss falls"
+    source: ClassVar[str] = (
+        "Fu et al. 2024, DPSUR: Accelerating Differentially Private Stochastic Gradient Descent Using "
+        "Selective Update and Release (PVLDB 17)"
+    )
+    guarantee: ClassVar[str] = "claimed-disputed"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "the paper charges accepted updates only; its theorem is about redrawing the noise of one fixed "
+        "number, while the algorithm redraws the proposal, and in the worst case the claimed epsilon is "
+        "passed in 12 of the paper's 16 settings (docs/methods/dpsur.md)",
+        "epsilon of a result charges every attempt; beside it stand the paper's charge and a worst-case "
+        "lower bound on releasing accepted updates only, to be held against the paper's charge",
+        "with charge = 'paper' the run stops by the paper's charge, epsilon is what its attempts cost after "
+        "the fact, above the one asked for, and the result's kind is claimed-disputed",
+        "variant = 'official_code' has no price but the paper's: rejected gradients stay in the optimizer's "
+        "memory, a raw loss is carried from step to step, and the realised batch size divides",
+        "the paper argues that beta = -1 parts good from bad proposals best; beta = 0 does",
+        "add-or-remove adjacency; the seeded generators are not cryptographic; with secure = true both "
+        "noises are, the choice of batches is not, and the run cannot be repeated",
+        "the stats are read from the data and not covered by the guarantee",
+    )
+    Params: ClassVar[type[DpsurParams]] = DpsurParams
+
+    def bound(self, params: DpsurParams) -> float | None:
+        """The budget, where it was kept under the charge that the harness prices."""
+        return params.epsilon if params.charge == "all_attempts" else None
+
+    def train(self, members: Records, problem: Problem, params: DpsurParams, run: Run) -> Released:
+        """Attempt until the budget or `params.steps` is used up; release the last accepted iterate."""
+        members = members.to(run.device)
+        model = problem.model(run.seed("init")).to(run.device).train()
+        engine = make_engine(model, problem.loss, params.engine, params.clipping, params.physical_batch_size)
+        log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
+        weights = Rollback(engine.weights, params)
+        first = members.take(torch.zeros(1, dtype=torch.int64, device=run.device))
+        losses = PairedLoss(model, problem.loss, engine.weights, weights.pairs(), first)
+        variant = VARIANTS[params.variant](weights, losses)
+        sampler, validation = make_samplers(len(members), params, run)
+        noise, test_noise = make_noises(engine.weights, params, run)
+        attempt = attempt_event(sampler, validation, params)
+        allowance = make_allowance(attempt, params, run)
+        tally, verdicts = Tally(), dict.fromkeys(VERDICTS, 0)
+        state = {"weights": weights, "sampler": sampler, "validation": validation, "variant": variant}
+        state |= {"allowance": allowance, "tally": tally, "verdicts": verdicts}
+
+        for _ in run.steps("train", allowance.most(params.steps), state):
+            if not allowance.admits():
+                break
+            with run.clock("batch"):
+                batch = members.take(sampler.draw().to(run.device))
+                judges = members.take(validation.draw().to(run.device))
+            with run.clock("gradients"):
+                clipped = engine.clipped_sum(batch.x, batch.y, params.clip)
+            with run.clock("noise"):
+                means = noise.noisy_mean(clipped.sums, variant.divisor(params.batch_size, len(batch)))
+            with run.clock("update"):
+                weights.keep()
+                weights.update(means)
+            with run.clock("test"):
+                change = variant.change(judges)
+                accepted = passes(change, params.C_v, params.beta, test_noise)
+                variant.settle(accepted)
+            allowance.pay(accepted)
+            tally.add(clipped)
+            count(verdicts, change, accepted, params.C_v)
+            run.observe(loss=clipped.mean_loss(), accepted=float(accepted))
+
+        engine.release()
+        weights.release()
+        warn(verdicts, allowance, params)
+        numbers = (verdicts["accepted"], sampler.draws, params.beta, params.charge, variant.unpaid)
+        stats = rates(verdicts) | tally.stats(sampler.draws)
+        return Released(model.eval(), SelectiveReleaseDpEvent(attempt, *numbers), stats)
+
+
+def make_samplers(members: int, params: DpsurParams, run: Run) -> tuple[PoissonSampler, PoissonSampler]:
+    """Who makes a proposal, and who tests it: independent Poisson samples."""
+    size = params.batch_size if params.B_v is None else params.B_v
+    if size > members:
+        raise SpecError(f"B_v {size} is larger than the {members} members of a model; give 1 to {members}")
+    return (
+        PoissonSampler(members, params.batch_size, run.generator("sampling")),
+        PoissonSampler(members, size, run.generator("validation-sampling")),
+    )
+
+
+def make_noises(weights: Sequence[Tensor], params: DpsurParams, run: Run) -> tuple[Noise, Noise]:
+    """Gaussian noise of a proposal and of its test. The clipped change is somewhere in a range of 2 C_v."""
+    scale, test_scale = params.sigma_t * params.clip, params.sigma_v * 2 * params.C_v
+    if params.secure:
+        return SecureNoise(scale), SecureNoise(test_scale)
+    value = torch.zeros(1, dtype=torch.float64)
+    return (
+        SeededNoise(weights, scale, run.generator("noise")),
+        SeededNoise([value], test_scale, run.generator("validation-noise")),
+    )
+
+
+def attempt_event(sampler: PoissonSampler, validation: PoissonSampler, params: DpsurParams) -> DpEvent:
+    """What one attempt does to the data."""
+    return ComposedDpEvent(
+        [
+            PoissonSampledDpEvent(sampler.rate, GaussianDpEvent(params.sigma_t)),
+            PoissonSampledDpEvent(validation.rate, GaussianDpEvent(params.sigma_v)),
+        ]
+    )
+
+
+def make_allowance(attempt: DpEvent, params: DpsurParams, run: Run) -> Allowance:
+    """The run's budget; a SpecError where it does not pay for a single attempt."""
+    # Where every attempt is paid for, how many there may be depends on nothing that they find out.
+    budget = run.budget(params.epsilon, params.delta, attempt, alone=params.charge == "all_attempts")
+    if not budget.admits(attempt):
+        raise SpecError(
+            f"epsilon = {params.epsilon:g} does not pay for one attempt with sigma_t = {params.sigma_t:g} "
+            f"and sigma_v = {params.sigma_v:g}; give more noise, smaller batches or a larger epsilon"
+        )
+    return Allowance(budget, attempt, params.charge, VARIANTS[params.variant].overdraws)
+
+
+def warn(verdicts: dict[str, int], allowance: Allowance, params: DpsurParams) -> None:
+    """Tell of a run that trained nothing, or that ended before its budget."""
+    if verdicts["accepted"] == 0:
+        log.warning(
+            "none of %d attempts was accepted: the released model is untrained; raise beta = %g or epsilon",
+            verdicts["attempts"],
+            params.beta,
+        )
+    if verdicts["attempts"] == params.steps and allowance.admits():
+        log.warning(
+            "steps = %d attempts were made before the budget of epsilon = %g was spent (%d accepted); "
+            "give more steps to spend it",
+            params.steps,
+            params.epsilon,
+            verdicts["accepted"],
+        )
+
+
+method = Dpsur()

@@ -1,0 +1,84 @@
+"""Weights and the memory of their optimizer in one buffer, so that an update is taken back by one copy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from methods.mechanisms.noise import cut
+from methods.training.optimizer import OptimizerParams, make_optimizer
+from workloads.errors import SpecError
+
+
+class Rollback:
+    """Updates a model's weights and can take the last update back, with or without the optimizer's memory.
+
+    Two rows of one buffer hold weights and memory (momentum, Adam's moments and its count of steps): as they
+    are, and as they were at `keep`. The weights become views of the first, so that the model always shows
+    what is in it, until `release`. Belongs into the state of `run.steps`.
+    """
+
+    def __init__(self, weights: Sequence[nn.Parameter], params: OptimizerParams) -> None:
+        """Take over weights of one type and device; the optimizer is the one `params` describe."""
+        if len({(weight.dtype, weight.device) for weight in weights}) > 1:
+            raise SpecError("the model's weights differ in type or device, and must share one buffer")
+        self.weights, self.size = weights, sum(weight.numel() for weight in weights)
+        memories = _memories(params)
+        counts = params.optimizer == "adam"
+        length = self.size * (1 + len(memories)) + counts
+        self._rows = torch.zeros(2, length, dtype=weights[0].dtype, device=weights[0].device)
+        self._now, self._kept = self._rows
+        flat, *rows = torch.split(self._now[: length - counts], self.size)
+        for weight, piece in zip(weights, cut(flat, weights), strict=True):
+            weight.data = piece.copy_(weight.detach())
+        self._flat = nn.Parameter(flat)
+        self._optimizer = make_optimizer([self._flat], params)
+        # Zeros are what the optimizer would begin with; given here, they live in the buffer.
+        memory = dict(zip(memories, rows, strict=True)) | ({"step": self._now[-1]} if counts else {})
+        if memory:
+            self._optimizer.state[self._flat] = memory
+
+    def keep(self) -> None:
+        """Remember everything as it is now."""
+        self._kept.copy_(self._now)
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One step of the optimizer with a gradient for each weight."""
+        self._flat.grad = torch.cat([gradient.flatten() for gradient in gradients])
+        self._optimizer.step()
+        self._flat.grad = None
+
+    def revert(self) -> None:
+        """Put weights and memory back to the last `keep`."""
+        self._now.copy_(self._kept)
+
+    def revert_weights(self) -> None:
+        """Put the weights back to the last `keep` and let the optimizer remember what it has seen."""
+        self._now[: self.size].copy_(self._kept[: self.size])
+
+    def pairs(self) -> list[Tensor]:
+        """Views (2, *shape) of each weight: as it is now, and as it was at the last `keep`."""
+        sizes = [weight.numel() for weight in self.weights]
+        pieces = torch.split(self._rows[:, : self.size], sizes, dim=1)
+        return [piece.view(2, *weight.shape) for piece, weight in zip(pieces, self.weights, strict=True)]
+
+    def release(self) -> None:
+        """Give every weight memory of its own again."""
+        for weight in self.weights:
+            weight.data = weight.detach().clone()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights and memory as they are now."""
+        return {"now": self._now}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from saved weights and memory."""
+        self._now.copy_(state["now"])
+
+
+def _memories(params: OptimizerParams) -> tuple[str, ...]:
+    """What torch's optimizer remembers of every weight, by its own names."""
+    if params.optimizer == "adam":
+        return ("exp_avg", "exp_avg_sq")
+    return ("momentum_buffer",) if params.momentum else ()

@@ -1,0 +1,1 @@
+"""What methods add noise with, and the events by which a ledger names it."""

@@ -1,0 +1,62 @@
+"""Gaussian noise on sums of clipped gradients: its parameters, from a target epsilon to what is drawn."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from methods.base import Amount, Positive, PrivacyParams
+from methods.mechanisms.noise import Noise, SecureNoise, SeededNoise
+from workloads.errors import SpecError
+
+
+class GaussianParams(PrivacyParams):
+    """How private the sums are. Give epsilon or noise_multiplier; a planned task holds both."""
+
+    noise_multiplier: Amount | None = Field(
+        default=None, description="Noise standard deviation over clip; solved for from epsilon."
+    )
+    clip: Positive = Field(default=1.0, description="Largest L2 norm of one example's gradient.")
+
+    @model_validator(mode="after")
+    def _one_privacy_level(self) -> "GaussianParams":
+        epsilon, noise = self.epsilon, self.noise_multiplier
+        if epsilon is None and noise is None:
+            raise ValueError("give epsilon (> 0, or inf) or noise_multiplier (>= 0); both are missing")
+        if epsilon is not None and noise is not None and (epsilon == math.inf) != (noise == 0):
+            raise ValueError(
+                "epsilon = inf means noise_multiplier = 0 and nothing else does, "
+                f"got epsilon = {epsilon} and noise_multiplier = {noise}"
+            )
+        if self.clip == math.inf and (noise or epsilon not in (None, math.inf)):
+            raise ValueError(
+                "clip = inf bounds nobody's influence, so no noise is enough; "
+                "give a finite clip, or epsilon = inf"
+            )
+        return self
+
+
+def resolved_noise(params: GaussianParams) -> float:
+    """The noise multiplier of a planned task; no noise at epsilon = inf."""
+    if params.noise_multiplier is not None:
+        return params.noise_multiplier
+    if params.epsilon == math.inf:
+        return 0.0
+    raise SpecError(
+        f"noise_multiplier is not set: epsilon = {params.epsilon} must be calibrated before training"
+    )
+
+
+def make_noise(
+    weights: Sequence[Tensor], params: GaussianParams, secure: bool, generator: torch.Generator
+) -> Noise:
+    """Gaussian noise of standard deviation noise_multiplier * clip; none where there is no multiplier.
+
+    With `secure` from the system's cryptographic generator instead of the seeded one.
+    """
+    multiplier = resolved_noise(params)
+    # 0 * inf is not a number where clip is infinite.
+    scale = multiplier * params.clip if multiplier else 0.0
+    return SecureNoise(scale) if secure else SeededNoise(weights, scale, generator)

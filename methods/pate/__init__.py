@@ -1,0 +1,5 @@
+"""pate: teachers on disjoint shards vote on public examples; a student learns their noisy answers."""
+
+from methods.pate.pate import Pate, PateParams, method
+
+__all__ = ["Pate", "PateParams", "method"]

@@ -1,0 +1,194 @@
+"""pate: teachers on disjoint shards vote on public examples; a student learns their noisy answers."""
+
+import logging
+import math
+from typing import ClassVar
+
+import torch
+from dp_accounting import DpEvent
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from methods.base import Amount, Count, Positive, PrivacyParams, Probability, Problem, Rate, Released, Run
+from methods.pate.aggregation import NO_ANSWER, Aggregator, AggregatorName, count_votes
+from methods.training.descent import Descent, DescentParams
+from methods.training.ensembles import Ensemble, Shards
+from methods.training.optimizer import OptimizerParams
+from workloads.base import Records
+from workloads.errors import SpecError
+
+log = logging.getLogger(__name__)
+
+
+class PateParams(DescentParams, PrivacyParams):
+    """Parameters of pate. Give epsilon or noise; a planned task holds both. Given both, queries is solved.
+
+    Optimizer, momentum and weight decay are those of teachers and student, the schedule is the student's.
+    """
+
+    epsilon: Positive | None = Field(default=None, description="Target epsilon; inf counts without noise.")
+    delta: Probability = Field(default=1e-5, description="Target delta.")
+    noise: Amount | None = Field(
+        default=None,
+        description="Scale of Laplace or deviation of Gaussian noise on a count; solved for from epsilon.",
+    )
+    aggregator: AggregatorName = Field(
+        default="gnmax",
+        description="How votes are counted: Laplace noise (2017), Gaussian noise, or Gaussian after a test.",
+    )
+    teachers: Count = Field(default=250, description="Disjoint shards, with a teacher each (papers: 250).")
+    queries: Count = Field(
+        default=100,
+        description="Public examples that the teachers are asked about; solved for from epsilon and noise.",
+    )
+    threshold: Probability = Field(
+        default=0.8, description="confident-gnmax: share of teachers that must agree (2018: 200 of 250)."
+    )
+    threshold_ratio: Rate = Field(
+        default=3.75, description="confident-gnmax: noise of the test over noise (2018: 150 over 40)."
+    )
+    answers: Count | None = Field(
+        default=None,
+        description="confident-gnmax: most queries that are answered, and paid for; none: all queries.",
+    )
+    teacher_steps: Count = Field(default=200, description="Training steps of a teacher.")
+    teacher_batch_size: Count = Field(
+        default=16, description="Examples per step of a teacher, drawn with replacement."
+    )
+    teacher_learning_rate: Rate = Field(default=0.1, description="Step size of the teachers.")
+    steps: Count = Field(default=500, description="Training steps of the student.")
+    batch_size: Count = Field(
+        default=64, description="Examples per step of the student; at most all that were answered."
+    )
+    learning_rate: Rate = Field(default=0.1, description="Step size of the student.")
+
+    @model_validator(mode="after")
+    def _one_privacy_level(self) -> "PateParams":
+        if self.epsilon is None and self.noise is None:
+            raise ValueError("give epsilon (> 0, or inf) or noise (>= 0); both are missing")
+        if None not in (self.epsilon, self.noise) and (self.epsilon == math.inf) != (self.noise == 0):
+            raise ValueError(
+                "epsilon = inf means noise = 0 and nothing else does, "
+                f"got epsilon = {self.epsilon} and noise = {self.noise}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_limit_is_for_the_confident(self) -> "PateParams":
+        # Ignoring it would give one training two keys.
+        if self.answers is not None and self.aggregator != "confident-gnmax":
+            raise ValueError(
+                f"answers limits 'confident-gnmax' only, and {self.aggregator} answers every query; "
+                f"leave out answers = {self.answers}, or lower queries = {self.queries}"
+            )
+        return self
+
+
+class Pate:
+    """Private aggregation of teacher ensembles (Papernot et al. 2017 and 2018).
+
+    A member trains one teacher and so moves one vote on every query. Only the student is released, which has
+    seen public examples and noisy labels alone.
+    """
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "PATE: a student learns noisy votes of teachers on disjoint shards"
+    source: ClassVar[str] = (
+        "Papernot et al. 2017, Semi-supervised Knowledge Transfer for Deep Learning from Private Training "
+        "Data (ICLR); Papernot et al. 2018, Scalable Private Learning with PATE (ICLR)"
+    )
+    guarantee: ClassVar[str] = "approximate-dp"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "it needs public examples, which other methods do without: where they are test records, accuracy is "
+        "measured on the other test records (docs/methods/pate.md)",
+        "epsilon does not look at the votes; epsilons.data_dependent of a result does, as the papers print "
+        "it, is not sanitised and must not be published",
+        "add-or-remove adjacency, with every member dealt to a teacher by a draw of its own",
+        "the student learns from answered queries only; the papers' semi-supervised one (a GAN, virtual "
+        "adversarial training) also learns from the others",
+        "confident-gnmax pays for a test of every query and for `answers` answers, given or not",
+        "the seeded generators are not cryptographic; the stats are read from the votes and not covered by "
+        "the guarantee",
+    )
+    Params: ClassVar[type[PateParams]] = PateParams
+    free: ClassVar[str] = "noise"
+    extent: ClassVar[str] = "queries"
+    public_use: ClassVar[str] = "the queries that its teachers answer"
+
+    def planned(self, params: PateParams, n_train: int) -> DpEvent:
+        """What the answers will cost, whatever the votes and however many members there are."""
+        return make_aggregator(params).planned(params.queries)
+
+    def train(self, members: Records, problem: Problem, params: PateParams, run: Run) -> Released:
+        """Train the teachers, count their votes with noise, and release a student of the answers."""
+        queries = draw_queries(problem, params, run)
+        shards = Shards(members.to(run.device), params.teachers, run.generator("shards"))
+        teachers = Ensemble(problem.model, shards, problem.loss, of_teachers(params), queries, run)
+        for step in run.steps("teachers", teachers.total, {"teachers": teachers}):
+            run.observe(loss=teachers.step(step))
+
+        aggregator = make_aggregator(params)
+        votes = count_votes(teachers.answers, problem.classes)
+        labels = aggregator.answer(votes, run.generator("noise"))
+        answered = labels != NO_ANSWER
+        if not answered.any():
+            log.warning(
+                "none of %d queries was answered: the student is untrained; lower threshold = %g",
+                params.queries,
+                params.threshold,
+            )
+        lessons = Records(queries[answered], labels[answered])
+        student = Descent(problem.model(run.seed("init")), lessons, problem.loss, params, run, "student")
+        predictor = student.descend("student", params.steps)
+        return Released(predictor, aggregator.event(votes, labels), describe(votes, answered, shards))
+
+
+def draw_queries(problem: Problem, params: PateParams, run: Run) -> Tensor:
+    """Public examples in random order, as many as there are queries."""
+    if problem.public is None:
+        raise SpecError("pate needs public examples, and the workload gives none")
+    if params.queries > len(problem.public):
+        raise SpecError(
+            f"queries = {params.queries} is more than the {len(problem.public)} public examples of the "
+            f"workload; give 1 to {len(problem.public)}"
+        )
+    stream = run.generator("queries")
+    order = torch.randperm(len(problem.public), generator=stream, device=stream.device)
+    return problem.public.to(run.device)[order[: params.queries]]
+
+
+def of_teachers(params: PateParams) -> OptimizerParams:
+    """How a teacher is trained."""
+    return OptimizerParams(
+        steps=params.teacher_steps,
+        batch_size=params.teacher_batch_size,
+        learning_rate=params.teacher_learning_rate,
+        optimizer=params.optimizer,
+        momentum=params.momentum,
+        weight_decay=params.weight_decay,
+    )
+
+
+def make_aggregator(params: PateParams) -> Aggregator:
+    """The aggregator of a planned task; without noise at epsilon = inf."""
+    noise = 0.0 if params.epsilon == math.inf else params.noise
+    if noise is None:
+        raise SpecError(f"noise is not set: epsilon = {params.epsilon} must be calibrated before training")
+    if params.aggregator != "confident-gnmax":
+        return Aggregator(params.aggregator, noise)
+    test = (params.threshold * params.teachers, params.threshold_ratio * noise)
+    return Aggregator(params.aggregator, noise, *test, params.answers)
+
+
+def describe(votes: Tensor, answered: Tensor, shards: Shards) -> dict[str, float]:
+    """How far the teachers agreed, and how many queries were answered."""
+    first, second = votes.double().topk(2, dim=1).values.unbind(1)
+    return {
+        "answered": float(answered.sum()),
+        "mean_agreement": float(first.mean() / len(shards.sizes)),
+        "mean_gap": float((first - second).mean() / len(shards.sizes)),
+        "smallest_shard": float(shards.sizes.min()),
+    }
+
+
+method = Pate()

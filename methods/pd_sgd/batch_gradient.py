@@ -1,0 +1,60 @@
+"""The gradient of a batch's mean loss as one flat vector."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from methods.mechanisms.noise import cut
+from workloads.base import Records
+from workloads.errors import SpecError
+
+
+class BatchGradient:
+    """Gradients over all trainable weights of a model, written into flat vectors of the caller's."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+        refuse_running_statistics(model)
+        self.model, self.loss = model, loss
+        self.weights = [weight for weight in model.parameters() if weight.requires_grad]
+        if not self.weights:
+            raise SpecError("the model has no trainable parameters; let at least one require gradients")
+
+    def empty(self) -> Tensor:
+        """A flat vector with a place for every weight."""
+        first = self.weights[0]
+        return torch.empty(
+            sum(weight.numel() for weight in self.weights), dtype=first.dtype, device=first.device
+        )
+
+    def write(self, batch: Records, out: Tensor) -> Tensor:
+        """Write the gradient of the batch's mean loss into `out`; the loss."""
+        loss = self.loss(self.model(batch.x), batch.y).mean()
+        parts = torch.autograd.grad(loss, self.weights, materialize_grads=True)
+        torch.cat([part.reshape(-1) for part in parts], out=out)
+        return loss.detach()
+
+    def lend(self, vector: Tensor) -> None:
+        """Make pieces of a flat vector the weights' `grad`: an optimizer then steps along what it holds."""
+        for weight, piece in zip(self.weights, cut(vector, self.weights), strict=True):
+            weight.grad = piece
+
+    def release(self) -> None:
+        """Take the vector back."""
+        for weight in self.weights:
+            weight.grad = None
+
+
+def refuse_running_statistics(model: nn.Module) -> None:
+    """A layer that averages over every batch it sees is a SpecError that names it.
+
+    Batches are tried whose update is never made; their statistics would be released all the same.
+    """
+    problems = [
+        f"layer '{name}' ({type(layer).__name__}) keeps running statistics of every batch that is tried, so "
+        "rejected batches would be released with the model; use GroupNorm instead"
+        for name, layer in model.named_modules()
+        if getattr(layer, "running_mean", None) is not None
+    ]
+    if problems:
+        raise SpecError(problems)

@@ -1,0 +1,238 @@
+"""pd-sgd: noisy steps that are taken only where enough other batches could have given them."""
+
+from statistics import fmean
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from dp_accounting import NonPrivateDpEvent
+from pydantic import AfterValidator, Field, model_validator
+from torch import Tensor
+
+from methods.base import Count, Fraction, Positive, Problem, Rate, Released, Run
+from methods.pd_sgd.batch_gradient import BatchGradient
+from methods.pd_sgd.deniability import DeniabilityTest, Verdict, count_plausible
+from methods.pd_sgd.partition import TOGETHER, Partition, flip_labels
+from methods.pd_sgd.rejections import Rejections
+from methods.training.optimizer import OptimizerParams, make_optimizer
+from workloads.base import Records
+
+Ablation = Literal["full", "only_noise", "only_test", "random_rejection"]
+
+PROBE_EVERY = 10
+"""Of so many steps of the experiment one tests the anomalous batch as seed, and makes no update."""
+
+
+def _share(value: float) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError(f"anomalous_share must be from 0 to 1, got {value}")
+    return value
+
+
+class PdSgdParams(OptimizerParams):
+    """Parameters of pd-sgd."""
+
+    batch_size: Count | None = Field(  # type: ignore[assignment]  # the number of batches may stand for it
+        default=64,
+        description="Records per batch, about: the members are split into members / batch_size batches, T at "
+        "least. None where batches is given.",
+    )
+    batches: Count | None = Field(
+        default=None,
+        description="Batches that the members are split into in every step, instead of batch_size.",
+    )
+    sigma: Rate = Field(
+        default=0.1,
+        description="Standard deviation of the noise on every coordinate of a batch's mean gradient.",
+    )
+    gamma: Positive = Field(
+        default=10.0,
+        description="Largest plausible difference of log-likelihoods; inf lets every batch pass. Batches "
+        "that are sigma * sqrt(2 gamma) apart pass about half the time.",
+    )
+    T: Count = Field(
+        default=3, description="Plausible batches that a step needs, the seed among them; 1 accepts always."
+    )
+    ablation: Ablation = Field(
+        default="full",
+        description="'only_noise' leaves out the test, 'only_test' the noise on the update; "
+        "'random_rejection' rejects by chance instead of the test.",
+    )
+    rejection_rate: Fraction | None = Field(
+        default=None, description="For ablation 'random_rejection': the share of steps to reject."
+    )
+    anomalous_share: Annotated[float, AfterValidator(_share)] | None = Field(
+        default=None,
+        description="Experiment: one batch stays together with this share of its labels flipped, and every "
+        "tenth step tests it as seed without an update; none: no experiment.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _batches_stand_for_batch_size(cls, given: Any) -> Any:
+        # A recipe gives batch_size to every method: left there it would give one training two keys.
+        if isinstance(given, dict) and given.get("batches") is not None:
+            return {**given, "batch_size": None}
+        return given
+
+    @model_validator(mode="after")
+    def _possible(self) -> "PdSgdParams":
+        if self.batches is None and self.batch_size is None:
+            raise ValueError("give batch_size or batches; both are missing")
+        if self.batches is not None and self.batches < self.needed:
+            raise ValueError(
+                f"T = {self.T} plausible batches cannot be found among batches = {self.batches}: "
+                "every step would be rejected; give batches >= T"
+            )
+        if (self.ablation == "random_rejection") != (self.rejection_rate is not None):
+            raise ValueError(
+                "rejection_rate goes with ablation 'random_rejection', and only with it; got ablation = "
+                f"'{self.ablation}' and rejection_rate = {self.rejection_rate}"
+            )
+        if self.anomalous_share is not None and self.needed == 1:
+            raise ValueError(
+                f"anomalous_share asks how often the test rejects, and ablation = '{self.ablation}' with "
+                f"T = {self.T} has no test: take ablation 'full' or 'only_test', and T >= 2"
+            )
+        return self
+
+    @property
+    def needed(self) -> int:
+        """Plausible batches that a step needs; 1 where nothing is tested."""
+        return self.T if self.ablation in ("full", "only_test") else 1
+
+    def count_batches(self, members: int) -> int:
+        """Into how many batches so many members are split."""
+        return self.batches or max(self.needed, round(members / (self.batch_size or members)))
+
+
+class PdSgd:
+    """Plausibly deniable SGD: Algorithm 1, its ablations (Table 4), its anomalous batch (Figure 3)."""
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = (
+        "PD-SGD: noisy batch gradients, taken only where other batches could have given them"
+    )
+    source: ClassVar[str] = "Anonymous, Deep Learning with Plausible Deniability (under review), Algorithm 1"
+    guarantee: ClassVar[str] = "empirical"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "no (epsilon, delta): what is proved is that a batch far from all others is probably rejected; there "
+        "is no bound for one person, no composition over steps and no post-processing",
+        "at the distance sqrt(2 gamma) sigma half of the batches pass (stat half_acceptance_sigmas): 2 sigma "
+        "at gamma = 2, 45 at 1,000, 894 at 400,000. Beyond a few sigma the noise does not hide which batch "
+        "it was: the test is then a filter of outliers with weak noise, not deniability",
+        "a record that is repeated in T batches vouches for itself",
+        "every step may read every record, so sampling amplifies nothing; whether a step was accepted tells "
+        "of the data, and the paper assumes that nobody sees it",
+        "where the test never rejects it is not SGD: the noise remains",
+        "rejecting everything at the start is absorbing: the run then warns and suggests gamma",
+        "the paper prints no batch size, learning rate or momentum",
+        "rejection_rate and the other stats are read from the data and released with the result",
+    )
+    Params: ClassVar[type[PdSgdParams]] = PdSgdParams
+
+    def train(self, members: Records, problem: Problem, params: PdSgdParams, run: Run) -> Released:
+        """Try `params.steps` steps and release the last iterate; a rejected step leaves it as it is."""
+        members, partition = split(members.to(run.device), problem.classes, params, run)
+        model = problem.model(run.seed("init")).to(run.device).train()
+        trial = Trial(members, partition, BatchGradient(model, problem.loss), params, run)
+        optimizer = make_optimizer(trial.gradient.weights, params)
+        record = Rejections(len(members), params.needed, params.sigma, params.gamma, run.device)
+        experiment = params.anomalous_share is not None
+
+        state = {"model": model, "optimizer": optimizer, "record": record}
+        for step in run.steps("train", params.steps, state):
+            probe = experiment and step % PROBE_EVERY == PROBE_EVERY - 1
+            loss = trial.propose(TOGETHER if probe else None)
+            verdict = trial.judge()
+            update = verdict.accepted and not probe
+            if update:
+                with run.clock("update"):
+                    trial.settle()
+                    optimizer.step()
+            anomalous = experiment and trial.number == TOGETHER
+            record.add(verdict, trial.rows, trial.test.distances, anomalous, probe)
+            run.observe(loss=loss, accepted=float(update), **trial.told(verdict))
+
+        trial.gradient.release()
+        stats = {"batches": float(partition.batches), **record.finish(experiment)}
+        return Released(model.eval(), NonPrivateDpEvent(), stats)
+
+
+class Trial:
+    """Proposes the noisy gradient of a random batch and finds out whether others could have given it."""
+
+    def __init__(
+        self,
+        members: Records,
+        partition: Partition,
+        gradient: BatchGradient,
+        params: PdSgdParams,
+        run: Run,
+    ) -> None:
+        self.members, self.partition, self.gradient = members, partition, gradient
+        self.params, self.run = params, run
+        self.seed, self.other, self.noise = gradient.empty(), gradient.empty(), gradient.empty()
+        self.test = DeniabilityTest(self.seed, self.noise, params.sigma, params.gamma)
+        gradient.lend(self.seed if params.ablation == "only_test" else self.noise)
+        self.number = TOGETHER
+        self.others: list[int] = []
+        """The numbers of the seed batch and of the others, in the order in which they are asked."""
+        self.rows = torch.empty(0, dtype=torch.int64)
+        """Of the seed batch."""
+
+    def propose(self, first: int | None) -> Tensor:
+        """Split the members anew; gradient and noise of the seed batch, `first` or a random one. Its loss."""
+        run = self.run
+        with run.clock("batch"):
+            self.number, *self.others = self.partition.draw(first)
+            self.rows = self.partition.rows(self.number)
+            batch = self.members.take(self.rows)
+        with run.clock("gradients"):
+            loss = self.gradient.write(batch, out=self.seed)
+        with run.clock("noise"):
+            self.noise.normal_(0.0, self.params.sigma, generator=run.generator("noise"))
+        return loss
+
+    def judge(self) -> Verdict:
+        """Whether the proposal may become an update."""
+        rate = self.params.rejection_rate
+        if rate is not None:
+            stream = self.run.generator("rejection")
+            chance = torch.rand((), generator=stream, device=stream.device, dtype=torch.float64)
+            return Verdict(accepted=bool(chance >= rate), count=1, evaluated=1)
+        self.test.begin()
+        return count_plausible(self.others, self.params.needed, self._passes)
+
+    def settle(self) -> None:
+        """Leave the update where the optimizer looks for it."""
+        if self.params.ablation != "only_test":
+            self.noise.add_(self.seed)
+
+    def told(self, verdict: Verdict) -> dict[str, float]:
+        """What is observed of a step."""
+        found = {"batches_evaluated": float(verdict.evaluated), "plausible_batches": float(verdict.count)}
+        if self.test.distances:
+            found["distance"] = fmean(self.test.distances)
+        return found
+
+    def _passes(self, number: int) -> bool:
+        with self.run.clock("batch"):
+            batch = self.members.take(self.partition.rows(number))
+        with self.run.clock("gradients"):
+            self.gradient.write(batch, out=self.other)
+        with self.run.clock("test"):
+            return self.test.passes(self.other)
+
+
+def split(members: Records, classes: int, params: PdSgdParams, run: Run) -> tuple[Records, Partition]:
+    """How the members are split; in the experiment, with flipped labels in the batch that stays together."""
+    batches, stream, together = params.count_batches(len(members)), run.generator("partition"), None
+    if params.anomalous_share is not None:
+        size = len(members) // batches
+        members, together = flip_labels(
+            members, size, params.anomalous_share, classes, run.generator("anomaly")
+        )
+    return members, Partition(len(members), batches, stream, together)
+
+
+method = PdSgd()

@@ -1,0 +1,105 @@
+"""selena: answers of sub-models that did not see a record, distilled into one model."""
+
+from typing import ClassVar
+
+import torch
+from dp_accounting import NonPrivateDpEvent
+from pydantic import Field, model_validator
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from methods.base import Count, Problem, Released, Run
+from methods.selena.split_ai import SplitAi, draw_absences
+from methods.training.descent import Descent, DescentParams, answer
+from methods.training.sampling import refuse_larger_than
+from workloads.base import Records
+
+
+class SelenaParams(DescentParams):
+    """Parameters of selena; K and L by the paper's names and with its values."""
+
+    steps: Count = Field(default=500, description="Training steps of every sub-model.")
+    K: Count = Field(default=25, description="Sub-models (Tang et al. 2022: 25).")
+    L: Count = Field(
+        default=10,
+        description="Sub-models that do not see a record and answer for it (Tang et al. 2022: 10).",
+    )
+    distil_steps: Count | None = Field(
+        default=None, description="Training steps of the released model; none: as many as steps."
+    )
+
+    @model_validator(mode="after")
+    def _somebody_sees_a_record(self) -> "SelenaParams":
+        if self.L >= self.K:
+            raise ValueError(
+                f"L = {self.L} of K = {self.K} sub-models do not see a record, so that none would be trained "
+                "on it; give L < K"
+            )
+        return self
+
+
+class Selena:
+    """Split-AI and self-distillation (Tang et al. 2022).
+
+    Each record is kept from L random sub-models of K. Their mean answer, which does not depend on it, is the
+    soft label that the released model learns for it.
+    """
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "SELENA: learns the answers of sub-models that did not see the record"
+    source: ClassVar[str] = (
+        "Tang et al. 2022, Mitigating Membership Inference Attacks by Self-Distillation Through a Novel "
+        "Ensemble Architecture (USENIX Security)"
+    )
+    guarantee: ClassVar[str] = "empirical"
+    caveats: ClassVar[tuple[str, ...]] = (
+        "no guarantee: the soft label of a record does not depend on the record, but those of all others do, "
+        "and the released model learns them",
+        "adaptive in its shadows, which are trained by selena too; non-adaptive otherwise: no attack here "
+        "re-creates Split-AI from known members, as the authors' adaptive attack does",
+        "Aerni, Zhang and Tramèr 2024 (arXiv:2404.17399) found far more leakage of the most vulnerable "
+        "records than the paper reports: add canaries, and dp-sgd at a high epsilon as a baseline",
+        "costs K + 1 trainings; a checkpoint holds all K sub-models",
+        "releases the last iterate; the authors' code keeps the epoch with the best test accuracy",
+    )
+    Params: ClassVar[type[SelenaParams]] = SelenaParams
+
+    def train(self, members: Records, problem: Problem, params: SelenaParams, run: Run) -> Released:
+        """Train K sub-models, collect their answers, and release the model distilled from these."""
+        members = members.to(run.device)
+        refuse_larger_than(len(members), params.batch_size)
+        absent = draw_absences(len(members), params.K, params.L, run.generator("absences"))
+        answers = ask_absent(members, absent, problem, params, run)
+
+        taught = Records(members.x, answers)
+        model = problem.model(run.seed("init"))
+        student = Descent(model, taught, soft_cross_entropy, params, run, "distil")
+        released = student.descend("distil", params.distil_steps or params.steps)
+
+        learnt, told = answer(released, members).argmax(1), answers.argmax(1)
+        stats = {
+            "split_ai_accuracy": float((told == members.y).double().mean()),
+            "distil_agreement": float((learnt == told).double().mean()),
+            "smallest_sub_model": float((~absent).sum(0).min()),
+        }
+        return Released(released, NonPrivateDpEvent(), stats)
+
+
+def ask_absent(members: Records, absent: Tensor, problem: Problem, params: SelenaParams, run: Run) -> Tensor:
+    """(members, classes): for each member the mean probabilities of the sub-models that did not see it."""
+    sub_models = SplitAi(problem.model, members, absent, problem.loss, params, run)
+    for step in run.steps("split-ai", params.steps, {"sub-models": sub_models}):
+        run.observe(loss=sub_models.step(step, params.steps))
+
+    answers = torch.zeros(len(members), problem.classes, device=run.device)
+    for group in run.steps("answers", len(sub_models.groups), {"answers": answers}):
+        sub_models.answer(group, answers)
+    return answers
+
+
+def soft_cross_entropy(logits: Tensor, probabilities: Tensor) -> Tensor:
+    """-sum p log softmax(logits), one value per example."""
+    return cross_entropy(logits, probabilities, reduction="none")
+
+
+method = Selena()

@@ -1,0 +1,129 @@
+"""Split-AI: sub-models that are each kept from a part of the records, and what they say of that part."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from methods.base import Run
+from methods.training.descent import DescentParams
+from methods.training.ensembles import ANSWERED_AT_ONCE, Single, Stack, group_size
+from methods.training.optimizer import make_optimizer, set_rate
+from methods.training.sampling import ShuffleSampler
+from workloads.base import Records
+
+
+def draw_absences(members: int, sub_models: int, absences: int, generator: torch.Generator) -> Tensor:
+    """(members, sub_models): True where a sub-model does not see a member, exactly `absences` in every row.
+
+    All sets of so many sub-models are equally likely, and rows are independent.
+    """
+    # Doubles: equal ones among floats would be common, and a sort need not treat them alike.
+    chance = torch.rand(
+        members, sub_models, generator=generator, device=generator.device, dtype=torch.float64
+    )
+    absent = torch.zeros_like(chance, dtype=torch.bool)
+    return absent.scatter_(1, chance.argsort(1)[:, :absences], True)
+
+
+class SplitAi:
+    """The sub-models in training, all of them one step at a time; belongs into the state of `run.steps`.
+
+    Each shuffles the members it sees and has batches of its own, as if it were trained alone. One that sees
+    nobody stays as it was initialised. Many are computed at once where that is faster.
+
+    Args:
+        make: A fresh model from a seed.
+        members: All of them.
+        absent: Who is kept from which sub-model, as `draw_absences` gives it.
+        loss: Outputs and labels of a batch to one loss per example.
+        params: Of every sub-model's training.
+        run: The run it belongs to.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], nn.Module],
+        members: Records,
+        absent: Tensor,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        params: DescentParams,
+        run: Run,
+    ) -> None:
+        self.members, self.absent, self.loss, self.params, self.run = members, absent, loss, params, run
+        count = absent.shape[1]
+        models = [make(run.seed(f"sub-model-{number}")).to(run.device) for number in range(count)]
+        size = group_size(models[0], count)
+        self.places = [slice(start, min(start + size, count)) for start in range(0, count, size)]
+        kind = Stack if size > 1 else Single
+        self.groups = [kind(models[place]).train() for place in self.places]
+        self.optimizers = [make_optimizer(group.parameters(), params) for group in self.groups]
+        self.seen = [(~absent[:, number]).nonzero().flatten() for number in range(count)]
+        stream = run.generator("sub-models")
+        self.samplers = [
+            ShuffleSampler(len(rows), min(params.batch_size, len(rows)), stream) for rows in self.seen
+        ]
+
+    def step(self, number: int, total: int) -> Tensor:
+        """Step `number` of `total` of every sub-model; their mean loss."""
+        run, losses = self.run, torch.zeros((), device=self.run.device)
+        with run.clock("batch"):
+            rows, weights = self._draw()
+        for place, group, optimizer in zip(self.places, self.groups, self.optimizers, strict=True):
+            with run.clock("batch"):
+                batch = self.members.take(rows[place].flatten())
+                x = batch.x.view(-1, self.params.batch_size, *batch.x.shape[1:])
+            with run.clock("gradients"):
+                each = self.loss(group(x).flatten(0, 1), batch.y)
+                # A sum of means, so that each gets the gradient of its own.
+                loss = (each * weights[place].flatten()).sum()
+                torch.autograd.backward(loss)
+            with run.clock("update"):
+                set_rate(optimizer, self.params.schedule, self.params.learning_rate, number, total)
+                optimizer.step()
+                optimizer.zero_grad()
+            losses += loss.detach()
+        return losses / len(self.seen)
+
+    def answer(self, group: int, answers: Tensor) -> None:
+        """Add what the sub-models of this group contribute to `answers` (members, classes).
+
+        After all groups a row holds the mean probabilities of the sub-models that do not see the member.
+        """
+        stack, place = self.groups[group].eval(), self.places[group]
+        shares = self.absent[:, place] / self.absent.sum(1, keepdim=True)
+        chunks = (torch.split(each, ANSWERED_AT_ONCE) for each in (self.members.x, shares, answers))
+        with torch.no_grad():
+            for x, share, out in zip(*chunks, strict=True):
+                probabilities = stack(x.expand(share.shape[1], *x.shape)).softmax(2)
+                out += (share.T[:, :, None] * probabilities).sum(0)
+
+    def _draw(self) -> tuple[Tensor, Tensor]:
+        """(sub-models, batch size) row numbers, and the weight of each in the mean of its batch.
+
+        The last batch of an epoch is smaller: it is filled up with records that weigh nothing.
+        """
+        device, size = self.run.device, self.params.batch_size
+        rows = torch.zeros(len(self.seen), size, dtype=torch.int64, device=device)
+        weights = torch.zeros(len(self.seen), size, device=device)
+        places = torch.arange(size, device=device)
+        for number, (seen, sampler) in enumerate(zip(self.seen, self.samplers, strict=True)):
+            if len(seen) > 0:
+                drawn = seen[sampler.draw().to(device)]
+                rows[number] = drawn[places % len(drawn)]
+                weights[number, : len(drawn)] = 1 / len(drawn)
+        return rows, weights
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimizers and samplers of all sub-models."""
+        return {name: [each.state_dict() for each in things] for name, things in self._parts().items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        for name, things in self._parts().items():
+            for each, saved in zip(things, state[name], strict=True):
+                each.load_state_dict(saved)
+
+    def _parts(self) -> dict[str, list[Any]]:
+        return {"groups": self.groups, "optimizers": self.optimizers, "samplers": self.samplers}

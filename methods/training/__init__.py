@@ -1,0 +1,1 @@
+"""What trainings share: optimizers, samplers, plain descent, ensembles, averages."""

@@ -1,0 +1,55 @@
+"""The optimizers that methods of gradient steps share, and their parameters."""
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field, model_validator
+from torch import nn, optim
+
+from methods.base import Amount, Count, Fraction, Params, Rate
+
+Schedule = Literal["constant", "cosine"]
+"""The step size over the steps."""
+
+
+class OptimizerParams(Params):
+    """What every method of gradient steps has."""
+
+    steps: Count = Field(default=500, description="Training steps.")
+    batch_size: Count = Field(default=64, description="Examples per step.")
+    learning_rate: Rate = Field(default=0.1, description="Step size.")
+    optimizer: Literal["sgd", "adam"] = Field(
+        default="sgd", description="What turns a gradient into an update."
+    )
+    momentum: Fraction = Field(default=0.0, description="Momentum of optimizer 'sgd'.")
+    weight_decay: Amount = Field(default=0.0, description="L2 penalty added to the gradient.")
+
+    @model_validator(mode="after")
+    def _momentum_is_sgds(self) -> "OptimizerParams":
+        # Ignoring it would give one training two keys.
+        if self.optimizer == "adam" and self.momentum != 0:
+            raise ValueError(
+                f"momentum belongs to optimizer 'sgd'; set momentum = 0 with 'adam', got {self.momentum}"
+            )
+        return self
+
+
+def make_optimizer(weights: Iterable[nn.Parameter], params: OptimizerParams) -> optim.Optimizer:
+    """The optimizer these parameters describe."""
+    if params.optimizer == "adam":
+        return optim.Adam(weights, lr=params.learning_rate, weight_decay=params.weight_decay)
+    return optim.SGD(
+        weights,
+        lr=params.learning_rate,
+        momentum=params.momentum,
+        weight_decay=params.weight_decay,
+    )
+
+
+def set_rate(optimizer: optim.Optimizer, schedule: Schedule, rate: float, step: int, total: int) -> None:
+    """The step size of step 0 to total - 1: always `rate`, or half a cosine wave from `rate` towards 0
+    (Loshchilov and Hutter 2017). It depends on the step alone, so a resumed run needs no memory of it."""
+    share = 1.0 if schedule == "constant" else (1 + math.cos(math.pi * step / total)) / 2
+    for group in optimizer.param_groups:
+        group["lr"] = rate * share

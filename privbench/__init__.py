@@ -1,0 +1,147 @@
+"""The Python interface of privbench: what notebooks, scripts and plug-ins may rely on.
+
+Results of a store as data frames::
+
+    import privbench
+    frontier = privbench.open_store("privbench-store").frontier()
+
+The epsilon of a ledger of events, by accountants that must agree::
+
+    privbench.price(dp_accounting.GaussianDpEvent(2.0), delta=1e-5)
+
+Plug-ins import the protocols and types they implement and use from here (docs/add-a-method.md,
+docs/add-a-workload.md, docs/add-an-attack.md). Names load on first use: `import privbench` loads neither
+torch nor the database. A name leaves this module only after a release that deprecates it.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.accounting import Guarantee as Guarantee
+    from harness.accounting import price as price
+    from harness.attacks.base import Attack as Attack
+    from harness.attacks.base import Audit as Audit
+    from harness.attacks.base import Bound as Bound
+    from harness.attacks.base import Evidence as Evidence
+    from harness.attacks.base import Floats as Floats
+    from harness.attacks.base import cross_entropy as cross_entropy
+    from harness.attacks.base import rescaled_logit as rescaled_logit
+    from harness.attacks.parts.attribute_metrics import Guesses as Guesses
+    from harness.attacks.parts.attribute_metrics import Inference as Inference
+    from harness.attacks.parts.inversion import Intercepted as Intercepted
+    from harness.attacks.parts.inversion import Inversion as Inversion
+    from harness.attacks.parts.inversion import Reconstructions as Reconstructions
+    from harness.attacks.parts.moments import leave_one_out as leave_one_out
+    from harness.results.frames import Results as Results
+    from harness.results.frames import open_store as open_store
+    from methods.base import Amount as Amount
+    from methods.base import Assisted as Assisted
+    from methods.base import Budget as Budget
+    from methods.base import Budgeted as Budgeted
+    from methods.base import Calibrated as Calibrated
+    from methods.base import Count as Count
+    from methods.base import Extensible as Extensible
+    from methods.base import Fraction as Fraction
+    from methods.base import Method as Method
+    from methods.base import Params as Params
+    from methods.base import Positive as Positive
+    from methods.base import Probability as Probability
+    from methods.base import Problem as Problem
+    from methods.base import Rate as Rate
+    from methods.base import Rebuilt as Rebuilt
+    from methods.base import Released as Released
+    from methods.base import Run as Run
+    from methods.base import Shaped as Shaped
+    from methods.gradients import Engine as Engine
+    from methods.gradients import make_engine as make_engine
+    from methods.training.optimizer import OptimizerParams as OptimizerParams
+    from methods.training.optimizer import make_optimizer as make_optimizer
+    from methods.training.sampling import FixedSizeSampler as FixedSizeSampler
+    from methods.training.sampling import PoissonSampler as PoissonSampler
+    from methods.training.sampling import Sampler as Sampler
+    from methods.training.sampling import ShuffleSampler as ShuffleSampler
+    from workloads.base import Attribute as Attribute
+    from workloads.base import Prepared as Prepared
+    from workloads.base import Public as Public
+    from workloads.base import Records as Records
+    from workloads.base import Sensitive as Sensitive
+    from workloads.base import Workload as Workload
+    from workloads.errors import AccountingError as AccountingError
+    from workloads.errors import BackendError as BackendError
+    from workloads.errors import BenchError as BenchError
+    from workloads.errors import Diverged as Diverged
+    from workloads.errors import SpecError as SpecError
+    from workloads.errors import StoreError as StoreError
+    from workloads.errors import UnknownName as UnknownName
+    from workloads.models.init import seeded as seeded
+    from workloads.models.mlp import mlp as mlp
+    from workloads.records import LazyRecords as LazyRecords
+
+_HOMES = {
+    "harness.accounting": ("Guarantee", "price"),
+    "harness.attacks.base": (
+        "Attack",
+        "Audit",
+        "Bound",
+        "Evidence",
+        "Floats",
+        "cross_entropy",
+        "rescaled_logit",
+    ),
+    "harness.attacks.parts.attribute_metrics": ("Guesses", "Inference"),
+    "harness.attacks.parts.inversion": ("Intercepted", "Inversion", "Reconstructions"),
+    "harness.attacks.parts.moments": ("leave_one_out",),
+    "harness.results.frames": ("Results", "open_store"),
+    "methods.base": (
+        "Amount",
+        "Assisted",
+        "Budget",
+        "Budgeted",
+        "Calibrated",
+        "Count",
+        "Extensible",
+        "Fraction",
+        "Method",
+        "Params",
+        "Positive",
+        "Probability",
+        "Problem",
+        "Rate",
+        "Rebuilt",
+        "Released",
+        "Run",
+        "Shaped",
+    ),
+    "methods.gradients": ("Engine", "make_engine"),
+    "methods.training.optimizer": ("OptimizerParams", "make_optimizer"),
+    "methods.training.sampling": ("FixedSizeSampler", "PoissonSampler", "Sampler", "ShuffleSampler"),
+    "workloads.base": ("Attribute", "Prepared", "Public", "Records", "Sensitive", "Workload"),
+    "workloads.errors": (
+        "AccountingError",
+        "BackendError",
+        "BenchError",
+        "Diverged",
+        "SpecError",
+        "StoreError",
+        "UnknownName",
+    ),
+    "workloads.models.init": ("seeded",),
+    "workloads.models.mlp": ("mlp",),
+    "workloads.records": ("LazyRecords",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'privbench' has no attribute {name!r}; it has {', '.join(__all__)}")
+    found = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = found  # the next time it is found without this function
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

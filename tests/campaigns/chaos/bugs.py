@@ -1,0 +1,69 @@
+"""Mistakes to be caught by tests: each function builds one into the process that calls it (injected.py)."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.backends.local import backend as local
+from harness.backends.slurm import array_record
+from harness.jobs import checkpoint, run
+from harness.store import files, store
+
+
+def forget_to_sync_files() -> None:
+    """Content may still be in memory when it gets its name."""
+
+    def write(file: Path, content: bytes) -> None:
+        file.write_bytes(content)
+
+    for module in (files, store):
+        module.write_synced = write  # type: ignore[attr-defined]
+
+
+def forget_to_sync_folders() -> None:
+    """A name may still be in memory when it is relied on."""
+    for module in (files, store):
+        module.sync_folder = lambda folder: None  # type: ignore[attr-defined]
+
+
+def write_in_place() -> None:
+    """A reader, or whoever comes after a crash, sees half a file."""
+
+    def write(file: Path, content: bytes) -> None:
+        files.write_synced(file, content)
+        files.sync_folder(file.parent)
+
+    for module in (files, store, checkpoint, local, array_record):
+        module.write_atomic = write  # type: ignore[attr-defined]
+
+
+def share_one_stream() -> None:
+    """What one part of a method draws changes what another draws."""
+    own = run.Run.generator
+
+    def generator(self: run.Run, name: str) -> torch.Generator:
+        return own(self, "one for all")
+
+    run.Run.generator = generator  # type: ignore[method-assign]
+
+
+def forget_a_stream() -> None:
+    """After a kill, one generator begins again from its seed."""
+    write = checkpoint.write_checkpoint
+
+    def partly(file: Path, content: Mapping[str, Any]) -> None:
+        kept = {name: each for name, each in content["streams"].items() if name != "noise"}
+        write(file, {**content, "streams": kept})
+
+    run.write_checkpoint = partly  # type: ignore[attr-defined]
+
+
+BUGS: dict[str, Callable[[], None]] = {
+    "no fsync of files": forget_to_sync_files,
+    "no fsync of folders": forget_to_sync_folders,
+    "written in place": write_in_place,
+    "one random stream for all names": share_one_stream,
+    "one generator missing from the checkpoint": forget_a_stream,
+}

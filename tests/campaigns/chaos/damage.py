@@ -1,0 +1,198 @@
+"""Files of every kind in a store, truncated or with a bit flipped, at random places.
+
+    python -m tests.campaigns.chaos.damage --seed 0 --harms 12
+
+Each harm (so many of every kind) befalls a copy of a store whose sweep is half done, and one of a store
+whose sweep is done. Then the store is used: status, collection, a database made anew, the sweep asked for
+again. Either the rows are those of an undisturbed run, or an error or a row of ours tells of the file and
+what to do; and once the file is deleted as it says, running again gives the undisturbed rows. Never a
+traceback, never a number that is silently another.
+"""
+
+import functools
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from harness.backends import status
+from harness.backends.local import backend as local
+from harness.backends.local import supervisor
+from harness.jobs import train
+from harness.jobs.loop import Stop, run_task
+from harness.jobs.run import Run
+from harness.results.collect import collect
+from harness.spec import Json
+from harness.store import Store
+from tests.campaigns.chaos.campaign import (
+    LAB,
+    Rows,
+    arguments,
+    close,
+    collected,
+    faults,
+    finish,
+    forked,
+    ground,
+    plan_of,
+    say,
+    send,
+)
+from workloads.errors import BenchError
+
+KINDS = {
+    "spec": "tasks/*/*/spec.json",
+    "result": "tasks/*/*/result.json",
+    "signals": "tasks/*/*/signals-*",
+    "model": "tasks/*/*/model-*",
+    "scores": "tasks/*/*/scores-*",
+    "steps": "tasks/*/*/steps-*",
+    "checkpoint": "tasks/*/*/checkpoint/*",
+    "heartbeat": "tasks/*/*/heartbeat",
+    "log": "tasks/*/*/log.txt",
+    "sweep": "sweeps/*.json",
+    "queue": "queue/*.json",
+    "supervisor": "supervisor/state.json",
+    "store": "store.json",
+    "database": "privbench.duckdb",
+}
+
+
+def flip(content: bytes, chance: random.Random) -> bytes:
+    """One bit is another."""
+    place = chance.randrange(len(content))
+    return content[:place] + bytes([content[place] ^ (1 << chance.randrange(8))]) + content[place + 1 :]
+
+
+def truncate(content: bytes, chance: random.Random) -> bytes:
+    """The end is missing."""
+    return content[: chance.randrange(len(content))]
+
+
+Harm = Callable[[bytes, random.Random], bytes]
+HARMS: dict[str, Harm] = {"flip": flip, "truncate": truncate}
+
+
+def half_done(path: Path) -> None:
+    """Trainings done, one interrupted amid its steps, attacks open, and the traces of a killed worker."""
+    send(LAB, path)
+    store, trainings = Store.open(path), [task for task in plan_of(LAB, path).tasks if task.kind == "train"]
+    for task in trainings[:-1]:
+        run_task(store, task.key, Stop())
+    left = iter(range(7))
+    stop = Stop()
+    with patch.object(Stop, "__call__", lambda self: next(left) == 6):
+        run_task(store, trainings[-1].key, stop)
+    word = '{"pid": 1, "host": "a", "job": null, "time": %r, "phase": "main", "done": 1, "total": 5}'
+    (store.folder(trainings[-1].key) / "heartbeat").write_text(word % time.time())
+    (path / "supervisor").mkdir(exist_ok=True)
+    supervisor.Supervisor(store)._tell()
+    collect(path)
+
+
+def use(path: Path) -> list[str]:
+    """Use a store in every way; what was told of it. Anything but an error of ours is raised."""
+    told: list[str] = []
+
+    def attempt(work: Callable[..., object], *arguments: Any) -> None:
+        try:
+            work(*arguments)
+        except BenchError as error:
+            told.append(str(error))
+
+    def gather(rebuild: bool) -> None:
+        told.extend(map(str, collect(path, rebuild=rebuild).broken))
+
+    attempt(lambda: status.Progress.of(Store.open(path), "chaos").summary())
+    attempt(lambda: status.supervisor_summary(Store.open(path)))
+    attempt(read_queue, path)
+    attempt(gather, False)
+    attempt(gather, True)
+    return told
+
+
+def read_queue(path: Path) -> None:
+    """Read the queue as a new supervisor does."""
+    supervisor.Supervisor(Store.open(path))._read_queue()
+
+
+def outcome(path: Path, harmed: Path, expected: Rows) -> Json:
+    """What came of a harm: equal rows, or words of ours and equal rows after what they ask for."""
+    told = use(path)
+    broken: Counter[str] = Counter()
+    try:
+        broken += faults(collected(path), expected, whole=False)
+        broken -= failures(path)
+        found = finish(LAB, path)
+        told += words(path)
+        wrong = faults(found, expected)
+    except BenchError as error:
+        told.append(str(error))
+        wrong = Counter(told=1)
+    if not wrong:
+        return {"outcome": "equal", "broken": broken}
+    if not any(harmed.name in each or str(harmed.parent) in each for each in told):
+        return {"outcome": "silent", "broken": broken + wrong, "told": told}
+    harmed.unlink(missing_ok=True)
+    for task in plan_of(LAB, path).failed:
+        Store(path).forget(task)
+    return {"outcome": "told", "broken": broken + faults(finish(LAB, path), expected), "told": told}
+
+
+def failures(path: Path) -> Counter[str]:
+    """Rows of failed tasks: they differ from those of a good run, and say so."""
+    failed = sum(result["status"] == "failed" for _, result in Store.open(path).results())
+    return Counter(different=failed)
+
+
+def words(path: Path) -> list[str]:
+    """What the rows of failed tasks say."""
+    return [str(result["message"]) for _, result in Store.open(path).results() if result["message"]]
+
+
+def harmed(
+    folder: Path, source: Path, chosen: Path, harm: Harm, chance: random.Random, expected: Rows
+) -> Json:
+    """What comes of a harm to one file of a copy of a store."""
+    path = folder / "harmed"
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(source, path)
+    file = path / chosen.relative_to(source)
+    file.write_bytes(harm(file.read_bytes(), chance))
+    try:
+        came: Json = forked(outcome, path, file, expected)
+    except RuntimeError as error:
+        return {"outcome": "traceback", "broken": {"error": 1}, "told": [str(error)]}
+    return came
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the campaign."""
+    asked = arguments(__doc__, words, harms=12, every=1)
+    begin, chance = time.monotonic(), random.Random(asked.seed)
+    counts: Counter[str] = Counter()
+    broken = 0
+    with ground() as folder, patch.object(local, "start_supervisor"):
+        expected: Rows = forked(finish, LAB, folder / "whole")
+        with patch.object(train, "Run", functools.partial(Run, interval=0.0)):
+            forked(half_done, folder / "half")
+        cases = [(kind, source) for kind in KINDS for source in ("half", "whole")] * asked.harms
+        for kind, source in cases[:: asked.every]:
+            files = sorted((folder / source).glob(KINDS[kind]))
+            if not files:
+                continue
+            harm, chosen = chance.choice(sorted(HARMS)), chance.choice(files)
+            came = harmed(folder, folder / source, chosen, HARMS[harm], chance, expected)
+            counts[f"{kind}: {came['outcome']}"] += 1
+            if any(came["broken"].values()):
+                broken += 1
+                say(f"{kind} {harm} {chosen.relative_to(folder)}: {came}")
+    return close("damage", begin, dict(counts), broken)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,68 @@
+"""The short form of every campaign: `python -m tests.campaigns.chaos --short`."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[3]
+CAMPAIGNS = 6
+Found = dict[str, dict[str, Any]]
+"""Campaign to what it counted."""
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    """What the short form of every campaign counted, in one process that loads torch once."""
+    # The checkout first: the campaigns are no part of what is installed.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.campaigns.chaos", "--short"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    lines = dict(re.findall(r"^campaign (\w+): (\{.*\})$", done.stdout, re.MULTILINE))
+    assert len(lines) == CAMPAIGNS, done.stdout + done.stderr
+    return {name: json.loads(text) for name, text in lines.items()}
+
+
+def promised(found: Found, name: str) -> dict[str, Any]:
+    """The counts of a campaign that has broken nothing."""
+    assert found[name]["broken"] == 0, found[name]
+    return found[name]
+
+
+def test_nothing_is_lost_doubled_or_different_whatever_is_killed(found: Found) -> None:
+    counts = promised(found, "kills")
+    assert counts["kills"] >= 6
+    assert counts["lost"] == counts["doubled"] == counts["different"] == 0
+
+
+def test_damaged_files_are_made_anew_or_told(found: Found) -> None:
+    counts = promised(found, "damage")
+    outcomes = {name.partition(": ")[2] for name in counts if ": " in name}
+    assert outcomes <= {"equal", "told"}
+    assert sum(number for name, number in counts.items() if ": " in name) >= 2
+
+
+def test_full_disks_and_jumping_clocks_change_no_row(found: Found) -> None:
+    counts = promised(found, "disk")
+    assert counts["clock: jumped"] == 1
+
+
+def test_a_crowd_gives_the_rows_of_one_with_locks_and_without(found: Found) -> None:
+    counts = promised(found, "crowd")
+    assert counts["locks"] == counts["no locks"] == 8
+
+
+def test_any_order_and_packing_gives_the_same_bits(found: Found) -> None:
+    assert promised(found, "order")["orders"] == 2
+
+
+def test_known_mistakes_are_caught(found: Found) -> None:
+    counts = promised(found, "injected")
+    assert counts["caught"] == counts["mistakes"] == 5

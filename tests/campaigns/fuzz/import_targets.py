@@ -1,0 +1,83 @@
+"""Results of others: archives that are broken, and archives that are whole and lie."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.results.archive import write_archive
+from harness.results.transfer import FORMAT, import_results
+from harness.spec import PROTOCOL, Json
+from harness.store.files import dump
+from tests.campaigns.fuzz.ground import Ground
+from tests.campaigns.fuzz.inputs import altered, files, names
+from tests.campaigns.fuzz.store_targets import TASKS, fill, results
+from tests.campaigns.fuzz.target import Target
+
+HEAD = {"format": FORMAT, "privbench": "0", "protocol": PROTOCOL, "weights": False, "tasks": len(TASKS)}
+CONTENTS = {
+    f"tasks/{result['key'][:2]}/{result['key']}/{name}.json": dump(content)
+    for spec, result in TASKS
+    for name, content in (("spec", spec), ("result", result))
+}
+RESULT = f"tasks/{TASKS[0][1]['key'][:2]}/{TASKS[0][1]['key']}/result.json"
+
+
+def packed(suffix: str, head: Json, contents: dict[str, bytes]) -> bytes:
+    """An archive as `privbench export` writes it, with sums that fit whatever it holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"theirs{suffix}"
+        write_archive(file, head, contents)
+        return file.read_bytes()
+
+
+GOOD = {suffix: packed(suffix, HEAD, CONTENTS) for suffix in (".zip", ".parquet")}
+
+
+def import_file(ground: Ground, given: tuple[str, bytes]) -> str:
+    """`privbench import FILE`."""
+    file = ground.lay(f"theirs{given[0]}", given[1])
+    return ground.survives(lambda: import_results(ground.store.path, file, replace=True))
+
+
+def import_lies(ground: Ground, given: tuple[Any, dict[str, bytes]]) -> str:
+    """The same of an archive whose every sum is right."""
+    head, extra = given
+    told = head if isinstance(head, dict) else {"head": head}
+    clean = {name.encode("utf-8", "replace").decode(): content for name, content in extra.items()}
+    try:
+        content = packed(".zip", told, {**CONTENTS, **clean})
+    except (ValueError, TypeError, IndexError):
+        return "refused"  # a head that JSON, or a name that zip cannot say: nobody could have written it
+    return import_file(ground, (".zip", content))
+
+
+def import_name(ground: Ground, name: str) -> str:
+    """`privbench import FILE --as NAME`."""
+    file = ground.lay("theirs.zip", GOOD[".zip"])
+    return ground.survives(lambda: import_results(ground.store.path, file, name, replace=True))
+
+
+member_names = names | st.just(RESULT) | st.builds("tasks/../{}".format, names)
+contents = results(TASKS[0][1]) | st.binary(max_size=20)
+
+TARGETS = (
+    Target(
+        "import files",
+        st.one_of(*(st.tuples(st.just(suffix), files(good)) for suffix, good in GOOD.items())),
+        import_file,
+        (".zip", GOOD[".zip"]),
+        weight=1,
+        fill=fill,
+    ),
+    Target(
+        "import contents",
+        st.tuples(st.just(HEAD) | altered(HEAD), st.dictionaries(member_names, contents, max_size=2)),
+        import_lies,
+        (HEAD, {}),
+        weight=1,
+        fill=fill,
+    ),
+    Target("import names", names, import_name, "colleague", weight=1, fill=fill),
+)

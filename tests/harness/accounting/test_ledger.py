@@ -1,0 +1,139 @@
+"""Which events have a price, what numbers they may hold, and what they become."""
+
+import json
+import math
+
+import pytest
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NoOpDpEvent,
+    PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent, RepeatAndSelectDpEvent
+
+from harness.accounting import price
+from harness.accounting.ledger import (
+    ASSUMPTIONS,
+    assumptions,
+    check_priceable,
+    count_releases,
+    describe,
+    expand,
+    is_private,
+    natural_adjacency,
+)
+from methods.mechanisms.events import (
+    MetricDpEvent,
+    NoisyVotesDpEvent,
+    ParallelDpEvent,
+    PureDpEvent,
+    SelectiveReleaseDpEvent,
+    VonMisesFisherDpEvent,
+)
+from workloads.errors import AccountingError
+
+EVENTS: list[DpEvent] = [
+    NoOpDpEvent(),
+    GaussianDpEvent(2.0),
+    LaplaceDpEvent(2.0),
+    MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.5, 0.5]),
+    PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0)),
+    SampledWithoutReplacementDpEvent(100, 10, GaussianDpEvent(4.0)),
+    ComposedDpEvent([GaussianDpEvent(3.0), LaplaceDpEvent(3.0)]),
+    SelfComposedDpEvent(GaussianDpEvent(3.0), 2),
+    ZCDpEvent(0.1),
+    RepeatAndSelectDpEvent(PureDpEvent(0.5), 3, 1),
+    PureDpEvent(1.0),
+    MetricDpEvent(0.5, 2.0),
+    VonMisesFisherDpEvent(10, 2.0),
+    ParallelDpEvent((PureDpEvent(1.0), PureDpEvent(2.0))),
+    NoisyVotesDpEvent(((9, 1), (5, 5)), "gaussian", 4.0),
+    SelectiveReleaseDpEvent(GaussianDpEvent(9.0), 1, 3),
+]
+
+
+def test_the_list_above_is_complete() -> None:
+    kinds = {kind.__name__ for kind in ASSUMPTIONS}
+    without_price = {"NonPrivateDpEvent", "ClaimedDpEvent"}
+    assert {type(event).__name__ for event in EVENTS} == kinds - without_price
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_every_known_event_has_a_finite_price_and_says_what_it_assumes(event: DpEvent) -> None:
+    guarantee = price(event, 1e-5)
+    assert guarantee.epsilon is not None
+    assert 0 <= guarantee.epsilon < math.inf
+    assert guarantee.accountant in guarantee.epsilons
+    assert assumptions(event) or isinstance(event, NoOpDpEvent)
+    json.dumps(guarantee.asdict(), allow_nan=False)
+    json.dumps(describe(event), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("event", "word"),
+    [
+        (PureDpEvent(-1.0), "epsilon must be >= 0"),
+        (PureDpEvent(math.nan), "epsilon must be >= 0"),
+        (MetricDpEvent(1.0, math.inf), "diameter must be"),
+        (VonMisesFisherDpEvent(1, 1.0), "dimension must be a whole number >= 2"),
+        (VonMisesFisherDpEvent(3, -1.0), "kappa must be"),
+        (LaplaceDpEvent(-1.0), "noise_multiplier must be"),
+        (ZCDpEvent(-0.1), "rho must be"),
+        (SampledWithoutReplacementDpEvent(10, 11, GaussianDpEvent(1.0)), "at most source_dataset_size, 10"),
+        (SampledWithoutReplacementDpEvent(10, 0, GaussianDpEvent(1.0)), "sample_size must be"),
+        (RepeatAndSelectDpEvent(GaussianDpEvent(1.0), 0.5, 1), "mean must be"),
+        (RepeatAndSelectDpEvent(GaussianDpEvent(1.0), 5, -1), "shape must be"),
+        (MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.6]), "add up to 1"),
+        (SelectiveReleaseDpEvent(GaussianDpEvent(1.0), 1, -1), "attempts must be"),
+        (ParallelDpEvent((PureDpEvent(-1.0),)), "epsilon must be"),
+    ],
+)
+def test_impossible_numbers_are_refused(event: DpEvent, word: str) -> None:
+    with pytest.raises(AccountingError, match=word):
+        check_priceable(event)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        LaplaceDpEvent(0.0),
+        MixtureOfGaussiansDpEvent(0.0, [0.0, 1.0], [0.5, 0.5]),
+        NoisyVotesDpEvent(((1, 2),), "laplace", 0.0),
+        SelectiveReleaseDpEvent(GaussianDpEvent(0.0), 1, 2),
+        ParallelDpEvent((GaussianDpEvent(1.0), GaussianDpEvent(0.0))),
+    ],
+)
+def test_without_noise_nothing_is_promised(event: DpEvent) -> None:
+    assert not is_private(event)
+    assert price(event, 1e-5).kind == "none"
+
+
+def test_an_event_knows_its_neighbours() -> None:
+    assert natural_adjacency(PoissonSampledDpEvent(0.1, GaussianDpEvent(1.0))) == "add-or-remove-one"
+    rows = SelfComposedDpEvent(ComposedDpEvent([VonMisesFisherDpEvent(5, 1.0)]), 2)
+    assert natural_adjacency(rows) == "replace-one"
+    assert natural_adjacency(VonMisesFisherDpEvent(5, 1.0, per_example=False)) == "add-or-remove-one"
+
+
+def test_events_become_words_that_accountants_know() -> None:
+    attempt = SelectiveReleaseDpEvent(MetricDpEvent(0.5, 2.0), 2, 5)
+    assert expand(attempt) == SelfComposedDpEvent(PureDpEvent(1.0), 5)
+    assert expand(attempt, "paper") == SelfComposedDpEvent(PureDpEvent(1.0), 2)
+    assert expand(SelectiveReleaseDpEvent(PureDpEvent(1.0), 0, 0)) == NoOpDpEvent()
+    votes = NoisyVotesDpEvent(((9, 1), (5, 5)), "laplace", 4.0)
+    assert expand(PoissonSampledDpEvent(0.5, votes)) == PoissonSampledDpEvent(
+        0.5, SelfComposedDpEvent(LaplaceDpEvent(4.0), 4)
+    )
+    assert expand(GaussianDpEvent(1.0)) == GaussianDpEvent(1.0)
+
+
+def test_releases_are_counted() -> None:
+    event = ComposedDpEvent([SelfComposedDpEvent(PureDpEvent(1.0), 3), NoOpDpEvent(), ZCDpEvent(1.0)])
+    assert count_releases(event) == 4
+    assert count_releases(ParallelDpEvent((event, PureDpEvent(1.0)))) == 4

@@ -1,0 +1,115 @@
+"""Ceilings on attacks: known values, a closed form, and the likelihood-ratio attack itself."""
+
+import numpy as np
+import pytest
+from dp_accounting import (
+    ComposedDpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NonPrivateDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+from scipy.stats import norm
+
+from harness.accounting import Guarantee, price, tpr_ceiling, tpr_ceilings
+from harness.accounting.tradeoff import (
+    accuracy_ceiling,
+    auc_ceiling,
+    auc_from_gaussian,
+    inverse_variance,
+    tpr_from_epsilon,
+    tpr_from_gaussian,
+)
+from methods.mechanisms.events import PureDpEvent, VonMisesFisherDpEvent
+from workloads.errors import AccountingError
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "tpr", "accuracy"),
+    [(1, 2.82e-4, 0.7311), (2, 7.49e-4, 0.8808), (4, 5.47e-3, 0.9820), (8, 0.298, 0.9997)],
+)
+def test_known_ceilings(epsilon: float, tpr: float, accuracy: float) -> None:
+    """attack_loss_threshold: delta = 1e-5, TPR at FPR 1e-4."""
+    promise = Guarantee("approximate-dp", epsilon, 1e-5, "add-or-remove-one", "pld")
+    found = tpr_ceiling(promise, 1e-4)
+    assert found.basis == "epsilon-delta"
+    assert found.tpr == pytest.approx(tpr, rel=2e-3)
+    assert accuracy_ceiling(epsilon, 1e-5) == pytest.approx(accuracy, abs=5e-5)
+    assert auc_ceiling(epsilon, 1e-5) == pytest.approx(accuracy, abs=5e-5)
+
+
+def test_the_area_is_that_under_the_curve() -> None:
+    fprs = np.linspace(0, 1, 20001)
+    curve = [tpr_from_epsilon(1.3, 0.05, fpr) for fpr in fprs]
+    assert auc_ceiling(1.3, 0.05) == pytest.approx(float(np.trapezoid(curve, fprs)), abs=1e-4)
+    best = max((tpr + 1 - fpr) / 2 for tpr, fpr in zip(curve, fprs, strict=True))
+    assert accuracy_ceiling(1.3, 0.05) == pytest.approx(best, abs=1e-4)
+
+
+def test_a_gaussian_is_exact() -> None:
+    """trials: mu = 0.244 allows an AUC of 0.568 and 1.87 % at 1 %."""
+    found = tpr_ceiling(GaussianDpEvent(1 / 0.244), 0.01)
+    assert found.basis == "gaussian"
+    assert found.tpr == pytest.approx(0.0187, abs=5e-5)
+    assert auc_from_gaussian(0.244) == pytest.approx(0.568, abs=1e-3)
+    many = ComposedDpEvent([SelfComposedDpEvent(GaussianDpEvent(4.0), 3), GaussianDpEvent(4.0)])
+    assert inverse_variance(many) == pytest.approx(1 / 4)
+    assert tpr_ceiling(many, 0.01).tpr == pytest.approx(tpr_from_gaussian(0.5, 0.01))
+    assert tpr_ceiling(GaussianDpEvent(4.0), 0.01, "replace-one").tpr == pytest.approx(
+        tpr_from_gaussian(0.5, 0.01)
+    )
+
+
+def test_the_curve_is_met_by_the_best_attack_on_a_sampled_gaussian() -> None:
+    """Thresholding the likelihood ratio of one release: nobody does better, and the ceiling is as high."""
+    rate, noise = 0.3, 1.0
+    event = PoissonSampledDpEvent(rate, GaussianDpEvent(noise))
+    for fpr in (0.01, 0.1, 0.5):
+        cut = norm.isf(fpr, 0, noise)
+        attained = (1 - rate) * fpr + rate * float(norm.sf(cut, 1, noise))
+        found = tpr_ceiling(event, fpr)
+        assert found.basis == "pld"
+        # Slightly above: the curve covers adding a record as well as removing one.
+        assert attained - 1e-9 <= found.tpr <= attained * 1.03
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_a_pure_promise_has_the_curve_of_its_epsilon(epsilon: float) -> None:
+    for fpr in (0.001, 0.1, 0.6):
+        assert tpr_ceiling(PureDpEvent(epsilon), fpr).tpr == pytest.approx(
+            tpr_from_epsilon(epsilon, 0.0, fpr), rel=5e-3
+        )
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        SelfComposedDpEvent(PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0)), 20),
+        SelfComposedDpEvent(VonMisesFisherDpEvent(1000, 5.0), 3),
+        SelfComposedDpEvent(LaplaceDpEvent(5.0), 4),
+    ],
+)
+def test_the_whole_curve_is_below_each_of_its_points(event: SelfComposedDpEvent) -> None:
+    fprs = [0.0, 1e-4, 0.01, 0.1, 0.5, 1.0]
+    found = [each.tpr for each in tpr_ceilings(event, fprs)]
+    for delta in (1e-6, 1e-3):
+        promise = price(event, delta)
+        points = [tpr_ceiling(promise, fpr).tpr for fpr in fprs]
+        assert all(curve <= point * 1.001 + 1e-6 for curve, point in zip(found, points, strict=True))
+    assert found == sorted(found)
+    assert all(tpr >= fpr - 1e-9 for tpr, fpr in zip(found, fprs, strict=True))
+    assert found[-1] == pytest.approx(1)
+
+
+def test_without_a_promise_there_is_no_ceiling() -> None:
+    assert tpr_ceiling(NonPrivateDpEvent(), 0.01).tpr == 1
+    assert tpr_ceiling(price(NonPrivateDpEvent(), None), 0.01).tpr == 1
+
+
+def test_what_has_no_curve_or_no_rate_is_refused() -> None:
+    with pytest.raises(AccountingError, match="no trade-off curve"):
+        tpr_ceiling(ZCDpEvent(0.1), 0.01)
+    with pytest.raises(AccountingError, match=r"from 0 to 1, got 1\.5"):
+        tpr_ceiling(GaussianDpEvent(1.0), 1.5)

@@ -1,0 +1,198 @@
+"""The docker backend on a real engine: the rows of local, the locks, and every fault that was promised."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.backends.base import Settings
+from harness.backends.docker import backend, daemon
+from harness.backends.docker.backend import Docker
+from harness.backends.docker.containers import NOBODY, plain_user
+from harness.backends.local import backend as local
+from harness.spec import Task
+from workloads.errors import BackendError
+
+if TYPE_CHECKING:
+    from tests.harness.backends.docker.containers.conftest import Boxes, Engine
+    from tests.harness.conftest import Lab
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+SLOW: dict[str, Any] = {"steps": 25, "pause": 0.2}
+
+
+def undisturbed(lab: "Lab", tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
+    """The rows of tasks when plain processes of this machine run them in peace."""
+    lab.send(tasks, slots=2)
+    lab.wait_for(*tasks)
+    return lab.rows(tasks)
+
+
+def test_rows_are_those_of_local_and_one_container_makes_them_all(boxes: "Boxes", peaceful: "Lab") -> None:
+    tasks = [boxes.lab.task(0), boxes.lab.task(1)]
+    every = [*tasks, boxes.lab.attack(tasks[0])]
+    boxes.send(every)
+    names = set()
+    while boxes.store.result(every[-1].key) is None:
+        names.update(boxes.containers())
+    assert boxes.finish(every) == [None] * 3
+    assert len(names) == 1
+    assert boxes.lab.rows(every) == undisturbed(peaceful, every)
+    told = boxes.lab.result(tasks[0])["provenance"]
+    assert told["image"] == daemon.image_id(str(boxes.profile["image"]))
+    assert told["host"] == os.uname().nodename
+    owner = (boxes.store.folder(tasks[0].key) / "result.json").stat()
+    assert (owner.st_uid, owner.st_gid) == plain_user(boxes.store)
+    assert owner.st_uid == (os.getuid() or NOBODY)
+
+
+def test_a_running_container_is_locked(boxes: "Boxes", monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "1")
+    task = boxes.lab.task(**SLOW)
+    boxes.send([task], memory="1G", cpus=0.5, scratch="64M", processes=100)
+    found = boxes.inspect(boxes.running(task))
+    host = found["HostConfig"]
+    assert host["ReadonlyRootfs"] is True
+    assert host["NetworkMode"] == "none"
+    assert host["CapDrop"] == ["ALL"]
+    assert not host["CapAdd"]
+    assert host["Privileged"] is False
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["PidsLimit"] == 100
+    assert host["Memory"] == host["MemorySwap"] == 2**30
+    assert host["NanoCpus"] == 5 * 10**8
+    assert host["Init"] is True
+    assert "size=67108864" in host["Tmpfs"]["/tmp"]
+    assert found["Config"]["User"] == "{}:{}".format(*plain_user(boxes.store))
+    writable = {mount["Source"] for mount in found["Mounts"] if mount["RW"]}
+    assert writable == {str(boxes.store.tasks)}
+    names = {each.partition("=")[0] for each in found["Config"]["Env"]}
+    assert "SECRET_OF_THE_HOST" not in names
+    assert "DOCKER_HOST" not in names
+    assert boxes.finish([task]) == [None]
+
+
+@pytest.mark.parametrize("trouble", ["hoard", "child"])
+def test_want_of_memory_is_told_with_the_limit_and_fails_alone(boxes: "Boxes", trouble: str) -> None:
+    bad, good = boxes.lab.task(trouble=trouble), boxes.lab.task(1)
+    boxes.send([bad, good], memory="1200M")
+    assert boxes.finish([bad, good]) == ["out_of_memory", None]
+    assert "1200 MiB" in boxes.message(bad)
+
+
+def test_a_killed_container_costs_its_task_and_running_again_completes(
+    boxes: "Boxes", peaceful: "Lab"
+) -> None:
+    slow, other = boxes.lab.task(**SLOW), boxes.lab.task(1)
+    boxes.send([slow, other])
+    daemon.ask("kill", boxes.running(slow))
+    assert boxes.finish([slow, other]) == ["killed", None]
+    assert "SIGKILL" in boxes.message(slow)
+    assert boxes.send([slow, other]) == 1
+    assert boxes.finish([slow, other]) == [None, None]
+    assert boxes.lab.rows([slow, other]) == undisturbed(peaceful, [slow, other])
+
+
+def test_an_engine_that_crashes_costs_what_ran_and_the_rest_goes_on(boxes: "Boxes", engine: "Engine") -> None:
+    long, other = boxes.lab.task(steps=10, pause=3.0), boxes.lab.task(1)
+    boxes.send([long, other])
+    boxes.running(long)
+    engine.must("kill")
+    engine.must("up")  # a new engine ends the containers of the old one
+    assert boxes.finish([long, other]) == ["killed", None]
+    assert "engine" in boxes.message(long)
+    assert boxes.send([long, other]) == 1
+    assert boxes.finish([long, other]) == [None, None]
+
+
+def test_a_missing_image_is_told_before_anything_is_sent(boxes: "Boxes") -> None:
+    with pytest.raises(BackendError, match="privbench image build"):
+        boxes.send([boxes.lab.task()], image="no-such-image:1")
+    assert local.submissions(boxes.store) == []
+
+
+def test_an_image_that_goes_away_later_is_told_in_the_rows(
+    boxes: "Boxes", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [boxes.lab.task(0), boxes.lab.task(1)]
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "complete", lost_image)
+        boxes.send(tasks)
+    assert boxes.finish(tasks) == ["killed", "killed"]
+    assert "No such image" in boxes.message(tasks[0])
+    assert boxes.send(tasks) == 2
+    assert boxes.finish(tasks) == [None, None]
+
+
+def lost_image(settings: Settings, jobs: Sequence[Any]) -> Settings:
+    """What a submission holds whose image was removed after it was looked for."""
+    profile = (settings.profile or {}) | {"image": f"sha256:{'0' * 64}"}
+    return Settings(settings.slots, profile=profile)
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        ({"gpu": "one"}, "could not select device driver"),
+        ({"read_only": ("/no/such/folder",)}, "source path does not exist"),
+    ],
+)
+def test_a_container_that_cannot_start_is_told_in_the_row(
+    boxes: "Boxes", profile: dict[str, Any], words: str
+) -> None:
+    task = boxes.lab.task()
+    boxes.send([task], **profile)
+    assert boxes.finish([task]) == ["killed"]
+    assert words in boxes.message(task)
+
+
+def test_a_full_scratch_folder_fails_alone(boxes: "Boxes") -> None:
+    bad, good = boxes.lab.task(trouble="fill"), boxes.lab.task(1)
+    boxes.send([bad, good], scratch="32M")
+    assert boxes.finish([bad, good]) == ["killed", None]
+    assert "No space left" in boxes.message(bad)
+
+
+def test_a_task_that_hangs_is_ended_at_its_time_limit(boxes: "Boxes") -> None:
+    bad, good = boxes.lab.task(trouble="deaf"), boxes.lab.task(1)
+    boxes.send([bad, good], timeout=30)
+    assert boxes.finish([bad, good]) == ["timed_out", None]
+
+
+def test_after_a_killed_supervisor_no_container_is_left_and_the_next_completes(
+    boxes: "Boxes", peaceful: "Lab"
+) -> None:
+    slow = boxes.lab.task(**SLOW)
+    boxes.send([slow])
+    boxes.running(slow)
+    (supervisor,) = boxes.lab.supervisors()
+    supervisor.kill()
+    boxes.lab.wait(lambda: not boxes.keepers())
+    assert boxes.containers() == []
+    assert boxes.store.result(slow.key) is None
+    assert (boxes.store.folder(slow.key) / "checkpoint").exists()
+    local.start_supervisor(boxes.store)
+    assert boxes.finish([slow]) == [None]
+    assert boxes.lab.rows([slow]) == undisturbed(peaceful, [slow])
+
+
+def test_what_a_killed_keeper_leaves_is_swept_by_the_next(boxes: "Boxes") -> None:
+    slow, other = boxes.lab.task(**SLOW), boxes.lab.task(1)
+    boxes.send([slow, other])
+    orphan = boxes.running(slow)
+    (keeper,) = boxes.keepers()
+    keeper.kill()
+    boxes.lab.wait(lambda: boxes.store.result(other.key))
+    assert orphan not in boxes.containers()
+    assert boxes.finish([slow, other])[1] is None
+
+
+def test_a_cancelled_sweep_saves_and_leaves_rows(boxes: "Boxes") -> None:
+    slow, waiting = boxes.lab.task(**SLOW), boxes.lab.task(1)
+    boxes.send([slow, waiting])
+    boxes.running(slow)
+    Docker().stop(boxes.store, "sweep", cancel=True)
+    assert boxes.finish([slow, waiting]) == ["cancelled", "cancelled"]
+    assert (boxes.store.folder(slow.key) / "checkpoint").exists()

@@ -1,0 +1,191 @@
+"""What a container is asked for, without an engine: the words after `docker create`."""
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+import pytest
+
+from harness.backends.base import Job, Settings
+from harness.backends.docker import backend
+from harness.backends.docker.backend import Contained, memory_limit
+from harness.backends.docker.containers import (
+    NOBODY,
+    Container,
+    create_command,
+    hand_over,
+    plain_user,
+    size_bytes,
+)
+from harness.backends.docker.daemon import ask, complaint
+from harness.backends.local.workers import Worker
+from harness.backends.profile import read_as
+from harness.store import Store
+from workloads.errors import BackendError, SpecError
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "a, b" / "store", create=True)
+
+
+def words(store: Store, slot: int | None = None, threads: int = 1, **profile: object) -> list[str]:
+    asked = {"image": "sha256:1", "memory": "1G"} | profile
+    return create_command(store, Settings(threads=threads, profile=asked), slot, "box")
+
+
+def values(command: list[str], option: str) -> list[str]:
+    return [each.partition("=")[2] for each in command if each.startswith(f"--{option}=")]
+
+
+def test_everything_is_shut_that_a_task_does_not_need(store: Store) -> None:
+    command = words(store)
+    assert {"--read-only", "--init", "--network=none", "--cap-drop=ALL", "--pull=never"} <= {*command}
+    assert {"--security-opt=no-new-privileges", "--memory=1G", "--memory-swap=1G"} <= {*command}
+    assert command[-3:] == ["sha256:1", str(store.path), "-"]
+
+
+def test_only_the_task_folders_can_be_written_and_paths_may_hold_commas(store: Store) -> None:
+    mounts = [next(csv.reader([each])) for each in values(words(store, read_only=("/data",)), "mount")]
+    assert [each[1] for each in mounts if "readonly" not in each] == [f"source={store.tasks}"]
+    assert [each[2] for each in mounts if "readonly" in each] == [
+        f"target={store.path}/store.json",
+        "target=/data",
+    ]
+
+
+def test_the_environment_is_all_ours(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "1")
+    command = words(store, threads=3, environment={"A": "b=c"})
+    found = dict(each.split("=", 1) for each in values(command, "env"))
+    assert found["OMP_NUM_THREADS"] == found["PRIVBENCH_THREADS"] == "3"
+    assert found["A"] == "b=c"
+    assert found["PRIVBENCH_IMAGE"] == "sha256:1"
+    threads = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PRIVBENCH_THREADS"}
+    assert found.keys() == threads | {"HOME", "PRIVBENCH_IMAGE", "A"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "profile", "asked"),
+    [
+        (None, {}, []),
+        (3, {}, ["device=3"]),
+        (3, {"gpu": "none"}, []),
+        (3, {"gpu": "one"}, ["device=3"]),
+        (None, {"gpu": "one"}, ["1"]),
+    ],
+)
+def test_a_slot_gets_its_own_gpu(
+    store: Store, gpu: int | None, profile: dict[str, Any], asked: list[str]
+) -> None:
+    assert values(words(store, gpu, **profile), "gpus") == asked
+
+
+def test_a_task_is_never_root(store: Store) -> None:
+    user, group = plain_user(store)
+    assert user == (os.getuid() or NOBODY)
+    assert values(words(store), "user") == [f"{user}:{group}"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_root_gives_a_task_and_all_in_it_to_the_plain_user(tmp_path: Path) -> None:
+    (tmp_path / "task" / "checkpoint").mkdir(parents=True)
+    (tmp_path / "task" / "checkpoint" / "0").touch()
+    hand_over(tmp_path / "task", 1234, 5678)
+    for path in (tmp_path / "task", *(tmp_path / "task").rglob("*")):
+        assert (path.stat().st_uid, path.stat().st_gid) == (1234, 5678)
+    assert tmp_path.stat().st_uid == 0
+
+
+@pytest.mark.parametrize(("text", "count"), [("5", 5), ("2K", 2048), ("3M", 3 << 20), ("1T", 1 << 40)])
+def test_sizes_are_read_as_people_write_them(text: str, count: int) -> None:
+    assert size_bytes(text) == count
+
+
+def test_memory_comes_from_what_was_recorded_or_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "gpus", lambda: 0)
+    total = psutil.virtual_memory().total
+    known = [Job(("a",), memory_bytes=2**28), Job(("b",), memory_bytes=2**29)]
+    assert memory_limit(known, Settings(slots=2)) == 2**31
+    assert memory_limit([*known, Job(("c",))], Settings(slots=2)) == int(0.9 * total / 2)
+    assert memory_limit([Job(("a",), memory_bytes=total)], Settings(slots=2)) == total
+    monkeypatch.setattr(backend, "gpus", lambda: 1)
+    assert memory_limit(known, Settings(slots=2)) == int(0.9 * total / 2), "recorded was the device's memory"
+
+
+def test_a_profile_tells_every_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "profile.toml"
+    file.write_text('memory = "lots"\nscrach = "1G"\nread_only = ["data"]\n')
+    with pytest.raises(SpecError) as caught:
+        read_as(Container, file)
+    told = str(caught.value)
+    assert "did you mean 'scratch'" in told
+    assert "memory = 'lots': give the memory of a container" in told
+    assert "absolute path" in told
+    file.write_text('memory = "4G"\n[environment]\nA = "b"\n')
+    assert read_as(Container, file).environment == {"A": "b"}
+
+
+def test_the_sample_profile_is_good_and_the_page_has_every_key() -> None:
+    sample = read_as(Container, ROOT / "docker" / "profile.toml")
+    fields = Container.model_fields
+    theirs = {key: getattr(sample, key) for key in fields if key not in ("image", "memory", "cpus")}
+    assert theirs == {key: fields[key].default for key in theirs}, "these are told as defaults"
+    page = (ROOT / "docs" / "docker.md").read_text().split("## Profiles")[1]
+    assert {key for key in Container.model_fields if f"| `{key}` |" not in page} == set()
+
+
+def test_the_engine_s_own_words_are_told() -> None:
+    told = "docker: Error response from daemon: no such thing.\nSee 'docker run --help'.\n"
+    assert complaint(told) == "docker: Error response from daemon: no such thing."
+    assert complaint("Error response from daemon: gone\n") == "gone"
+    assert complaint("") == ""
+
+
+def test_without_docker_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BackendError, match="--backend local"):
+        ask("version")
+
+
+KEEPER = """
+import sys
+sys.stdout.write("ready\\n"); sys.stdout.flush()
+key = sys.stdin.readline().strip()
+{answer}
+sys.stdout.flush()
+"""
+
+
+class Told(Worker):
+    """A worker as a container is one, whose keeper does as told."""
+
+    disposable: ClassVar[bool] = Contained.disposable
+
+    def __init__(self, store: Store, answer: str) -> None:
+        program = (sys.executable, "-c", KEEPER.format(answer=answer))
+        super().__init__(store, Settings(), None, program)
+        self.give("ab", None)
+        self.process.wait(60)
+
+
+def test_a_keeper_s_last_words_are_the_reason(store: Store) -> None:
+    said = json.dumps(["out_of_memory", "too big"])
+    dead = Told(store, f"print('epitaph', {said!r})")
+    assert list(dead.heard()) == []
+    assert dead.epitaph(0) == ("out_of_memory", "too big")
+    dead.end()
+
+
+@pytest.mark.parametrize(("status", "spent"), [("done", False), ("interrupted", False), ("failed", True)])
+def test_a_container_whose_task_failed_is_not_used_again(store: Store, status: str, spent: bool) -> None:
+    used = Told(store, f"print(key, {status!r})")
+    assert list(used.heard()) == [("ab", status)]
+    assert used.spent is spent
+    used.end()

@@ -1,0 +1,203 @@
+"""Sweeps on a real cluster in peace: the same numbers as anywhere, nothing twice, everything told."""
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.backends.slurm.array_record import records
+from harness.backends.status import Progress
+from harness.enqueue import resend
+
+if TYPE_CHECKING:
+    from tests.harness.backends.slurm.cluster.conftest import Cluster, Sweeper
+    from tests.harness.conftest import Lab
+
+MEASURED = (
+    "step_seconds",
+    "step_overhead",
+    "step_cpu_overhead",
+    "extra_memory_bytes",
+    "memory_overhead",
+    "train_seconds",
+)
+"""Columns that say something about a machine at a moment."""
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+def privbench(sweeper: "Sweeper", *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The program in another process, as on another login node."""
+    command = [sys.executable, "-m", "harness.cli", *arguments, "--store", str(sweeper.store.path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+
+
+def status(sweeper: "Sweeper", sweep: str = "sweep") -> dict[str, Any]:
+    (told,) = json.loads(privbench(sweeper, "status", sweep, "--json").stdout)["sweeps"]
+    return dict(told)
+
+
+def test_a_sweep_gives_the_same_rows_as_on_this_machine_and_is_sent_once(
+    sweeper: "Sweeper", peaceful: "Lab"
+) -> None:
+    lab = sweeper.lab
+    trainings = [lab.task(index, seed) for seed in range(3) for index in range(6)]
+    attacks = [lab.attack(lab.task(seed=seed), models=6) for seed in range(3)]
+    every = [*trainings, *attacks]
+    # More elements than an array may have here; the attacks wait for both arrays of trainings.
+    assert sweeper.send(every, pack=3) == 21
+    first = records(sweeper.store)
+    assert [len(record.packs) for record in first] == [3, 3, 1]
+    assert sweeper.send(every, pack=3) == 21
+    assert resend(sweeper.store, "sweep", "slurm", first[0].settings) == 21
+    assert [record.name for record in records(sweeper.store)] == [record.name for record in first]
+    sweeper.finish(every)
+    assert sweeper.reasons(every) == [None] * 21
+    assert {sweeper.runs(task) for task in every} == {1}
+    assert status(sweeper)["done"] == 21
+    peaceful.send(every, slots=2)
+    peaceful.wait_for(*every)
+    assert lab.rows(every) == peaceful.rows(every)
+    assert sweeper.send(every) == 0
+
+
+def test_every_job_has_a_gpu_of_its_own_and_tells_where_it_ran(sweeper: "Sweeper") -> None:
+    tasks = [sweeper.lab.task(index, steps=40, pause=0.1) for index in range(2)]
+    sweeper.send(tasks, pack=1, gpus=1, options={"nodelist": "n2"})
+    sweeper.finish(tasks)
+    said = [sweeper.lab.result(task)["provenance"] for task in tasks]
+    assert sorted(each["cuda_visible_devices"] for each in said) == ["0", "1"]
+    assert {each["node"] for each in said} == {"n2"}
+    assert {each["slurm_job"].partition("_")[2] for each in said} == {"0", "1"}
+    assert all(each["memory_bytes"] > 2**28 and each["device"] for each in said)
+
+
+def test_status_is_told_by_another_process_and_without_a_controller(
+    sweeper: "Sweeper", whole: "Cluster"
+) -> None:
+    task, later = sweeper.lab.task(steps=60, pause=0.1), sweeper.lab.task(1)
+    sweeper.send([task, later], pack=1, array_parallelism=1)
+    sweeper.running(task)
+    told = status(sweeper)
+    assert (told["running"], told["waiting"], told["queued"]) == (1, 1, True)
+    assert {word["state"] for word in told["scheduler"]} == {"RUNNING", "PENDING"}
+    assert "no supervisor" not in privbench(sweeper, "status").stdout
+    whole.call("kill-controller")
+    told = status(sweeper)
+    assert (told["queued"], told["scheduler"]) == (None, None)
+    assert told["done"] + told["running"] + told["waiting"] == 2
+    assert "SLURM does not answer" in privbench(sweeper, "status").stdout
+    assert privbench(sweeper, "cancel", "sweep").returncode == 2  # and nothing is cancelled
+    assert sweeper.backend.attend(sweeper.store, "sweep"), "no answer is not an end"
+    whole.up()
+    sweeper.finish([task, later])
+    assert sweeper.reasons([task, later]) == [None, None]
+
+
+def test_what_failed_stands_until_it_is_retried(sweeper: "Sweeper") -> None:
+    lab = sweeper.lab
+    bad, good = [lab.task(i, trouble="error") for i in range(2)], lab.task(seed=1)
+    deaf = lab.task(seed=2, trouble="deaf")
+    every = [*bad, lab.attack(bad[0]), deaf, good]
+    sweeper.send(every, timeout=20.0, pack=5)
+    sweeper.finish(every)
+    assert sweeper.reasons(every) == ["error", "error", "upstream", "timed_out", None]
+    assert "no luck today" in lab.result(bad[0])["message"]
+    assert sweeper.send(every, timeout=20.0) == 0
+    again = privbench(sweeper, "retry", "sweep")  # with its profile and its time limit
+    assert "sweep: 4 tasks sent again." in again.stdout, again.stdout + again.stderr
+    sweeper.finish(every)
+    assert sweeper.reasons(every) == ["error", "error", "upstream", "timed_out", None]
+    assert sweeper.runs(bad[0]) == 2
+    assert sweeper.runs(good) == 1
+
+
+def test_a_cancelled_sweep_has_a_row_for_every_task_and_spares_other_sweeps(sweeper: "Sweeper") -> None:
+    lab = sweeper.lab
+    running, waiting = lab.task(steps=200, pause=0.1), lab.task(1, steps=200)
+    shared = lab.task(seed=1, steps=10, pause=0.1)
+    sweeper.send([running, waiting], "cancelled", pack=1, array_parallelism=1)
+    sweeper.send([shared, lab.attack(shared, models=1)], "other")
+    sweeper.send([shared, running, waiting], "cancelled")
+    sweeper.running(running)
+    assert privbench(sweeper, "cancel", "cancelled").returncode == 0
+    assert sweeper.reasons([running, waiting]) == ["cancelled", "cancelled"]
+    assert "checkpoint is kept" in lab.result(running)["message"]
+    sweeper.finish([shared, lab.attack(shared, models=1)], "other")
+    assert sweeper.reasons([shared, lab.attack(shared, models=1)]) == [None, None]
+    lab.wait(lambda: not sweeper.elements())
+    assert (sweeper.store.folder(running.key) / "checkpoint").exists()
+    assert Progress.of(sweeper.store, "cancelled").summary()["failed"] == 2
+
+
+def test_a_job_cancelled_singly_while_it_waits_is_told(sweeper: "Sweeper") -> None:
+    tasks = [sweeper.lab.task(index) for index in range(3)]
+    sweeper.send(tasks, pack=1, options={"hold": True})
+    (job,) = set(sweeper.cluster.ask("squeue", "-h", "-o", "%F").split())
+    sweeper.cluster.ask("scancel", f"{job}_1")
+    told = status(sweeper)
+    assert (told["failed"], told["waiting"], told["queued"]) == (1, 2, True)
+    assert sweeper.reasons(tasks[1:2]) == ["cancelled"]
+    assert sweeper.send(tasks) == 3  # of which the array still holds all but the cancelled one
+    sweeper.cluster.ask("scontrol", "release", job)
+    sweeper.finish(tasks)
+    assert sweeper.reasons(tasks) == [None] * 3
+    assert {sweeper.runs(task) for task in tasks} == {1}
+
+
+def test_a_job_that_never_starts_is_told_with_slurms_reason(sweeper: "Sweeper") -> None:
+    task = sweeper.lab.task()
+    sweeper.send([task], options={"begin": "now+1hour"})
+    # SLURM gives the reason when it next looks at its queue.
+    sweeper.lab.wait(lambda: "BeginTime" in sweeper.cluster.ask("squeue", "-h", "-o", "%r"))
+    (word,) = status(sweeper)["scheduler"]
+    assert (word["state"], word["reason"], word["tasks"]) == ("PENDING", "BeginTime", [task.key])
+    assert sweeper.cluster.ask("scancel", "--name", word["name"]) == ""
+    sweeper.finish([task])
+    assert sweeper.reasons([task]) == ["cancelled"]
+    assert sweeper.send([task]) == 1
+    sweeper.finish([task])
+    assert sweeper.reasons([task]) == [None]
+
+
+def test_a_profile_is_checked_against_the_cluster(sweeper: "Sweeper", tmp_path: Any) -> None:
+    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
+    good.write_text('partition = "debug"\ngpus = 1\ncpus = 1\ntime = "10"\n')
+    bad.write_text('partition = "gpu"\ngpus = 9\ncontainer = "/no/image.sif"\n')
+    checked = privbench(sweeper, "doctor", "--profile", str(good), "--json")
+    assert checked.returncode == 0
+    found = {row["what"]: row["found"] for row in json.loads(checked.stdout)}
+    assert found["limits"] == "arrays of 4, 20000 jobs at a time"
+    assert found["width"] == "8 such jobs at once on the empty cluster"
+    checked = privbench(sweeper, "doctor", "--profile", str(bad), "--json")
+    assert checked.returncode == 1
+    missing = {row["what"]: row["found"] for row in json.loads(checked.stdout) if row["state"] == "missing"}
+    assert missing.keys() >= {"container", "partition", "test job"}
+    assert missing["partition"] == "there is no gpu; partitions are debug, scavenge"
+    assert "nvalid partition" in missing["test job"]
+
+
+def test_the_quickstart_gives_the_same_rows_as_on_this_machine(sweeper: "Sweeper", tmp_path: Any) -> None:
+    profile = tmp_path / "two.toml"
+    profile.write_text('partition = "debug"\ngpus = 1\narray_parallelism = 2\nsignal_seconds = 60\n')
+    options = ("--backend", "slurm", "--profile", str(profile))
+    ran = privbench(sweeper, "run", "quickstart", *options)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    command = [
+        sys.executable,
+        "-m",
+        "harness.cli",
+        "run",
+        "quickstart",
+        "--store",
+        str(tmp_path / "local"),
+    ]
+    subprocess.run(command, capture_output=True, timeout=1800, check=True)
+    rows = f"select * exclude ({', '.join(MEASURED)}) from frontier order by cell, attack"
+    asked = ["query", rows, "--format", "json"]
+    here = subprocess.run(
+        [*command[:3], *asked, "--store", str(tmp_path / "local")], capture_output=True, text=True, check=True
+    )
+    assert json.loads(privbench(sweeper, *asked).stdout) == json.loads(here.stdout)

@@ -1,0 +1,330 @@
+"""The SLURM backend as far as no cluster is needed: what its scripts say and what words mean for tasks.
+
+The rest runs on a real cluster (tests/harness/cluster).
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.backends.base import Job, Settings
+from harness.backends.slurm import cluster
+from harness.backends.slurm.array_record import Record, elements, new_name, records, tidy
+from harness.backends.slurm.backend import Slurm, batch_script, complete, held, room, settle, unfinished
+from harness.backends.slurm.cluster import Limits, Site, Word
+from harness.backends.slurm.profile import Profile
+from harness.spec import Json, Task
+from harness.store import Store
+from workloads.errors import BackendError
+
+if TYPE_CHECKING:
+    from tests.harness.conftest import Lab
+
+
+def answers(folder: Path, patch: pytest.MonkeyPatch, **programs: str) -> None:
+    """Put programs that print a text, or fail where it is empty, before all others."""
+    folder.mkdir(exist_ok=True)
+    for name, text in programs.items():
+        (folder / f"{name}.txt").write_text(text)
+        body = f"cat {folder}/{name}.txt" if text else "exit 1"
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def record(tasks: list[Task], name: str = "sweep.1", made: float = 1.0, **profile: Any) -> Record:
+    """One array with an element per task."""
+    settings = complete(Settings(profile=profile))
+    needs = {task.key: task.needs for task in tasks if task.needs}
+    return Record(name, "sweep", tuple((task.key,) for task in tasks), needs, settings, made)
+
+
+def word(index: int, state: str, name: str = "sweep.1") -> Word:
+    return Word(name, "7", index, state, "None", "n1")
+
+
+@pytest.fixture
+def sent(lab: "Lab") -> tuple[Store, list[Task]]:
+    """Four tasks in one array."""
+    tasks = [lab.task(index) for index in range(4)]
+    lab.added(*tasks)
+    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in tasks]
+    lab.store.write_sweep("sweep", {"backend": "slurm", "tasks": entries})
+    record(tasks).write(lab.store)
+    return lab.store, tasks
+
+
+def reasons(store: Store, tasks: list[Task]) -> list[str | None]:
+    results = [store.result(task.key) for task in tasks]
+    return [result["reason"] if result else None for result in results]
+
+
+def beat(store: Store, task: Task, age: float = 0.0, job: str | None = None) -> None:
+    said = {"pid": 1, "job": job, "time": time.time() - age, "phase": "", "done": 0, "total": 0}
+    (store.folder(task.key) / "heartbeat").write_text(json.dumps(said))
+
+
+def test_a_job_that_ended_without_a_row_gets_one_with_slurms_word(
+    sent: tuple[Store, list[Task]],
+) -> None:
+    store, tasks = sent
+    for task in tasks:
+        (store.folder(task.key) / "log.txt").write_text("it ran")
+    states = ["TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "FAILED"]
+    assert (
+        settle(store, unfinished(store, "sweep"), [word(index, state) for index, state in enumerate(states)])
+        == []
+    )
+    assert reasons(store, tasks) == ["timed_out", "out_of_memory", "cancelled", "killed"]
+    message = (store.result(tasks[3].key) or {})["message"]
+    assert message == "SLURM says FAILED of job 7_3 on n1; running the sweep again resumes it"
+
+
+def test_a_task_whose_job_ended_before_it_began_is_told_apart(sent: tuple[Store, list[Task]]) -> None:
+    store, tasks = sent
+    settle(store, unfinished(store, "sweep"), [word(0, "TIMEOUT")])
+    assert reasons(store, tasks[:1]) == ["killed"]
+    assert "ended before it began" in (store.result(tasks[0].key) or {})["message"]
+
+
+def test_an_element_that_looks_for_no_more_work_holds_nothing(sent: tuple[Store, list[Task]]) -> None:
+    store, tasks = sent
+    (store.path / "slurm" / "sweep.1-1.end").touch()
+    words = [word(index, "RUNNING") for index in range(4)]
+    assert [each.alive for each in elements(store, words)] == [True, False, True, True]
+    assert held(elements(store, words)).keys() == {task.key for task in tasks} - {tasks[1].key}
+    settle(store, unfinished(store, "sweep"), words)
+    assert reasons(store, tasks) == [None] * 4, "it has not ended yet"
+
+
+def test_a_word_on_the_whole_array_is_for_elements_without_one(sent: tuple[Store, list[Task]]) -> None:
+    store, tasks = sent
+    settle(store, unfinished(store, "sweep"), [word(1, "RUNNING"), word(cluster.WHOLE, "CANCELLED")])
+    assert reasons(store, tasks) == ["cancelled", None, "cancelled", "cancelled"]
+    assert "job 7 on" in (store.result(tasks[0].key) or {})["message"]
+
+
+def test_what_lives_is_requeued_or_is_unknown_gets_no_row(
+    sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tasks = sent
+    answers(tmp_path / "bin", monkeypatch, sacct="")
+    record(tasks[3:], "sweep.2", made=2.0).write(store)
+    words = [word(0, "PENDING"), word(1, "COMPLETING"), word(2, "REQUEUED"), word(3, "FAILED")]
+    living = settle(store, unfinished(store, "sweep"), words)
+    assert [each.index for each in living] == [0, 1, 2], "of the second array nobody knows"
+    assert reasons(store, tasks) == [None] * 4
+
+
+def test_an_element_that_alone_of_its_array_is_not_listed_has_ended(
+    sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tasks = sent
+    answers(tmp_path / "bin", monkeypatch, sacct="sweep.1|7_3|TIMEOUT|n1\n")
+    for task in tasks[2:]:
+        (store.folder(task.key) / "log.txt").write_text("it ran")
+    assert [each.index for each in settle(store, unfinished(store, "sweep"), [word(0, "PENDING")])] == [0]
+    assert reasons(store, tasks) == [None, "cancelled", "killed", "timed_out"]
+    assert "not its job 7_1: cancelled before it began" in (store.result(tasks[1].key) or {})["message"]
+
+
+def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_forgotten_its_job(
+    sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tasks = sent
+    answers(tmp_path / "bin", monkeypatch, sacct="")
+    beat(store, tasks[1], job="7_1")
+    living = settle(store, unfinished(store, "sweep"), [word(index, "PENDING") for index in (0, 2, 3)])
+    assert [each.index for each in living] == [0, 1, 2, 3]
+    assert reasons(store, tasks) == [None] * 4
+
+
+def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_lost_its_node(
+    sent: tuple[Store, list[Task]],
+) -> None:
+    store, tasks = sent
+    beat(store, tasks[0], job="7_0")
+    beat(store, tasks[1], job="another, that nobody knows")
+    beat(store, tasks[2], job="7_2")
+    words = [word(0, "NODE_FAIL"), word(1, "FAILED"), word(2, "FAILED"), word(3, "NODE_FAIL")]
+    assert [each.index for each in settle(store, unfinished(store, "sweep"), words)] == [0, 1]
+    assert reasons(store, tasks) == [None, None, "killed", "killed"]
+
+
+def test_the_accounting_is_asked_for_what_the_controller_has_forgotten(
+    sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tasks = sent
+    told = "sweep.1|7_0|CANCELLED by 1000|n1\nsweep.1|7_1|RUNNING|n2\nsweep.1|7_[2-3]|PENDING|\n"
+    answers(tmp_path / "bin", monkeypatch, sacct=told)
+    assert [each.index for each in settle(store, unfinished(store, "sweep"), [])] == [1]
+    assert reasons(store, tasks) == ["cancelled", None, None, None]
+
+
+def test_the_last_array_a_task_was_given_to_decides(
+    sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tasks = sent
+    answers(tmp_path / "bin", monkeypatch, sacct="")
+    record(tasks[:2], "sweep.2", made=2.0).write(store)
+    words = [word(index, "FAILED") for index in range(4)]
+    later = [word(0, "PENDING", "sweep.2"), word(1, "COMPLETING", "sweep.2")]
+    settle(store, unfinished(store, "sweep"), [*words, *later])
+    assert reasons(store, tasks) == [None, None, "killed", "killed"]
+
+
+def test_a_record_comes_back_as_it_was_and_goes_when_all_is_done(lab: "Lab") -> None:
+    made = record([lab.task(), lab.attack(lab.task())], new_name("a" * 100), gpus=1, pack=2)
+    assert len(made.name) < 60
+    made.write(lab.store)
+    (read,) = records(lab.store)
+    assert read == made
+    assert read.needs[made.packs[1][0]] == lab.attack(lab.task()).needs
+    (lab.store.path / "slurm" / "broken.json").write_text("{")
+    assert records(lab.store) == [made]
+    assert [(each.index, each.word) for each in elements(lab.store, [])] == [(0, None), (1, None)]
+    tidy(lab.store, made)
+    assert records(lab.store) == []
+
+
+def test_a_script_asks_for_what_the_profile_says(
+    lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(tmp_path / "bin", monkeypatch, srun="")
+    profile: dict[str, Any] = {
+        "partition": "gpu",
+        "account": "us",
+        "qos": "high",
+        "constraint": "a100|h100",
+        "gpus": 1,
+        "cpus": 4,
+        "memory": "16G",
+        "time": "2:00:00",
+        "signal_seconds": 300,
+        "array_parallelism": 7,
+        "setup": ["module load cuda"],
+        "environment": {"PRIVBENCH_DATA": "/a folder"},
+        "options": {"mail_type": "FAIL", "exclusive": True},
+    }
+    made = record([lab.task(index) for index in range(9)], **profile)
+    lines = batch_script(made, lab.store, {"12", "3"}).splitlines()
+    for option in (
+        "--array=0-8%7",
+        "--account=us",
+        "--constraint='a100|h100'",
+        "--cpus-per-task=4",
+        "--dependency=afterany:12:3",
+        "--exclusive",
+        "--gres=gpu:1",
+        "--job-name=sweep.1",
+        "--mail-type=FAIL",
+        "--mem=16G",
+        f"--output={lab.store.path}/slurm/sweep.1-%a.txt",
+        "--partition=gpu",
+        "--qos=high",
+        "--requeue",
+        "--signal=B:USR1@300",
+        "--time=2:00:00",
+    ):
+        assert f"#SBATCH {option}" in lines
+    began = lines.index("export PRIVBENCH_JOB_BEGAN=$(date +%s)")
+    export, load = lines.index("export PRIVBENCH_DATA='/a folder'"), lines.index("module load cuda")
+    (run,) = [number for number, line in enumerate(lines) if line.startswith("exec ")]
+    assert began < export < load < run
+    assert lines[run].endswith(f"-m harness.backends.slurm.element {lab.store.path} sweep.1")
+
+
+def test_settings_of_the_command_line_go_into_the_profile() -> None:
+    done = complete(Settings(slots=5, threads=2, profile={"cpus": 2}))
+    assert (done.profile or {})["array_parallelism"] == 5
+    with pytest.raises(BackendError, match="3 threads on 2 cores"):
+        complete(Settings(threads=3, profile={"cpus": 2}))
+
+
+def test_jobs_that_are_there_count_against_the_limit() -> None:
+    words = [word(0, "RUNNING"), word(1, "COMPLETED"), word(2, "PENDING")]
+    assert room(Limits(10, None), words) == Limits(10, None)
+    assert room(Limits(10, 5), words) == Limits(10, 3)
+    with pytest.raises(BackendError, match="2 of the 2 jobs you may have"):
+        room(Limits(10, 2), words)
+
+
+CONFIG = "ClusterName             = big\nMaxArraySize            = 501\nMaxJobCount = 9000\n"
+ACCOUNTS = (
+    "AccountingStorageType = accounting_storage/slurmdbd\nAccountingStorageEnforce = associations,limits\n"
+)
+
+
+def test_limits_are_read_from_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(tmp_path / "bin", monkeypatch, scontrol=CONFIG, sacctmgr="")
+    assert Site().limits(Profile()) == Limits(501, 9000)
+    answers(tmp_path / "bin", monkeypatch, scontrol=CONFIG + ACCOUNTS, sacctmgr="\n400\n")
+    assert Site().limits(Profile(qos="short")) == Limits(501, 400)
+    assert Site().accounting
+
+
+def test_the_width_of_a_cluster_is_what_its_nodes_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = "a|64|gpu:a100:4(S:0-1)\na|64|gpu:a100:4(S:0-1)\nb|8+|gpu:2,tmp:1\nc|16|(null)\n"
+    answers(tmp_path / "bin", monkeypatch, sinfo=nodes)
+    assert Site().width(Profile(gpus=1, cpus=8)) == 4 + 1
+    assert Site().width(Profile(cpus=8)) == 8 + 1 + 2
+    answers(tmp_path / "bin", monkeypatch, sinfo="")
+    assert Site().width(Profile()) == 1
+
+
+def test_a_controller_that_does_not_answer_stops_nothing_and_sends_nothing(
+    sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tasks = sent
+    answers(tmp_path / "bin", monkeypatch, squeue="", sacct="", scontrol="")
+    assert cluster.queue() is None
+    assert Slurm().attend(store, "sweep")
+    with pytest.raises(BackendError, match="squeue does not answer: nothing was sent"):
+        Slurm().submit([Job((tasks[0].key,))], store, "sweep", Settings())
+    with pytest.raises(BackendError, match="nothing was cancelled"):
+        Slurm().stop(store, "sweep", cancel=True)
+    assert reasons(store, tasks) == [None] * 4
+    with pytest.raises(BackendError, match="scontrol says"):
+        Site().limits(Profile())
+
+
+def test_words_of_other_jobs_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "mine.1|9|3|RUNNING|None|n1\nnotebook|4|N/A|RUNNING|None|n2\na|b|5|6|RUNNING|None|n2\n"
+    answers(tmp_path / "bin", monkeypatch, squeue=told)
+    mine, notebook = cluster.queue() or []
+    assert mine == Word("mine.1", "9", 3, "RUNNING", "None", "n1")
+    assert (notebook.name, notebook.id) == ("notebook", "4")
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"), [("0:38\n", 38), ("1-00:00:10\n", 86410), ("UNLIMITED\n", 0), ("", 0)]
+)
+def test_the_time_left_is_read_or_is_none(
+    told: str, seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(tmp_path / "bin", monkeypatch, squeue=told)
+    assert cluster.seconds_left("7") == seconds
+
+
+def test_where_there_is_no_slurm_the_backend_says_so(
+    lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BackendError, match="there is no SLURM here"):
+        batch_script(record([lab.task()]), lab.store, ())
+    with pytest.raises(BackendError, match="there is no scontrol here"):
+        Site().limits(Profile())
+
+
+def test_a_result_that_came_is_never_replaced_by_a_word(sent: tuple[Store, list[Task]]) -> None:
+    store, tasks = sent
+    row: Json = {"key": tasks[0].key, "kind": "train", "status": "done", "reason": None, "artefacts": {}}
+    assert store.publish(row)
+    settle(store, unfinished(store, "sweep"), [word(0, "NODE_FAIL")])
+    assert (store.result(tasks[0].key) or {})["status"] == "done"

@@ -1,0 +1,137 @@
+"""One element of an array with a real worker, outside of any cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.backends.base import Settings
+from harness.backends.slurm.array_record import BEGAN, Record
+from harness.backends.slurm.element import AGAIN_CODE
+from harness.backends.slurm.profile import Profile
+from harness.spec import Task
+
+if TYPE_CHECKING:
+    from tests.harness.conftest import Lab
+
+pytestmark = pytest.mark.slow
+
+
+def start(lab: "Lab", *tasks: Task, **profile: Any) -> "subprocess.Popen[bytes]":
+    """Run the tasks as an element, as the batch script does."""
+    lab.added(*tasks)
+    settings = Settings(profile=Profile(**profile).model_dump(mode="json"))
+    needs = {task.key: task.needs for task in tasks if task.needs}
+    Record("record", "sweep", ((), tuple(task.key for task in tasks)), needs, settings, time.time()).write(
+        lab.store
+    )
+    command = [sys.executable, "-m", "harness.backends.slurm.element", str(lab.store.path), "record"]
+    environment = os.environ | {"SLURM_ARRAY_TASK_ID": "1", "SLURM_JOB_ID": "0", "SLURM_CONF": "/dev/null"}
+    return subprocess.Popen(command, env=environment)
+
+
+def reasons(lab: "Lab", *tasks: Task) -> list[str | None]:
+    return [lab.result(task)["reason"] for task in tasks]
+
+
+def test_tasks_run_one_after_another_and_a_crash_costs_one(lab: "Lab") -> None:
+    good, crash, after = lab.task(), lab.task(1, trouble="exit"), lab.task(2)
+    lost = lab.attack(crash)
+    element = start(lab, good, crash, after, lost, lab.attack(good, models=1))
+    assert element.wait(240) == 1
+    assert reasons(lab, good, crash, after, lost) == [None, "killed", None, "upstream"]
+    assert lab.result(lost)["message"].endswith(crash.key[:12])
+    assert reasons(lab, lab.attack(good, models=1)) == [None]
+    # What was forgotten runs again; what is done does not.
+    lab.store.forget(lost.key)
+    again = start(lab, good, after)
+    assert again.wait(240) == 0
+
+
+def test_before_the_time_limit_state_is_saved_and_too_many_requeues_end_it(lab: "Lab") -> None:
+    long, never = lab.task(steps=500, pause=0.1), lab.task(1)
+    element = start(lab, long, never, requeues=0)
+    lab.wait(lambda: lab.stepping(long))
+    element.send_signal(signal.SIGUSR1)
+    assert element.wait(120) == 1
+    assert reasons(lab, long, never) == ["timed_out", "killed"]
+    assert "after 0 requeues, and the profile allows 0" in lab.result(long)["message"]
+    assert (lab.store.folder(long.key) / "checkpoint" / "warm.safetensors").exists()
+
+
+def install(patch: pytest.MonkeyPatch, folder: Path, **programs: str) -> None:
+    """Put programs that run a line of shell before all others."""
+    folder.mkdir()
+    for name, line in programs.items():
+        (folder / name).write_text(f"#!/bin/bash\n{line}\n")
+        (folder / name).chmod(0o755)
+    patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_an_element_asks_for_its_requeue_until_that_ends_the_question_too(
+    lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first time the controller is away; the second time SLURM kills everything of the job.
+    twice = f"test -e {tmp_path}/asked && kill -TERM $$; touch {tmp_path}/asked; exit 1"
+    install(monkeypatch, tmp_path / "bin", squeue="echo 2:00", scontrol=twice)
+    long = lab.task(steps=500, pause=0.1)
+    element = start(lab, long, signal_seconds=120)
+    lab.wait(lambda: lab.stepping(long))
+    element.send_signal(signal.SIGUSR1)
+    assert element.wait(120) == AGAIN_CODE
+    assert lab.store.result(long.key) is None
+
+
+def test_an_element_that_is_not_requeued_tells_why(
+    lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, tmp_path / "bin", squeue="echo 0:01", scontrol="echo 'not here' >&2; exit 1")
+    long = lab.task(steps=500, pause=0.1)
+    element = start(lab, long)
+    lab.wait(lambda: lab.stepping(long))
+    element.send_signal(signal.SIGUSR1)
+    assert element.wait(120) == 1
+    assert reasons(lab, long) == ["timed_out"]
+    assert "SLURM does not requeue the job (not here)" in lab.result(long)["message"]
+
+
+def test_what_the_batch_script_took_before_counts_against_the_time_limit(
+    lab: "Lab", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BEGAN, str(time.time() - 3000))
+    long = lab.task(steps=500, pause=0.1)
+    element = start(lab, long, requeues=0, time="50")
+    assert element.wait(120) == 1
+    assert "the time limit came" in lab.result(long)["message"]
+
+
+def test_a_preempted_element_leaves_its_tasks_open(lab: "Lab") -> None:
+    long, never = lab.task(steps=500, pause=0.1), lab.task(1)
+    element = start(lab, long, never)
+    lab.wait(lambda: lab.stepping(long))
+    element.send_signal(signal.SIGTERM)
+    assert element.wait(120) == AGAIN_CODE
+    assert lab.store.result(long.key) is None
+    assert lab.store.result(never.key) is None
+    assert (lab.store.folder(long.key) / "checkpoint" / "warm.safetensors").exists()
+    lab.wait(lambda: not lab.workers())
+
+
+def test_in_a_container_the_worker_is_run_by_apptainer(
+    lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It notes how it is called, leaves out its own arguments and runs the rest with this Python.
+    noting = f'echo "$@" > {tmp_path}/called\nshift 6\nexec {sys.executable} "$@"'
+    install(monkeypatch, tmp_path / "bin", apptainer=noting)
+    task = lab.task()
+    element = start(lab, task, container="image.sif", container_options=["--nv"])
+    assert element.wait(240) == 0
+    store = str(lab.store.path)
+    words = ["exec", "--nv", "--bind", store, "image.sif", "python", "-P", "-m", "harness.job", store, "-"]
+    assert (tmp_path / "called").read_text().split() == words
+    assert reasons(lab, task) == [None]

@@ -1,0 +1,102 @@
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.backends.local.backend import only_one
+from harness.backends.status import Progress, supervisor_summary
+from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
+from harness.store import BEAT_OLD_SECONDS, Store, beat
+from workloads.errors import StoreError
+
+CELLS = [Cell(Plugin("w", "1"), 5, Plugin("dp-sgd", "1"), {"epsilon": e}, 0) for e in (1.0, 4.0)]
+TASKS = [Task("train", cell, index=index) for cell in CELLS for index in range(2)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store.open(tmp_path / "store", create=True)
+    for task in TASKS:
+        store.add(task)
+    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in TASKS]
+    store.write_sweep("sweep", {"tasks": entries})
+    return store
+
+
+def end(store: Store, task: Task, reason: str | None = None) -> None:
+    status = "failed" if reason else "done"
+    row: Json = {"key": task.key, "kind": "train", "status": status, "reason": reason, "artefacts": {}}
+    assert store.publish(row)
+
+
+def say(store: Store, task: Task, age: float = 0.0) -> None:
+    word = {"pid": 1, "host": "here", "time": time.time() - age, "phase": "train", "done": 3, "total": 9}
+    (store.folder(task.key) / "heartbeat").write_text(json.dumps(word))
+
+
+def test_tasks_are_counted_by_what_their_folders_say(store: Store) -> None:
+    end(store, TASKS[0])
+    end(store, TASKS[1])
+    end(store, TASKS[2], "diverged")
+    say(store, TASKS[3])
+    progress = Progress.of(store, "sweep")
+    assert progress.summary() == {
+        "sweep": "sweep",
+        "cells": 2,
+        "cells_done": 1,
+        "tasks": 4,
+        "done": 2,
+        "failed": 1,
+        "running": 1,
+        "waiting": 0,
+        "queued": False,
+        "backend": "local",
+        "protocol": PROTOCOL,
+    }
+    (running,) = progress.running
+    assert (running.key, running.label) == (TASKS[3].key, "dp-sgd ε=4")
+    assert (running.phase, running.done, running.total) == ("train", 3, 9)
+    assert [each["key"] for each in progress.failures] == [TASKS[2].key]
+    assert not progress.over
+
+
+def test_a_look_gives_what_is_new_once(store: Store) -> None:
+    progress = Progress.of(store, "sweep")
+    assert progress.look() == []
+    end(store, TASKS[0])
+    assert [each["key"] for each in progress.look()] == [TASKS[0].key]
+    assert progress.look() == []
+    for task in TASKS[1:]:
+        end(store, task)
+    assert len(progress.look()) == 3
+    assert progress.over
+
+
+def test_a_damaged_result_is_not_an_end(store: Store) -> None:
+    end(store, TASKS[0])
+    file = store.folder(TASKS[0].key) / "result.json"
+    file.write_bytes(file.read_bytes()[:30])
+    assert Progress.of(store, "sweep").summary()["done"] == 0
+
+
+def test_an_old_or_broken_heartbeat_is_of_the_dead(store: Store) -> None:
+    folder = store.folder(TASKS[0].key)
+    assert beat(folder) is None
+    say(store, TASKS[0])
+    assert beat(folder) is not None
+    say(store, TASKS[0], age=BEAT_OLD_SECONDS + 1)
+    assert beat(folder) is None
+    (folder / "heartbeat").write_text('{"pid": ')
+    assert beat(folder) is None
+
+
+def test_an_unknown_sweep_is_told(store: Store) -> None:
+    with pytest.raises(StoreError, match="no sweep 'swep'"):
+        Progress.of(store, "swep")
+
+
+def test_a_living_supervisor_is_seen_even_before_its_first_word(store: Store) -> None:
+    assert supervisor_summary(store) == {"alive": False}
+    with only_one(store):
+        assert supervisor_summary(store) == {"alive": True}

@@ -1,0 +1,273 @@
+"""The command line as a user meets it: what works, what is refused, and that nothing is written then."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import app
+
+TINY = """
+name = "tiny"
+models = 3
+attacks = ["loss", "lira"]
+[[grid]]
+workload = "digits-linear"
+method = "sgd"
+steps = 30
+[[grid]]
+workload = "digits-linear"
+method = "dp-sgd"
+steps = 12
+epsilon = [4, inf]
+"""
+
+
+@dataclass
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Privbench = Callable[..., Answer]
+
+
+@pytest.fixture
+def privbench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Privbench:
+    """Run the program in this process, in an empty folder with its own store."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PRIVBENCH_STORE", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["privbench", *arguments])
+        capfd.readouterr()
+        code = 0
+        try:
+            app.main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        seen = capfd.readouterr()
+        return Answer(code, seen.out, seen.err)
+
+    return call
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    file = tmp_path / "tiny.toml"
+    file.write_text(TINY)
+    return file
+
+
+def refused(answer: Answer, *parts: str) -> None:
+    assert answer.code == 2, answer
+    for part in parts:
+        assert part in answer.err
+    assert "Traceback" not in answer.err
+    assert not Path("privbench-store").exists(), "bad input wrote something"
+
+
+# -- what is refused ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["plan", "enqueue", "run"])
+def test_an_unknown_method_is_refused_with_the_nearest_name(privbench: Privbench, command: str) -> None:
+    answer = privbench(command, "--workload", "digits-mlp", "--method", "dp-sdg", "--epsilon", "1")
+    refused(answer, "unknown method 'dp-sdg'", "did you mean 'dp-sgd'?")
+
+
+@pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "lots"])
+def test_an_epsilon_that_is_none_is_refused(privbench: Privbench, epsilon: str) -> None:
+    answer = privbench("run", "--workload", "digits-mlp", "--method", "dp-sgd", f"--epsilon={epsilon}")
+    refused(answer, "epsilon = ")
+
+
+def test_a_single_model_with_a_shadow_attack_is_refused(privbench: Privbench) -> None:
+    answer = privbench(
+        "run", "--workload", "digits-mlp", "--method", "sgd", "--models", "1", "--attack", "lira"
+    )
+    refused(answer, "attack lira needs at least 2 shadow models")
+
+
+def test_a_parameter_the_method_lacks_is_refused(privbench: Privbench) -> None:
+    answer = privbench("run", "--workload", "digits-mlp", "--method", "sgd", "--set", "clip=1")
+    refused(answer, "unknown parameter 'clip'")
+
+
+def test_an_empty_grid_is_refused(privbench: Privbench, tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").write_text('name = "x"\n')
+    refused(privbench("run", "empty.toml"), "there is no grid")
+
+
+def test_broken_toml_is_refused_with_its_line(privbench: Privbench, tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("models = 3\nmodels = = 4\n")
+    refused(privbench("run", "broken.toml"), "broken.toml is not TOML", "line")
+
+
+def test_several_mistakes_are_shown_together(privbench: Privbench, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(
+        'modells = 3\nattacks = ["liar"]\n[[grid]]\nworkload = "digit-mlp"\nmethod = "sgd"\n'
+    )
+    refused(privbench("enqueue", "bad.toml"), "'modells'", "'liar'", "'digit-mlp'")
+
+
+def test_a_store_of_a_newer_protocol_is_refused(privbench: Privbench, sweep: Path, tmp_path: Path) -> None:
+    store = tmp_path / "newer"
+    store.mkdir()
+    (store / "store.json").write_text('{"protocol": 999}')
+    for command in (["plan", str(sweep)], ["run", str(sweep)], ["status"], ["query", "select 1"]):
+        refused(privbench(*command, "--store", str(store)), "protocol 999")
+    assert [each.name for each in store.iterdir()] == ["store.json"]
+
+
+def test_a_store_that_is_a_file_is_refused(privbench: Privbench, sweep: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    refused(privbench("run", str(sweep), "--store", "file"), "is a file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_of_something_else_is_refused(privbench: Privbench, sweep: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_text("meow")
+    refused(privbench("run", str(sweep), "--store", "photos"), "is no privbench store")
+
+
+def test_a_store_that_is_not_there(privbench: Privbench) -> None:
+    for command in (["status"], ["collect"], ["report", "all"], ["query", "select 1"], ["logs", "ab"]):
+        refused(privbench(*command), "there is no store")
+
+
+def test_an_unknown_backend_and_a_sweep_beside_options(privbench: Privbench, sweep: Path) -> None:
+    refused(privbench("enqueue", str(sweep), "--backend", "slrum"), "unknown backend 'slrum'")
+    refused(privbench("run", str(sweep), "--workload", "digits-mlp"), "not both")
+    refused(privbench("show", "method", "dp-sdg"), "did you mean 'dp-sgd'?")
+
+
+def test_a_wrong_word_is_wrong_use(privbench: Privbench) -> None:
+    assert privbench("list", "things").code == 2
+    assert privbench("fly").code == 2
+
+
+# -- what works --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["methods", "workloads", "attacks", "sweeps"])
+def test_listings_for_people_and_programs(privbench: Privbench, kind: str) -> None:
+    rows = privbench("list", kind, "--json").json
+    assert rows
+    shown = privbench("list", kind).out
+    assert all(row["name"] in shown for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "parts"),
+    [
+        ("method", "dp-sgd", ["epsilon", "noise_multiplier", "approximate-dp", "Abadi"]),
+        ("workload", "digits-mlp", ["718", "1437", "ours", "batch_size"]),
+        ("attack", "lira", ["online", "Carlini"]),
+        ("sweep", "quickstart", ["digits-mlp", "epsilon = [1, 4, 8]"]),
+    ],
+)
+def test_pages(privbench: Privbench, kind: str, name: str, parts: list[str]) -> None:
+    shown = privbench("show", kind, name).out
+    assert all(part in shown for part in parts), shown
+    assert privbench("show", kind, name, "--json").json["name"] == name
+
+
+def test_data_and_doctor(privbench: Privbench) -> None:
+    names = {row["name"] for row in privbench("data", "list", "--json").json}
+    assert "digits" in names
+    states = {row["name"]: row["state"] for row in privbench("data", "verify", "--json").json}
+    assert set(states.values()) == {"good"}
+    looked_for = {row["what"]: row["state"] for row in privbench("doctor", "--json").json}
+    assert looked_for["torch"] == "good"
+
+
+def test_plan_sends_nothing(privbench: Privbench, sweep: Path) -> None:
+    shown = privbench("plan", str(sweep), "--json")
+    assert shown.code == 0
+    assert shown.json["cells"] == 3
+    assert shown.json["tasks"] == 3 * (3 + 3)
+    assert shown.json["to_run"] == 18
+    assert shown.json["hours"] > 0
+    assert shown.json["memory_gib"] > 0
+    assert not Path("privbench-store").exists()
+
+
+def test_help_loads_no_torch_and_is_quick() -> None:
+    """Less than half a second of CPU is promised; the test leaves room for a slower machine."""
+    code = (
+        "import sys, time; sys.argv = ['privbench', '--help']\n"
+        "from harness.cli.app import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'duckdb', 'sqlalchemy', 'matplotlib', 'sklearn'} & set(sys.modules)\n"
+        "print('HEAVY', sorted(heavy), time.process_time())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    last = done.stdout.strip().splitlines()[-1]
+    assert last.startswith("HEAVY [] "), last
+    assert float(last.split()[-1]) < 1.5
+
+
+@pytest.mark.slow
+def test_the_whole_path(privbench: Privbench, sweep: Path) -> None:
+    first = privbench("run", str(sweep))
+    assert first.code == 0, first
+    assert "3/3 cells, 18/18 tasks" in first.out
+    assert "frontier" in first.out
+
+    rows = privbench("query", "select * from frontier", "--format", "json").json
+    assert len(rows) == 3 * 2
+    for row in rows:
+        assert row["accuracy"] is not None
+        assert row["auc_low"] <= row["auc"] <= row["auc_high"]
+        assert row["valid"] is True
+    assert {row["epsilon_asked"] for row in rows} == {None, 4.0, "inf"}
+
+    again = privbench("run", str(sweep))
+    assert again.code == 0
+    assert "18 tasks, 0 to run" in again.out
+
+    summary = privbench("status", "--json").json["sweeps"]
+    assert [(each["sweep"], each["done"], each["failed"]) for each in summary] == [("tiny", 18, 0)]
+    assert privbench("status", "tiny").code == 0
+
+    task = privbench("query", "select key from task where kind = 'train'", "--format", "csv").out.split()[1]
+    assert "pid" in privbench("logs", task[:14]).out
+
+    assert privbench("collect", "--json").json["new"] == 0
+    before = privbench("query", "select * from model_run order by task", "--format", "csv").out
+    assert privbench("collect", "--rebuild").code == 0
+    assert privbench("query", "select * from model_run order by task", "--format", "csv").out == before
+
+    written = privbench("report", "all", "--out", "figures").out.split()
+    assert {Path(each).suffix for each in written} >= {".png", ".svg", ".pdf", ".html", ".md", ".tex", ".csv"}
+    assert all(Path(each).stat().st_size > 0 for each in written)
+    assert privbench("report", "frontier", "--where", "wings > 2").code == 2
+
+
+def test_a_pipe_that_closes_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m harness.cli list methods --json | head -c 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ,
+    )
+    assert "Traceback" not in done.stderr

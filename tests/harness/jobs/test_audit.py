@@ -1,0 +1,87 @@
+"""A method that does not do what its ledger says is caught, and an honest one is not accused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import methods
+from harness.backends.status import Progress
+from harness.jobs.loop import Stop, run_task
+from harness.plan.plan import make_plan
+from harness.plan.sweep_file import read_sweep
+from harness.results.collect import collect
+from harness.results.query import query
+from harness.spec import Json
+from harness.store import Store
+from methods.base import Problem, Released, Run
+from methods.dp_sgd import DpSgd, DpSgdParams
+from workloads.base import Records
+
+MODELS, CANARIES = 4, 100
+SWEEP = {
+    "models": MODELS,
+    "attacks": ["loss", "audit-one-run"],
+    "grid": [
+        {
+            "workload": "digits-linear",
+            "method": "dp-sgd",
+            "epsilon": 1,
+            "steps": 60,
+            "canary": "gradient",
+            "canaries": CANARIES,
+        }
+    ],
+}
+
+
+class Careless(DpSgd):
+    """Says what dp-sgd says, and does something else."""
+
+    def __init__(self, noise: float, clip: float) -> None:
+        self.noise, self.clip = noise, clip
+
+    def train(self, members: Records, problem: Problem, params: DpSgdParams, run: Run) -> Released:
+        """With this much of the noise, and a threshold so much higher."""
+        noise = (params.noise_multiplier or 0.0) * self.noise / self.clip
+        done = params.model_copy(update={"noise_multiplier": noise, "clip": params.clip * self.clip})
+        return replace(super().train(members, problem, done, run), ledger=self.planned(params, len(members)))
+
+
+def audit(path: Path) -> tuple[Store, Json]:
+    """Plan, train and audit one cell in this process; its row of the view."""
+    sweep, problems = read_sweep(SWEEP, "audited")
+    plan = make_plan(sweep, problems, None)
+    store = Store.open(path, create=True)
+    store.add(*plan.tasks)
+    tasks = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in plan.tasks]
+    store.write_sweep("audited", {"name": "audited", "backend": "local", "tasks": tasks})
+    assert [run_task(store, task.key, Stop()) for task in plan.tasks] == ["done"] * len(tasks)
+    collect(store.path)
+    (row,) = query(store.path, "select * from audit").arrow.to_pylist()
+    return store, row
+
+
+def test_an_honest_dp_sgd_is_not_accused(tmp_path: Path) -> None:
+    store, row = audit(tmp_path / "store")
+    assert row["alarm"] is False and row["message"] is None
+    assert 0 <= row["epsilon_audited"] < row["epsilon_priced"] <= 1.0
+    assert row["trials"] == MODELS * CANARIES and row["meaning"] == "the guarantee put to the test"
+    assert Progress.of(store, "audited").alarms == {}
+    (attacked,) = query(store.path, "select * from frontier").arrow.to_pylist()
+    assert attacked["epsilon_audited"] == row["epsilon_audited"] and attacked["tested"] == "worst case too"
+    assert attacked["canary_auc_low"] < attacked["canary_auc"] < attacked["canary_auc_high"]
+    assert attacked["n_members"] == MODELS * 718, "canaries are judged apart"
+    assert attacked["record_tpr_median"] <= attacked["record_tpr_p99"] <= attacked["record_tpr_max"]
+
+
+@pytest.mark.parametrize(("noise", "clip"), [(0.1, 1.0), (1.0, 1000.0)], ids=["noise", "clip"])
+def test_a_broken_dp_sgd_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: float, clip: float
+) -> None:
+    monkeypatch.setitem(methods.family.members, "dp-sgd", Careless(noise, clip))
+    store, row = audit(tmp_path / "store")
+    assert row["alarm"] is True and row["epsilon_audited"] > 1.0 >= row["epsilon_priced"]
+    ((label, message),) = Progress.of(store, "audited").alarms.items()
+    assert label == "digits-linear, dp-sgd ε=1 +100 gradient, audit-one-run" and "above the priced" in message
+    assert row["threat"] == "white-box, adds gradients"

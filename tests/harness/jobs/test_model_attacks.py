@@ -1,0 +1,96 @@
+"""Attacks that load the released models, from sweep to row; what cannot be attacked so fails alone."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import db
+from harness.jobs.loop import Stop, run_task
+from harness.plan.plan import make_plan
+from harness.plan.sweep_file import read_sweep
+from harness.results.collect import collect
+from harness.results.query import query
+from harness.store import Store
+
+MODELS = 3
+
+
+def run(path: Path, attacks: list[Any], *grids: dict[str, Any]) -> Path:
+    """Plan and run a sweep of three models a cell in this process, and collect it."""
+    sweep, problems = read_sweep({"models": MODELS, "attacks": attacks, "grid": list(grids)}, "attacked")
+    plan = make_plan(sweep, problems, None)
+    store = Store.open(path, create=True)
+    store.add(*plan.tasks)
+    for task in plan.tasks:
+        run_task(store, task.key, Stop())
+    collect(store.path)
+    return store.path
+
+
+def rows(store: Path, sql: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = query(store, sql).arrow.to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    quick = {"label-only": {"queries": 10}, "white-box": {"trees": 5}, "attribute-inference": {}}
+    attacks = [{"attack": name, **params} for name, params in quick.items()]
+    table = {"workload": "tabular-synthetic", "steps": 40}
+    return run(
+        tmp_path_factory.mktemp("models") / "store",
+        attacks,
+        {**table, "method": "sgd"},
+        {**table, "method": "dp-sgd", "epsilon": 1},
+    )
+
+
+def test_membership_from_the_model_is_a_row_of_the_frontier(store: Path) -> None:
+    assert rows(store, "select * from failures") == []
+    found = rows(store, "select method, attack, auc, n_members from frontier order by method, attack")
+    assert [(row["method"], row["attack"]) for row in found] == [
+        ("dp-sgd", "label-only"),
+        ("dp-sgd", "white-box"),
+        ("sgd", "label-only"),
+        ("sgd", "white-box"),
+    ]
+    assert all(0.4 < row["auc"] <= 1 and row["n_members"] == MODELS * 1000 for row in found)
+
+
+def test_attribute_inference_has_its_ceiling_beside_it(store: Path) -> None:
+    private, plain = rows(store, "select * from attribute order by method")
+    for row in (private, plain):
+        assert row["attribute"] == "feature 0, low or high"
+        assert row["gap"] == pytest.approx(row["advantage_members"] - row["advantage_nonmembers"])
+        assert row["gap_low"] < row["gap"] < row["gap_high"]
+        assert row["prior"] == pytest.approx(0.5, abs=0.05)
+        assert row["n_members"] == row["n_nonmembers"] == MODELS * 1000
+    assert plain["gap_ceiling"] is None and plain["guarantee_kind"] == "none"
+    epsilon, delta = private["epsilon"], private["delta"]
+    bound = (math.exp(epsilon) - 1 + 2 * delta) / (math.exp(epsilon) + 1)
+    assert private["gap_ceiling"] == pytest.approx(bound)
+    assert 0.4 < private["gap_ceiling"] < 0.4622
+    assert private["gap_low"] < private["gap_ceiling"]
+
+
+def test_every_figure_has_its_column(store: Path) -> None:
+    """A misspelled one would be null in every row."""
+    (row,) = rows(store, "select * from attribute_result limit 1")
+    assert set(row) == {column.name for column in db.Base.metadata.tables["attribute_result"].columns}
+    assert all(value is not None for value in row.values())
+
+
+def test_what_cannot_be_attacked_so_fails_alone_and_says_why(tmp_path: Path) -> None:
+    """Digits are rows of 64 numbers, none of them sensitive; a model of all of them has no non-members."""
+    digits = {"workload": "digits-linear", "method": "sgd", "steps": 5}
+    attacks = ["loss", "attribute-inference", {"attack": "lira", "queries": 2}]
+    store = run(tmp_path / "store", attacks, digits, {**digits, "n_train": 1437})
+    failed = rows(store, "select attack, message from failures order by attack, message")
+    assert [row["attack"] for row in failed] == [*["attribute-inference"] * 2, *["lira"] * 2, "loss"]
+    assert all("declares a sensitive attribute" in row["message"] for row in failed[:2])
+    assert all("lira with queries = 2 asks for mirrored" in row["message"] for row in failed[2:4])
+    assert "1437 members and 0 non-members" in failed[4]["message"]
+    (attacked,) = rows(store, "select attack, n_train from frontier")
+    assert attacked == {"attack": "loss", "n_train": 718}

@@ -1,0 +1,113 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.plan.estimate import ATTACK_SECONDS, estimate
+from harness.plan.plan import Plan
+from harness.plan.sweep_file import Sweep
+from harness.spec import Cell, Plugin, Task
+from harness.store import Store
+
+SMALL = {"steps": 30, "batch_size": 8, "learning_rate": 0.1}
+
+
+def training(method: str = "sgd", index: int = 0, **params: Any) -> Task:
+    cell = Cell(Plugin("digits-linear", "1"), 718, Plugin(method, "1"), {**SMALL, **params}, 0)
+    return Task("train", cell, index=index)
+
+
+def plan(*tasks: Task, done: frozenset[str] = frozenset()) -> Plan:
+    return Plan(Sweep("sweep", 2, 0, (), ()), (), tasks, done, {})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Three trainings of 100 steps of 10, 20 and 90 ms, and one second besides each."""
+    store = Store.open(tmp_path / "store", create=True)
+    for index, (seconds, peak) in enumerate(((1.0, 5), (2.0, 7), (9.0, 6))):
+        task = training(index=index, steps=100)
+        store.add(task)
+        phase = {"steps": 100, "total_seconds": seconds, "peak_memory_bytes": peak}
+        row = {"key": task.key, "kind": "train", "status": "done", "artefacts": {}}
+        store.publish({**row, "wall_seconds": seconds + 1.0, "phases": {"train": phase}})
+    return store
+
+
+def test_recorded_trainings_tell_the_cost_of_more_of_their_kind(store: Store) -> None:
+    attack = replace(training(), kind="attack", models=2, attack=Plugin("loss", "1"))
+    found = estimate(plan(training(index=5), training(index=6), attack), store)
+    assert found is not None
+    assert found.seconds == pytest.approx(2 * (30 * 0.02 + 1.0) + ATTACK_SECONDS)
+    assert found.memory_bytes == 7
+    assert {cost.source for cost in found.costs.values()} == {"recorded, 3 trainings"}
+
+
+def test_what_is_damaged_or_of_another_shape_tells_no_times(store: Store) -> None:
+    for index, phases in enumerate(([], {"train": {}}, {"train": None}, "many"), start=10):
+        task = training(index=index, steps=100)
+        store.add(task)
+        row = {"key": task.key, "kind": "train", "status": "done", "artefacts": {}}
+        store.publish({**row, "wall_seconds": 1.0, "phases": phases})
+    damaged = training(index=0, steps=100)
+    (store.folder(damaged.key) / "spec.json").write_text("{")
+    (store.tasks / "00").mkdir(exist_ok=True)
+    (store.tasks / "00" / ("0" * 32)).write_text("no folder")
+    found = estimate(plan(training(index=5)), store)
+    assert found is not None
+    assert {cost.source for cost in found.costs.values()} == {"recorded, 2 trainings"}
+
+
+def test_what_is_done_costs_nothing(store: Store) -> None:
+    task = training(index=5)
+    found = estimate(plan(task, done=frozenset([task.key])), store)
+    assert found is not None
+    assert (found.seconds, found.memory_bytes) == (0.0, 0)
+
+
+def publish(store: Store, done: Task) -> None:
+    """Two phases of 50 steps and a second each, and nothing besides."""
+    store.add(done)
+    phase = {"steps": 50, "total_seconds": 1.0, "peak_memory_bytes": 5}
+    row = {"key": done.key, "kind": "train", "status": "done", "artefacts": {}, "wall_seconds": 2.0}
+    store.publish({**row, "phases": {"teachers": phase, "student": phase}})
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "empty", create=True)
+
+
+def test_a_method_without_a_parameter_steps_is_taken_to_do_as_many_as_it_did(empty: Store) -> None:
+    done, task = (
+        replace(each, cell=replace(each.cell, params={})) for each in (training(), training(index=5))
+    )
+    publish(empty, done)
+    found = estimate(plan(task), empty)
+    assert found is not None
+    assert found.seconds == pytest.approx(2.0)
+
+
+def test_all_phases_grow_with_the_steps_that_were_asked_for(empty: Store) -> None:
+    publish(empty, training(steps=10))
+    found = estimate(plan(training(index=5, steps=30)), empty)
+    assert found is not None
+    assert found.seconds == pytest.approx(3 * 2.0)
+
+
+def test_without_records_and_without_probing_nothing_is_known(store: Store, tmp_path: Path) -> None:
+    assert estimate(plan(training("dp-sgd", noise_multiplier=1.0)), store) is None
+    assert estimate(plan(training()), None) is None
+    assert estimate(plan(training()), Store(tmp_path / "none")) is None
+
+
+def test_a_probe_trains_a_moment_and_writes_nothing(tmp_path: Path) -> None:
+    found = estimate(plan(training(steps=10_000)), Store(tmp_path / "none"))
+    assert found is not None
+    (cost,) = found.costs.values()
+    assert re.fullmatch("probe of ([1-9]|1[0-9]|20) steps", cost.source)  # 20, or what there is time for
+    assert 0.1 < found.seconds < 10_000
+    assert found.memory_bytes > 50_000_000
+    assert list(tmp_path.iterdir()) == []

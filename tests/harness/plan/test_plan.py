@@ -1,0 +1,234 @@
+"""The plan: resolved cells, solved noise, dependencies, and what the store already has."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.accounting import price
+from harness.plan.plan import Plan, by_method, make_plan
+from harness.plan.sweep_file import from_options, read_sweep
+from harness.spec import Json
+from harness.store import Store
+from methods import family as methods
+from workloads.errors import SpecError
+
+SGD = {"workload": "digits-linear", "method": "sgd"}
+DP = {"workload": "digits-linear", "method": "dp-sgd", "epsilon": 4, "steps": 20}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def plan(*grids: dict[str, Any], store: Store | None = None, **top: Any) -> Plan:
+    return make_plan(*read_sweep({"grid": list(grids), **top}, "test"), store)
+
+
+def problems(*grids: dict[str, Any], **top: Any) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        plan(*grids, **top)
+    return caught.value.problems
+
+
+def result(key: str, status: str = "done", reason: str | None = None, kind: str = "train") -> Json:
+    return {
+        "key": key,
+        "kind": kind,
+        "status": status,
+        "reason": reason,
+        "message": None,
+        "traceback": None,
+        "artefacts": {},
+        "started": "2026-01-01T00:00:00+00:00",
+        "finished": "2026-01-01T00:00:00+00:00",
+        "wall_seconds": 0.0,
+        "provenance": {},
+    }
+
+
+def test_a_cell_holds_every_parameter_resolved() -> None:
+    cell = plan(SGD | {"steps": 7}, models=1).cells[0]
+    assert set(cell.params) == set(methods.get("sgd").Params.model_fields)
+    assert cell.params["steps"] == 7
+    assert cell.n_train == 718
+
+
+def test_the_recipe_stands_between_the_defaults_and_the_grid() -> None:
+    from workloads import family as workloads
+    from workloads.recipe import recipe
+
+    workload = workloads.get("digits-linear")
+    settings = recipe(workload).settings("sgd", methods.get("sgd").Params.model_fields)
+    defaults = methods.get("sgd").Params()
+    name = next(name for name, setting in settings.items() if setting.value != getattr(defaults, name))
+    assert plan(SGD, models=1).cells[0].params[name] == settings[name].value
+
+
+def test_members_per_model_are_the_grids_to_choose() -> None:
+    made = plan(DP | {"n_train": [300, 400]}, models=1)
+    assert [cell.n_train for cell in made.cells] == [300, 400]
+    noises = [cell.params["noise_multiplier"] for cell in made.cells]
+    assert noises[0] > noises[1], "each of fewer members is in more batches"
+
+
+@pytest.mark.parametrize("wrong", [0, -3, 2.5, "many", True])
+def test_members_are_counted_in_whole_numbers(wrong: Any) -> None:
+    (told,) = problems(SGD | {"n_train": wrong})
+    assert f"n_train = {wrong!r}" in told
+    assert "1 or more" in told
+
+
+def test_a_numbered_setting_that_there_is_not_is_refused() -> None:
+    (told,) = problems(SGD | {"setting": 1})
+    assert told == "grid 1 (digits-linear, sgd): setting 1 of sgd is not in the recipe; there is none"
+
+
+def test_options_go_to_the_methods_that_have_them() -> None:
+    options = from_options("digits-linear", "sgd,dp-sgd", "1,4", 1, None, ["clip=0.5", "steps=9"], 300)
+    cells = make_plan(*read_sweep(by_method(options), "test"), None).cells
+    assert [cell.label for cell in cells] == ["sgd", "dp-sgd ε=1", "dp-sgd ε=4"]
+    assert {(cell.n_train, cell.params["steps"]) for cell in cells} == {(300, 9)}
+    assert [cell.params.get("clip") for cell in cells] == [None, 0.5, 0.5]
+
+
+def test_an_option_that_no_method_has_is_an_error() -> None:
+    options = from_options("digits-linear", "sgd,dp-sgd", "1", 1, None, ["clipp=0.5"])
+    with pytest.raises(SpecError) as caught:
+        make_plan(*read_sweep(by_method(options), "test"), None)
+    assert len(caught.value.problems) == 2
+    assert "did you mean 'clip'" in "".join(caught.value.problems)
+
+
+def test_noise_is_solved_for_and_stays_below_the_target() -> None:
+    cell = plan(DP, models=1).cells[0]
+    method = methods.get("dp-sgd")
+    params = method.Params(**cell.params)
+    event = method.planned(params, cell.n_train)  # type: ignore[attr-defined]
+    epsilon = price(event, params.delta).epsilon  # type: ignore[attr-defined]
+    assert epsilon is not None
+    assert 3.9 < epsilon <= 4
+    assert cell.label == "dp-sgd ε=4"
+
+
+def test_the_shape_of_the_model_is_written_down_and_priced() -> None:
+    """The workload's 64 x 10 weights and 10 biases decide what a direction costs."""
+    grid = {"workload": "digits-linear", "method": "dirdp-sgd", "steps": 20, "directions": "1x7"}
+    solved, given = (plan(grid | each, models=1).cells[0] for each in ({"epsilon": 4}, {"kappa": 3.0}))
+    assert solved.params["directions"] == given.params["directions"] == "1x650"
+    method = methods.get("dirdp-sgd")
+    event = method.planned(method.Params(**solved.params), solved.n_train)  # type: ignore[attr-defined]
+    epsilon = price(event, 1e-5).epsilon
+    assert epsilon is not None
+    assert 3.9 < epsilon <= 4
+    assert plan(grid | {"kappa": 3.0, "granularity": "per_row"}, models=1).cells[0].params["directions"] == (
+        "1x10,10x64"
+    )
+
+
+def test_infinite_epsilon_needs_no_noise() -> None:
+    assert plan(DP | {"epsilon": math.inf}, models=1).cells[0].params["noise_multiplier"] == 0
+
+
+def test_every_cell_gets_its_trainings_its_attacks_and_the_blind_check() -> None:
+    made = plan(SGD, SGD | {"steps": 9}, models=3, attacks=["loss", "lira", "loss"])
+    assert len(made.cells) == 2
+    trainings = [task for task in made.tasks if task.kind == "train"]
+    attacks = [task for task in made.tasks if task.kind == "attack"]
+    assert len(trainings) == 6
+    assert sorted(task.attack.name for task in attacks if task.attack) == sorted(
+        ["loss", "lira", "blind"] * 2
+    )
+    position = {task.key: place for place, task in enumerate(made.tasks)}
+    for attack in attacks:
+        assert all(position[training] < position[attack.key] for training in attack.needs)
+
+
+def test_a_cell_asked_for_twice_is_planned_once() -> None:
+    assert len(plan(SGD, SGD | {"steps": 9}, SGD, SGD | {"steps": 9.0}, models=2).cells) == 2
+
+
+def test_more_models_reuse_the_first_ones() -> None:
+    few, many = plan(SGD, models=2), plan(SGD, models=4)
+    assert {task.key for task in few.tasks if task.kind == "train"} < {task.key for task in many.tasks}
+
+
+def test_what_the_store_has_is_not_planned_again(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    tasks = plan(SGD, models=3, attacks=["lira"]).tasks
+    done, diverged, killed, cancelled = (task.key for task in (*tasks[:3], tasks[3]))
+    store.publish(result(done))
+    store.publish(result(diverged, "failed", "diverged"))
+    store.publish(result(killed, "failed", "killed"))
+    store.publish(result(cancelled, "failed", "cancelled", "attack"))
+    made = plan(SGD, models=3, attacks=["lira"], store=store)
+    assert made.done == {done}
+    assert set(made.failed) == {diverged}
+    open_keys = {task.key for task in made.todo}
+    assert {killed, cancelled} <= open_keys
+    assert not {done, diverged} & open_keys
+
+
+def test_an_attack_without_its_models_waits_for_them(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    made = plan(SGD, models=3, attacks=["lira"])
+    lira = next(task for task in made.tasks if task.attack and task.attack.name == "lira")
+    store.publish(result(made.tasks[0].key, "failed", "diverged"))
+    store.publish(result(lira.key, "failed", "upstream", "attack"))
+    assert lira.key in plan(SGD, models=3, attacks=["lira"], store=store).failed
+    store.forget(made.tasks[0].key)
+    assert lira in plan(SGD, models=3, attacks=["lira"], store=store).todo
+
+
+def test_planning_writes_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    plan(SGD, models=2, store=store)
+    assert not store.path.exists()
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.nan, "many", -math.inf])
+def test_an_epsilon_that_is_none(epsilon: Any) -> None:
+    told = problems(DP | {"epsilon": epsilon})
+    assert len(told) == 1
+    assert "epsilon = " in told[0]
+    assert "grid 1 (digits-linear, dp-sgd)" in told[0]
+
+
+def test_all_problems_of_all_grids_come_at_once() -> None:
+    told = "\n".join(
+        problems(
+            {"workload": "digits-mpl", "method": "sgd"},
+            {"workload": "digits-mlp", "method": "dp-sdg"},
+            SGD | {"epsilon": 1},
+            DP | {"epsilon": 0},
+            DP | {"noise_multiplier": 1.0},
+            DP | {"batch_size": 10_000},
+            attacks=["lirra", {"attack": "lira", "mode": "sideways"}, {"attack": "loss", "wings": 2}],
+        )
+    )
+    for part in (
+        "unknown workload 'digits-mpl', did you mean 'digits-mlp'?",
+        "unknown method 'dp-sdg', did you mean 'dp-sgd'?",
+        "grid 3 (digits-linear, sgd): unknown parameter 'epsilon'",
+        "grid 4 (digits-linear, dp-sgd): epsilon = 0",
+        "grid 5 (digits-linear, dp-sgd): epsilon is solved for noise_multiplier: give one of the two",
+        "grid 6 (digits-linear, dp-sgd): batch_size",
+        "unknown attack 'lirra', did you mean 'lira'?",
+        "attack lira: mode = 'sideways'",
+        "attack loss: unknown parameter 'wings'",
+    ):
+        assert part in told, part
+
+
+def test_an_attack_that_needs_shadows_refuses_a_single_model() -> None:
+    (told,) = problems(SGD, models=1, attacks=["lira"])
+    assert "needs at least 2 shadow models" in told
+    assert "models = 3 or more" in told
+    plan(SGD, models=1, attacks=["loss"])
+
+
+def test_another_seed_is_another_experiment() -> None:
+    one, other = plan(SGD, models=1, seed=0), plan(SGD, models=1, seed=1)
+    assert one.cells[0].key != other.cells[0].key

@@ -1,0 +1,110 @@
+"""`privbench report pd-sgd-theory`: what it writes with and without a store."""
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from matplotlib.image import imread
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.jobs.loop import Stop, run_task
+from harness.plan.plan import make_plan
+from harness.plan.sweep_file import read_sweep
+from harness.results.collect import collect
+from harness.store import Store
+from workloads.errors import SpecError
+
+FILES = sorted(
+    [
+        *(f"pd-sgd-theory.{end}" for end in ("png", "svg", "pdf", "csv", "md", "tex")),
+        *(f"pd-sgd-theory-{n}.csv{end}" for n in (1, 2, 3) for end in ("", "-metadata.json")),
+    ]
+)
+SWEEP = {
+    "models": 2,
+    "attacks": [],
+    "grid": [
+        {
+            "workload": "digits-linear",
+            "method": "pd-sgd",
+            "anomalous_share": [0.0, 1.0],
+            "batches": 4,
+            "steps": 40,
+        },
+        {"workload": "digits-linear", "method": "pd-sgd", "steps": 5},
+    ],
+}
+
+
+def points(file: Path) -> dict[tuple[str, str, str], dict[float, float]]:
+    """(Panel, curve, gamma) to x to y."""
+    found: dict[tuple[str, str, str], dict[float, float]] = defaultdict(dict)
+    with file.open(encoding="utf-8", newline="") as source:
+        for row in csv.DictReader(source):
+            found[row["panel"], row["curve"], row["gamma"]][float(row["x"])] = float(row["y"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models each of a small experiment with no and with all labels flipped, and a plain training."""
+    opened = Store.open(tmp_path_factory.mktemp("theory") / "store", create=True)
+    for task in make_plan(*read_sweep(SWEEP, "small"), opened).tasks:
+        if task.kind == "train":
+            opened.add(task)
+            assert run_task(opened, task.key, Stop()) == "done"
+    collect(opened.path)
+    return opened.path
+
+
+def test_the_theory_needs_no_store(tmp_path: Path) -> None:
+    out = tmp_path / "here"
+    missing = str(tmp_path / "none")
+    done = CliRunner().invoke(app.app, ["report", "pd-sgd-theory", "--out", str(out), "--store", missing])
+    assert done.exit_code == 0, done.output
+    assert sorted(file.name for file in out.iterdir()) == FILES
+    assert imread(out / "pd-sgd-theory.png").shape[2] == 4
+    drawn = points(out / "pd-sgd-theory.csv")
+    assert {panel for panel, _, _ in drawn} == {
+        "plausibility",
+        "bounds",
+        "figure 1, q <= 0.05",
+        "figure 1, q <= 1e-05",
+    }
+    # Numbers of the theory: q at 2 sigma, Lemma 2 and Corollary 1 at 3, Figure 1 at sigma 0.1 and 1.
+    assert drawn["plausibility", "q", "2.0"][2.0] == pytest.approx(0.47724987)
+    assert drawn["bounds", "Lemma 2", "1.0"][3.0] == pytest.approx(0.141903, rel=5e-6)
+    assert drawn["bounds", "Corollary 1", "1.0"][3.0] == pytest.approx(0.150848, rel=5e-6)
+    assert drawn["figure 1, q <= 1e-05", "distance", "4.0"][0.1] == pytest.approx(0.010699, abs=5e-7)
+    assert drawn["figure 1, q <= 1e-05", "distance", "4.0"][1.0] == pytest.approx(0.10699, abs=5e-6)
+    assert min(drawn["bounds", "Lemma 2", "10.0"]) > 20**0.5, "no bound is drawn where it does not hold"
+    tables = (out / "pd-sgd-theory.md").read_text(encoding="utf-8")
+    assert "| cifar10-wrn16-4 | 1 | 0.01 | 400000 | 3 | 894.4 | 8.944 |" in tables
+    assert "| 0.05 | 2 | 4.1546 | 17.2609 | 0.004741 | 0.047408 |" in tables
+
+
+def test_the_experiment_comes_from_the_store(store: Path) -> None:
+    done = CliRunner().invoke(app.app, ["report", "pd-sgd-theory", "--store", str(store)])
+    assert done.exit_code == 0, done.output
+    assert sorted(file.name for file in (store / "reports").iterdir()) == FILES
+    drawn = points(store / "reports" / "pd-sgd-theory.csv")
+    name = "digits-linear, sigma 0.05, gamma 75, T 3"
+    anomalous, normal = (drawn["figure 3", f"{name}: {kind}", ""] for kind in ("anomalous", "normal"))
+    assert len([panel for panel, _, _ in drawn if panel == "figure 3"]) == 2, "plain trainings are left out"
+    assert list(anomalous) == list(normal) == [0.0, 1.0]
+    assert anomalous[1.0] > anomalous[0.0]
+    assert all(0 <= rate <= 1 for rate in [*anomalous.values(), *normal.values()])
+
+
+def test_wrong_use_is_told(tmp_path: Path) -> None:
+    def refusal(*arguments: str) -> str:
+        command = ["report", "pd-sgd-theory", "--store", str(tmp_path / "none"), *arguments]
+        done = CliRunner().invoke(app.app, command)
+        assert isinstance(done.exception, SpecError)
+        return str(done.exception)
+
+    assert "give --out" in refusal()
+    assert "--where" in refusal("--where", "true")
+    assert "--table" in refusal("--table", "pd-sgd-table-2")

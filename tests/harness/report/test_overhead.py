@@ -1,0 +1,117 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from harness.report.data import Reading
+from harness.report.figure.paper_sizes import SHEETS
+from harness.report.figure.style import house_style
+from harness.report.overhead import (
+    draw_overhead,
+    explain_clocks,
+    name_lines,
+    overhead_figure,
+    overhead_table,
+    relative_quartiles,
+    thin_lines,
+)
+
+
+def drawn(reading: Reading) -> Figure:
+    with house_style():
+        return overhead_figure(reading)
+
+
+def said(figure: Figure) -> str:
+    found: list[Any] = figure.findobj(match=Text)
+    return "\n".join(text.get_text() for text in found)
+
+
+def test_one_line_for_each_cell_with_its_ratio(quickstart: Reading) -> None:
+    figure = drawn(quickstart)
+    assert len(figure.axes) == 4
+    labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert labels == [row["label"] for row in quickstart.overhead if row["workload"] == "digits-linear"]
+    text = said(figure)
+    assert "4.2" in text.splitlines()
+    assert "1 thread each" in text
+    assert "8 models a cell" in text
+
+
+def test_quartiles_are_in_units_of_the_yardsticks_step() -> None:
+    row: dict[str, Any] = {"step_overhead": 4.0, "step_seconds": 0.02}
+    row |= {"step_seconds_p25": 0.01, "step_seconds_p75": 0.03}
+    assert relative_quartiles(row) == pytest.approx((2.0, 6.0))
+    assert relative_quartiles(row | {"step_overhead": None}) is None
+    assert relative_quartiles(row | {"step_seconds_p25": None}) is None
+    assert relative_quartiles(row | {"step_seconds": 0.0}) is None
+
+
+def test_no_sgd_is_said_and_large_ratios_are_logarithmic(row: Any, reading: Any) -> None:
+    alone = [row("digits-mlp", step_overhead=None, memory_overhead=None)]
+    figure = drawn(reading([*alone, row("digits-linear", step_overhead=80.0, models=1)]))
+    assert "no sgd to compare with" in said(figure)
+    assert [axes.get_xscale() for axes in figure.axes] == ["log", "linear", "linear", "linear"]
+    dots = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
+    assert [dot.get_markerfacecolor() for dot in dots] == ["white"]
+
+
+def test_machines_are_named_where_there_are_two_kinds() -> None:
+    here = {"label": "sgd", "method": "sgd", "device": "cpu", "threads": 1}
+    there = {**here, "threads": 8}
+    assert name_lines([here]) == ["sgd"]
+    assert name_lines([here, there])[1] == "sgd (cpu, 8 thr.)"
+
+
+def test_of_very_many_cells_some_of_every_method_are_lines_and_the_figure_says_so(
+    row: Any, reading: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.report.overhead.LINES", 20)
+    rows = [row(method="sgd", epsilon=None), *(row(epsilon=float(e)) for e in range(1, 60))]
+    kept = [(each["method"], each["epsilon_asked"]) for each in thin_lines(rows)]
+    assert kept[:2] == [("sgd", None), ("dp-sgd", 1.0)]
+    assert kept[-1] == ("dp-sgd", 59.0)
+    assert len(kept) == 11
+    found = reading(rows)
+    assert "11 of 60 cells drawn, the table has all" in said(drawn(found)).replace("\n", " ")
+    assert len(overhead_table(found).rows) == 60
+
+
+def test_what_the_clocks_are(quickstart: Reading, reading: Any) -> None:
+    assert "not interleaved with sgd" in explain_clocks(quickstart).lower()
+    mixed = [{"group": "g", "workload": "g", "method": "m", "threads": number} for number in (8, None, 1, 8)]
+    assert "1 or 8 threads each" in explain_clocks(reading([], overhead=mixed))
+    assert "thread" not in explain_clocks(reading([], overhead=[]))
+
+
+def test_equal_data_give_equal_files(
+    row: Any, reading: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    rows = [row(), row(method="sgd", epsilon=None)]
+    files = [draw_overhead(reading(rows), tmp_path / name) for name in ("one", "two")]
+    for one, two in zip(*files, strict=True):
+        assert one.read_bytes() == two.read_bytes()
+        assert one.stat().st_size > (10_000 if one.suffix in (".png", ".svg", ".pdf") else 0)
+
+
+def test_the_table_has_a_line_for_each_line_of_the_figure(quickstart: Reading) -> None:
+    table = overhead_table(quickstart)
+    assert [line[2] for line in table.rows] == [row["label"] for row in quickstart.overhead]
+    first, second = table.rows[0], table.rows[1]
+    assert first[5:] == ("1", "0.9 to 1.25", "0.97", "1", "1")
+    assert second[5:] == ("4.2", "3.78 to 5.25", "4.07", "3", "3")
+    assert table.query == "select * from frontier"
+
+
+@pytest.mark.parametrize(("columns", "width", "panels"), [("1", 3.3, (2, 1)), ("2", 7.0, (1, 2))])
+def test_in_print_panels_stand_below_each_other_where_there_is_one_column(
+    quickstart: Reading, columns: Any, width: float, panels: tuple[int, int]
+) -> None:
+    with house_style(SHEETS[columns]):
+        figure = overhead_figure(quickstart, SHEETS[columns])
+    assert figure.get_size_inches()[0] == width
+    grid: Any = figure.axes[0].get_gridspec()
+    assert (grid.nrows, grid.ncols) == panels

@@ -1,0 +1,416 @@
+"""Results that travel: what comes in is what went out, ours stays as it was, and bad files change nothing."""
+
+import hashlib
+import json
+import shutil
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.report.data import read
+from harness.results.archive import MANIFEST, NAME, read_manifest
+from harness.results.collect import collect
+from harness.results.query import query
+from harness.results.transfer import conflicts, export_results, import_results
+from harness.spec import Json, Task
+from harness.store import Store
+from harness.store.files import checksum
+from tests.harness.simulated import attack, cells, fill, fill_findings, leakage, publish, training
+from workloads.errors import SpecError, StoreError
+
+VIEWS = ("frontier", "overhead", "audit", "attribute", "reconstruction", "bench", "failures", "runs")
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Somebody's store, with weights."""
+    store = Store.open(tmp_path_factory.mktemp("theirs") / "store", create=True)
+    fill(store)
+    fill_findings(store)
+    heavy = Task("train", cells("digits-mlp")[1], index=9)
+    store.add(heavy)
+    result = store.result(Task("train", cells("digits-mlp")[1]).key)
+    assert result is not None
+    weights = store.write_artefact(heavy.key, "model.safetensors", b"weights" * 1000)
+    artefacts = {**result["artefacts"], "model": weights}
+    steps = store.read_artefact(result, "steps")
+    artefacts["steps"] = store.write_artefact(heavy.key, "steps.parquet", steps)
+    assert store.publish({**result, "key": heavy.key, "artefacts": artefacts})
+    collect(store.path)
+    return store.path
+
+
+@pytest.fixture(scope="module")
+def archives(theirs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """results.zip and results.parquet."""
+    folder = tmp_path_factory.mktemp("archives")
+    for name in ("results.zip", "results.parquet"):
+        export_results(theirs, folder / name)
+    return folder
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Path:
+    """A store with one cell that they have too, and other numbers for it."""
+    store = Store.open(tmp_path / "ours" / "store", create=True)
+    for index in range(4):
+        task = Task("train", cells("digits-mlp")[1], index=index)
+        publish(store, task, training(task, 0.99))
+    publish(store, attack(cells("digits-mlp")[1], "loss"), leakage(0.5))
+    collect(store.path)
+    return store.path
+
+
+def rows(store: Path, view: str, condition: str = "true") -> list[Json]:
+    found: list[Json] = query(store, f"select * from {view} where {condition}").arrow.to_pylist()
+    return sorted(found, key=repr)
+
+
+def plain(row: Json) -> Json:
+    """A row as its origin has it."""
+    prefix = f"{row.pop('origin')}:"
+    return {
+        key: value.removeprefix(prefix) if isinstance(value, str) else value for key, value in row.items()
+    }
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize("name", ["results.zip", "results.parquet"])
+def test_what_comes_in_is_what_went_out_and_ours_stays(
+    archives: Path, theirs: Path, ours: Path, name: str
+) -> None:
+    before = {view: rows(ours, view) for view in VIEWS}
+    own = files(ours / "tasks")
+    done = import_results(ours, archives / name, "alice")
+    assert (done.origin, done.tasks, done.new) == ("alice", read_manifest(archives / name)["tasks"], True)
+    collect(ours)
+    for view in VIEWS:
+        assert rows(ours, view, "origin = ''") == before[view]
+        imported = [plain(row) for row in rows(ours, view, "origin = 'alice'")]
+        assert imported
+        assert sorted(imported, key=repr) == sorted(map(plain, rows(theirs, view)), key=repr)
+    assert files(ours / "tasks") == own
+    assert not list((ours / "imports").rglob("model-*")), "no weights unless asked for"
+
+
+def test_a_store_with_imports_survives_the_loss_of_its_store_file(
+    archives: Path, ours: Path, tmp_path: Path
+) -> None:
+    import_results(ours, archives / "results.zip", "alice")
+    collect(ours, tmp_path / "elsewhere.duckdb")  # which gives the store an identity
+    total = collect(ours).total
+    (ours / "store.json").unlink()  # as the message about a damaged one says
+    Store.open(ours, create=True)
+    assert collect(ours, rebuild=True).total == total
+    assert collect(ours, tmp_path / "elsewhere.duckdb").total == total
+
+
+def test_steps_of_others_are_in_the_view(archives: Path, theirs: Path, ours: Path) -> None:
+    import_results(ours, archives / "results.zip", "alice")
+    collect(ours)
+    count = "select count(*) from steps where task like 'alice:%'"
+    assert query(ours, count).rows == query(theirs, "select count(*) from steps").rows
+
+
+def test_a_conflict_is_shown(archives: Path, ours: Path) -> None:
+    import_results(ours, archives / "results.zip", "alice")
+    collect(ours)
+    found = conflicts(ours, "alice")
+    assert {row["figure"] for row in found} == {"accuracy", "auc"}
+    assert len(found) == 5
+    assert all(row["difference"] == row["theirs"] - row["ours"] != 0 for row in found)
+    assert {row["ours"] for row in found if row["figure"] == "accuracy"} == {0.99}
+
+
+def test_the_same_file_again_changes_nothing(archives: Path, ours: Path) -> None:
+    import_results(ours, archives / "results.zip", "alice")
+    before = files(ours)
+    assert not import_results(ours, archives / "results.zip", "alice").new
+    assert files(ours) == before
+
+
+def test_a_name_keeps_what_it_has_unless_told(
+    archives: Path, theirs: Path, ours: Path, tmp_path: Path
+) -> None:
+    few = tmp_path / "few.zip"
+    export_results(theirs, few, "kind = 'bench'")
+    import_results(ours, archives / "results.zip", "alice")
+    with pytest.raises(SpecError, match="--as NAME"):
+        import_results(ours, few, "alice")
+    assert import_results(ours, few, "alice", replace=True).tasks == 1
+    collect(ours)
+    assert query(ours, "select distinct kind from task where origin = 'alice'").rows == [("bench",)]
+    assert sorted(each.name for each in (ours / "imports").iterdir()) == ["alice"]
+
+
+def test_results_can_be_looked_at_without_a_store_of_ones_own(archives: Path, tmp_path: Path) -> None:
+    store = tmp_path / "new"
+    import_results(store, archives / "results.parquet")
+    collect(store)
+    assert {row["origin"] for row in rows(store, "frontier")} == {"results"}
+    assert len(read(store).frontier) == len(rows(store, "frontier"))
+
+
+def test_a_condition_selects_tasks(theirs: Path, tmp_path: Path) -> None:
+    manifest = export_results(
+        theirs, tmp_path / "one.zip", "workload = 'digits-mlp' and attack = 'lira' -- all"
+    )
+    assert manifest["tasks"] == 3
+    with pytest.raises(SpecError, match="nothing to export"):
+        export_results(theirs, tmp_path / "none.zip", "workload = 'no-such'")
+    with pytest.raises(SpecError, match='"workload"'):
+        export_results(theirs, tmp_path / "wrong.zip", "wrkload = 'digits-mlp'")
+    assert [each.name for each in tmp_path.iterdir()] == ["one.zip"]
+
+
+def test_weights_travel_when_asked_for(theirs: Path, ours: Path, tmp_path: Path) -> None:
+    export_results(theirs, tmp_path / "all.zip", "index = 9", weights=True)
+    import_results(ours, tmp_path / "all.zip")
+    (file,) = (ours / "imports").rglob("model-*")
+    assert file.read_bytes() == b"weights" * 1000
+    with pytest.raises(SpecError, match="zip"):
+        export_results(theirs, tmp_path / "all.parquet", weights=True)
+
+
+def test_a_parquet_export_can_be_read_by_anybody(archives: Path, theirs: Path) -> None:
+    table = pq.read_table(archives / "results.parquet")
+    assert table.column_names == ["key", "spec", "result", "artefacts"]
+    row = table.to_pylist()[0]
+    assert json.loads(row["result"])["key"] == row["key"]
+    told = json.loads(table.schema.metadata[b"privbench"])
+    assert told["tasks"] == table.num_rows
+    assert {"privbench", "protocol", "schema", "exported", "checksum", "files"} <= told.keys()
+
+
+def test_imports_are_not_exported_as_ours(archives: Path, ours: Path, tmp_path: Path) -> None:
+    import_results(ours, archives / "results.zip", "alice")
+    assert export_results(ours, tmp_path / "mine.zip")["tasks"] == 5
+    assert export_results(ours, tmp_path / "some.zip", "kind = 'attack'")["tasks"] == 1
+
+
+Change = Callable[[dict[str, bytes]], None]
+
+
+def repack(source: Path, target: Path, change: Change, resign: bool = True) -> Path:
+    """The archive with files changed; its manifest agrees with them again unless told otherwise."""
+    with zipfile.ZipFile(source) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    manifest: Json = json.loads(content.pop(MANIFEST))
+    change(content)
+    if resign:
+        manifest |= json.loads(content.pop("head", b"{}"))
+        manifest["files"] = {
+            name: {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
+            for name, raw in content.items()
+        }
+        manifest["checksum"] = checksum(manifest)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, json.dumps(manifest))
+        for name, raw in content.items():
+            archive.writestr(name, raw)
+    return target
+
+
+def first(content: dict[str, bytes], ending: str) -> str:
+    return next(name for name in sorted(content) if name.endswith(ending))
+
+
+def flip(content: dict[str, bytes]) -> None:
+    name = first(content, "result.json")
+    content[name] = content[name].replace(b"0.6", b"0.7")
+
+
+def lost_spec(content: dict[str, bytes]) -> None:
+    del content[first(content, "spec.json")]
+
+
+def other_task(content: dict[str, bytes]) -> None:
+    name = first(content, "spec.json")
+    content[name] = content[[each for each in sorted(content) if each.endswith("spec.json")][1]]
+
+
+def escape(content: dict[str, bytes]) -> None:
+    content["../../escaped.json"] = b"{}"
+
+
+def absolute(content: dict[str, bytes]) -> None:
+    content["/tmp/escaped.json"] = b"{}"
+
+
+def script(content: dict[str, bytes]) -> None:
+    content[first(content, "spec.json").replace("spec.json", "run.py")] = b"print()"
+
+
+def bomb(content: dict[str, bytes]) -> None:
+    content[first(content, "spec.json").replace("spec.json", "model-0123456789ab.bin")] = bytes(1 << 27)
+
+
+def newer(content: dict[str, bytes]) -> None:
+    content["head"] = json.dumps({"protocol": 999, "privbench": "77.0"}).encode()
+
+
+def newer_format(content: dict[str, bytes]) -> None:
+    content["head"] = json.dumps({"format": 999, "privbench": "77.0"}).encode()
+
+
+def nothing_known(content: dict[str, bytes]) -> None:
+    content["head"] = json.dumps({"format": "one"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "resign", "told"),
+    [
+        (flip, False, "does not match its hash"),
+        (flip, True, "is damaged"),
+        (lost_spec, False, "missing"),
+        (lost_spec, True, "is damaged"),
+        (other_task, True, "is damaged"),
+        (escape, True, "no task has"),
+        (escape, False, "damaged"),
+        (absolute, True, "no task has"),
+        (script, True, "no task has"),
+        (bomb, True, "100 times its own size"),
+        (newer, True, r"privbench 77.0 \(protocol 999\).*privbench \d"),
+        (newer_format, True, r"privbench 77.0 \(format 999\).*privbench \d"),
+        (nothing_known, True, "no export"),
+    ],
+)
+def test_a_bad_zip_changes_nothing(
+    archives: Path, tmp_path: Path, change: Change, resign: bool, told: str
+) -> None:
+    bad = repack(archives / "results.zip", tmp_path / "bad.zip", change, resign)
+    with pytest.raises(SpecError, match=told):
+        import_results(tmp_path / "store", bad)
+    assert [each.name for each in tmp_path.iterdir()] == ["bad.zip"]
+    assert not Path("/tmp/escaped.json").exists()
+
+
+def test_a_bad_file_leaves_a_store_as_it_was(archives: Path, ours: Path, tmp_path: Path) -> None:
+    bad = repack(archives / "results.zip", tmp_path / "bad.zip", flip, resign=False)
+    before = files(ours)
+    with pytest.raises(SpecError):
+        import_results(ours, bad, "alice")
+    assert files(ours) == before
+
+
+def test_a_link_is_refused(archives: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.zip"
+    with zipfile.ZipFile(archives / "results.zip") as source, zipfile.ZipFile(bad, "w") as target:
+        for entry in source.infolist():
+            if entry.filename.endswith("spec.json"):
+                entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+            target.writestr(entry, source.read(entry.filename))
+    with pytest.raises(SpecError, match="link"):
+        import_results(tmp_path / "store", bad)
+
+
+def test_a_negative_size_does_not_open_the_door_to_a_bomb(archives: Path, tmp_path: Path) -> None:
+    manifest = read_manifest(archives / "results.zip")
+    name = next(iter(manifest["files"]))
+    manifest["files"][name]["bytes"] = -2
+    with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
+        archive.writestr(MANIFEST, json.dumps({**manifest, "checksum": checksum(manifest)}))
+        archive.writestr(name, bytes(1000))
+    with pytest.raises(SpecError, match="negative size"):
+        import_results(tmp_path / "store", tmp_path / "bad.zip")
+
+
+def test_a_part_of_a_file_is_refused(archives: Path, tmp_path: Path) -> None:
+    for name in ("results.zip", "results.parquet"):
+        whole = (archives / name).read_bytes()
+        for share in (0.0, 0.3, 0.9):
+            (tmp_path / name).write_bytes(whole[: int(share * len(whole))])
+            with pytest.raises(SpecError, match="only a part"):
+                import_results(tmp_path / "store", tmp_path / name)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_damaged_parquet_is_refused(archives: Path, tmp_path: Path) -> None:
+    table = pq.read_table(archives / "results.parquet")
+    altered = table.column("result").to_pylist()
+    altered[0] = altered[0].replace("0.6", "0.7")
+    bad = tmp_path / "bad.parquet"
+    pq.write_table(table.set_column(2, "result", pa.array(altered)), bad)
+    with pytest.raises(SpecError, match="does not match its hash"):
+        import_results(tmp_path / "store", bad)
+    pq.write_table(table.slice(1), bad)
+    with pytest.raises(SpecError, match="missing"):
+        import_results(tmp_path / "store", bad)
+    pq.write_table(table.select(["key"]), bad)
+    with pytest.raises(SpecError, match="damaged"):
+        import_results(tmp_path / "store", bad)
+    pq.write_table(table.replace_schema_metadata(None), bad)
+    with pytest.raises(SpecError, match="no export"):
+        import_results(tmp_path / "store", bad)
+
+
+@pytest.mark.parametrize("origin", ["", "../up", "a/b", ".hidden", "a:b", "a'b", "x" * 65])
+def test_an_origin_is_a_plain_name(archives: Path, tmp_path: Path, origin: str) -> None:
+    with pytest.raises(SpecError, match="--as NAME"):
+        import_results(tmp_path / "store", archives / "results.zip", origin)
+
+
+def test_what_is_no_archive_is_told(theirs: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"\.zip or \.parquet"):
+        export_results(theirs, tmp_path / "results.csv")
+    with pytest.raises(SpecError, match="no file"):
+        import_results(tmp_path / "store", tmp_path / "nowhere.zip")
+    with pytest.raises(SpecError, match="cannot be written"):
+        export_results(theirs, tmp_path / "no" / "folder.zip")
+    with pytest.raises(StoreError, match="no store"):
+        export_results(tmp_path / "nowhere", tmp_path / "results.zip")
+
+
+def test_names_that_a_task_has_are_all_that_may_be_written() -> None:
+    key = "ab" + "0" * 30
+    assert NAME.fullmatch(f"tasks/ab/{key}/spec.json")
+    assert NAME.fullmatch(f"tasks/ab/{key}/steps-0123456789ab.parquet")
+    for name in (
+        f"tasks/cd/{key}/spec.json",
+        f"tasks/ab/{key}/../spec.json",
+        f"tasks/ab/{key}/spec.json/",
+        MANIFEST,
+    ):
+        assert not NAME.fullmatch(name)
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(app.app, list(arguments))
+
+
+def test_the_commands(theirs: Path, ours: Path, tmp_path: Path) -> None:
+    file = str(tmp_path / "results.zip")
+    done = invoke("export", file, "--store", str(theirs), "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert told["tasks"] == 53
+    done = invoke("import", file, "--as", "alice", "--store", str(ours))
+    assert done.exit_code == 0, done.output
+    assert "53 tasks of origin 'alice'" in done.output
+    assert "5 figures differ" in done.output
+    done = invoke("import", file, "--as", "alice", "--store", str(ours), "--json")
+    assert json.loads(done.output)["new"] is False
+    done = invoke("query", "select count(*) as n from frontier where origin = 'alice'", "--format", "csv",
+                  "--store", str(ours))  # fmt: skip
+    assert done.output.splitlines()[0] == "n"
+
+
+def test_a_store_with_imports_can_be_moved(archives: Path, ours: Path, tmp_path: Path) -> None:
+    import_results(ours, archives / "results.zip", "alice")
+    collect(ours)
+    before = query(ours, "select task, step, wall_seconds from steps order by all").rows
+    moved = Path(shutil.move(ours, tmp_path / "elsewhere"))
+    assert query(moved, "select task, step, wall_seconds from steps order by all").rows == before
+    assert len(before) > 100
+    assert collect(moved).changed == 0

@@ -1,0 +1,119 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.spec import Cell, Plugin, Task
+from harness.store import Store
+from harness.store.checks import PURGED, is_beat, is_result, is_spec, is_sweep, purged_files
+from harness.store.files import dump, parse_json
+from workloads.errors import StoreError
+
+CELL = Cell(Plugin("w", "1"), 5, Plugin("m", "1"), {}, seed=0)
+TASKS = (Task("train", CELL), Task("attack", CELL, models=1, attack=Plugin("loss", "1")))
+RESULT: dict[str, Any] = {"key": "k", "kind": "train", "status": "done", "reason": None, "artefacts": {}}
+ENTRY = {"key": "0" * 32, "kind": "train", "cell": "c"}
+Deep = st.SearchStrategy[Any]
+BEAT = {"time": 1.0, "phase": "train", "done": 1, "total": 2}
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 5_000])
+def test_what_is_not_json_is_a_value_error(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_json(raw)
+
+
+def nested(inner: Deep) -> Deep:
+    return st.lists(inner) | st.dictionaries(st.text(), inner)
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), nested)
+)
+def test_what_was_written_is_read_to_the_bit(content: Any) -> None:
+    assert repr(parse_json(json.dumps(content).encode())) == repr(content)
+
+
+@pytest.mark.parametrize("text", ["caf\udce9.txt", "\ud800", "\U0001f600", "1" * 300])
+def test_half_a_character_and_long_numbers_are_read_too(text: str) -> None:
+    assert parse_json(json.dumps(text).encode()) == text
+    if text.isdigit():
+        assert parse_json(text.encode()) == int(text)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.kind)
+def test_a_spec_is_known_by_its_shape(task: Task) -> None:
+    spec = task.file()
+    assert is_spec(spec)
+    for part in ("workload", "method", "kind"):
+        assert not is_spec({**spec, "task": {**spec["task"], part: 3}})
+    assert not is_spec({**spec, "notes": {}})
+    assert not is_spec({**spec, "task": None})
+    assert is_spec({**spec, "task": {**spec["task"], "attack": 3}}) == (task.kind == "train")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "perhaps"},
+        {"status": "failed"},
+        {"status": "failed", "reason": 3},
+        {"key": None},
+        {"artefacts": []},
+        {"artefacts": {"model": {"file": "../../other/model", "bytes": 1, "sha256": ""}}},
+        {"artefacts": {"model": {"file": "/etc/passwd", "bytes": 1, "sha256": ""}}},
+        {"artefacts": {"model": {"file": "..", "bytes": 1, "sha256": ""}}},
+        {"artefacts": {"model": {"file": "model"}}},
+        {"warnings": "text"},
+        {"warnings": [{}]},
+        {"audit": "text"},
+    ],
+)
+def test_a_result_of_another_shape_is_none(change: dict[str, Any]) -> None:
+    assert is_result(RESULT)
+    assert not is_result({**RESULT, **change})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {},
+        {"tasks": [{**ENTRY, "key": "../../../elsewhere"}]},
+        {"tasks": [1]},
+        {"tasks": [], "backend": []},
+        {"tasks": [], "settings": 3},
+    ],
+)
+def test_a_sweep_of_another_shape_is_none(content: Any) -> None:
+    assert is_sweep({"tasks": [ENTRY]})
+    assert not is_sweep(content)
+
+
+def test_a_heartbeat_of_another_shape_is_none() -> None:
+    assert is_beat(BEAT)
+    assert not any(is_beat({**BEAT, name: None}) for name in BEAT)
+
+
+@pytest.mark.parametrize("name", ["../../bystander", "..", "/etc/passwd", "n" * 5_000, "nul\0", "", "*"])
+def test_no_name_of_a_sweep_or_task_leads_out_of_the_store(tmp_path: Path, name: str) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    (tmp_path / "bystander.json").write_bytes(dump({"tasks": []}))
+    with pytest.raises(StoreError, match="no sweep"):
+        store.sweep(name)
+    with pytest.raises(StoreError, match="no task begins"):
+        store.find(name)
+
+
+def test_a_path_that_no_store_can_have_is_told() -> None:
+    with pytest.raises(StoreError, match="cannot be a store"):
+        Store.open("n" * 5_000)
+
+
+def test_purged_files_are_those_of_the_note(tmp_path: Path) -> None:
+    assert purged_files(tmp_path) == []
+    (tmp_path / PURGED).write_text('{"files": ["a", "b"]}')
+    assert purged_files(tmp_path) == ["a", "b"]
