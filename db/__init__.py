@@ -23,8 +23,8 @@ from db.models import (
     Task,
     TaskStamp,
 )
+from db.postgres import connect as connect_server
 from db.schema import arrow_schema, fingerprint, view_names
-from db.server import connect as connect_server
 
 __all__ = [
     "AttackResult",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from db import file, server
+from db import file, postgres
 from db.errors import DatabaseError
 
 
@@ -23,7 +23,7 @@ def open_database(
     """
     url = server_url(database)
     if url is not None:
-        return server.open_server(url, read_only)
+        return postgres.open_server(url, read_only)
     return file.open_file(database_path(database), read_only, patience_seconds)
 
 
@@ -46,7 +46,7 @@ def database_path(database: str | Path) -> Path:
         url = make_url(database)
         if url.get_backend_name() != "duckdb" or not url.database or url.database == ":memory:":
             raise DatabaseError(
-                f"'{server.shown(url)}' cannot hold results: give the path of a DuckDB file, duckdb:///PATH "
+                f"'{postgres.shown(url)}' cannot hold results: give the path of a DuckDB file, duckdb:///PATH "
                 "or postgresql+psycopg://USER@HOST/NAME"
             )
         return Path(url.database)
@@ -56,7 +56,7 @@ def database_path(database: str | Path) -> Path:
 def database_name(database: str | Path) -> str:
     """The database for people, without a password."""
     url = server_url(database)
-    return server.shown(url) if url is not None else str(database_path(database))
+    return postgres.shown(url) if url is not None else str(database_path(database))
 
 
 def begin_writing(connection: sa.Connection, anew: bool = False) -> None:
@@ -65,14 +65,14 @@ def begin_writing(connection: sa.Connection, anew: bool = False) -> None:
     A DuckDB file has one writer anyway, and is made anew as another file.
     """
     if connection.dialect.name == "postgresql":
-        server.take_turn(connection)
+        postgres.take_turn(connection)
         if anew:
-            server.renew(connection)
+            postgres.renew(connection)
 
 
 def insert_arrow(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
     """Add rows in bulk inside the connection's transaction, matching columns by name."""
     if not connection.in_transaction():
         connection.begin()  # SQLAlchemy begins one by itself, but not for what the driver is told
-    insert = server.insert if connection.dialect.name == "postgresql" else file.insert
+    insert = postgres.insert if connection.dialect.name == "postgresql" else file.insert
     insert(connection, table, rows)

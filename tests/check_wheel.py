@@ -1,5 +1,7 @@
 """Build the wheel, install it in a clean environment, and use it from an empty folder.
 
+And from one that has packages of our names.
+
 Run by `make wheel`. The clean environment borrows the installed dependencies of this one (a `.pth`
 file) instead of downloading torch again; the checkout itself is not on its path.
 """
@@ -14,11 +16,11 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = {"db", "harness", "methods", "workloads"}
+OURS = {"db", "harness", "methods", "privbench", "workloads"}
 CHECK = """
 import importlib.metadata, pathlib, sys
-import harness, methods, workloads, db
-for package in (harness, methods, workloads, db):
+import harness, methods, privbench, workloads, db
+for package in (harness, methods, privbench, workloads, db):
     assert pathlib.Path(package.__file__).is_relative_to(sys.prefix), package.__file__
 from harness.plan.sweep_file import ready_made
 from harness.cli.members import listing, page
@@ -28,9 +30,10 @@ assert db.view_names(), "views.sql is missing from the wheel"
 from harness.results.published_tables import published
 assert published(), "the published numbers are missing from the wheel"
 from harness.report.page.html import PLOTLY
-code = pathlib.Path(harness.__file__).parent / "report" / PLOTLY
+code = pathlib.Path(harness.__file__).parent / "report" / "page" / PLOTLY
 assert code.is_file(), "plotly.js is missing from the wheel"
 assert list(code.parent.glob("*LICENSE*")), "the licence of plotly.js is missing from the wheel"
+assert (pathlib.Path(privbench.__file__).parent / "py.typed").is_file(), "the door is not typed"
 assert {row["name"] for row in listing("methods")} >= {"sgd", "dp-sgd"}
 """
 
@@ -73,6 +76,12 @@ def main() -> None:
         (purelib / "borrowed.pth").write_text(f"{borrowed}\n")
         run(python, "-c", CHECK, cwd=folder)
         program = folder / "clean" / "bin" / "privbench"
+        shadows = folder / "shadows"
+        for each in OURS:
+            (shadows / each).mkdir(parents=True)
+            (shadows / each / "__init__.py").write_text(f"raise ImportError('the {each} of the user')")
+        options = ("--workload", "digits-linear", "--method", "sgd", "--models", "3", "--set", "steps=20")
+        run(program, "run", *options, "--attack", "loss", "--store", folder / "store", cwd=shadows)
         listed = run(program, "list", "sweeps", "--json", cwd=folder)
         if "quickstart" not in listed:
             sys.exit(f"the installed program does not list its sweeps: {listed}")

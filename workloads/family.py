@@ -5,7 +5,7 @@ A member is a module or a folder of the family's package that binds the family's
     methods/dp_sgd.py          method = DpSgd()              named after its file: dp-sgd
     methods/pate/              its __init__ binds `method`   named after its folder: pate
     harness/attacks/lira.py    attack = Lira()               named after its file: lira
-    workloads/digits.py        workloads = [Digits(...), ...]   a group; every workload has a `.name`
+    workloads/embedded.py        workloads = [Digits(...), ...]   a group; every workload has a `.name`
 
 Modules and folders without the word are helpers. An installed package adds a member through the entry point
 group `privbench.<family>`; the entry point's name is the member's name.

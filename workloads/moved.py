@@ -39,8 +39,8 @@ MOVED = {
     "methods.optimizer": "methods.training.optimizer",
     "methods.sampling": "methods.training.sampling",
     "methods.votes": "methods.pate.aggregation",
+    "workloads.digits": "workloads.embedded",
     "workloads.data.cache": "workloads.data.array_cache",
-    "workloads.data.digits": "workloads.data.sklearn_digits",
 }
 """What plug-ins of 0.1 could import, and what their job scripts started: old name to new."""
 

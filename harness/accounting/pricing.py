@@ -4,7 +4,7 @@ import math
 
 from dp_accounting import DpEvent, NeighboringRelation
 
-from harness.accounting.accountants.pate import epsilon_of_votes
+from harness.accounting.accountants.noisy_votes import epsilon_of_votes
 from harness.accounting.accountants.pld import epsilon_pld, mesh, supports_pld
 from harness.accounting.accountants.prv import Estimate, epsilon_prv, sampled_gaussian
 from harness.accounting.accountants.pure import epsilon_pure

@@ -9,7 +9,7 @@ import typer
 
 from harness.cli import bench, catalogue, doctor, output, report, results, serve, sweeps
 from harness.cli.data import data_app
-from harness.cli.images import image_app
+from harness.cli.image import image_app
 from harness.cli.price import price_app
 from workloads.errors import BenchError, StoreError
 

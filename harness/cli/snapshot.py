@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from harness.backends.status import Progress
-from harness.report.data import Reading, read
 from harness.report.page.html import encode_data, page_data, render_page
+from harness.report.reading import Reading, read
 from harness.results.collect import collect
 from harness.results.query import Source
 from harness.spec import Json

@@ -152,7 +152,7 @@ def run_sweep(
     """Enqueue, watch, collect and print; exit code 1 where a task failed or is still open."""
     from harness.backends import BACKENDS
     from harness.cli import summary
-    from harness.cli.progress import ctrl_c, watch
+    from harness.cli.watch import ctrl_c, watch
     from harness.results.collect import collect as gather
 
     opened, made, count = _send(sweep, store, backend, settings, asked)
@@ -182,7 +182,7 @@ def status(
 ) -> None:
     """Show how far sweeps are, what runs, and what failed."""
     from harness.backends.status import Progress, supervisor_summary
-    from harness.cli.progress import ctrl_c, watch
+    from harness.cli.watch import ctrl_c, watch
     from harness.store import Store
 
     opened = Store.open(store_path(store))

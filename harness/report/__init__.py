@@ -22,11 +22,11 @@ from pathlib import Path
 
 from harness.report.audit import draw_audit, write_audit
 from harness.report.calibration_figure import draw_calibration, write_calibration
-from harness.report.data import AUDITS, read
 from harness.report.figure.paper_sizes import SCREEN, Sheet
 from harness.report.frontier import draw_frontier, write_frontier
 from harness.report.overhead import draw_overhead, write_overhead
 from harness.report.page.html import draw_page, write_page
+from harness.report.reading import AUDITS, read
 from harness.report.reconstructions import write_reconstructions
 from harness.results.query import Source
 

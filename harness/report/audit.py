@@ -7,7 +7,6 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.report.data import Row, rows_of, select
 from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.figure.style import (
     ALARM,
@@ -22,6 +21,7 @@ from harness.report.figure.style import (
     shorten,
 )
 from harness.report.metadata import Imprint
+from harness.report.reading import Row, rows_of, select
 from harness.report.tables import TextTable, write_table
 from harness.results.query import Source
 

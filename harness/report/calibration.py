@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.report.data import Row, name_groups
 from harness.report.leakage import AUC, Leakage, choose_attack, choose_leakage, name_attacks, rows_on_front
 from harness.report.pareto import find_offer
+from harness.report.reading import Row, name_groups
 from harness.report.tables import TextTable
 
 NEARNESS = Leakage("nearness", "nearness of rebuilt pictures (minus their MSE)", None)

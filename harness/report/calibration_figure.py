@@ -19,7 +19,6 @@ from harness.report.calibration import (
     calibration_tables,
     ceiling,
 )
-from harness.report.data import Reading, Roc, read
 from harness.report.figure.artists import Marks
 from harness.report.figure.panels import DRAWN, say_thinned, spread
 from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
@@ -39,6 +38,7 @@ from harness.report.figure.style import (
 )
 from harness.report.leakage import resolved_fpr
 from harness.report.metadata import Imprint
+from harness.report.reading import Reading, Roc, read
 from harness.report.tables import write_tables
 from harness.results.query import Source
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from harness.report.data import BASELINE, Reading, Row
+from harness.report.reading import BASELINE, Reading, Row
 
 TRAINING, BENCH, PAPER = "training", "bench", "paper"
 """Where a figure comes from: the clocks of training runs, steps interleaved with sgd, or print."""

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from harness.report.data import Reading, Roc, Row, group_failures, read
 from harness.report.figure.artists import Bars, Marks
 from harness.report.figure.labels import Label, place_labels
 from harness.report.figure.panels import (
@@ -54,6 +53,7 @@ from harness.report.leakage import (
     rows_on_front,
 )
 from harness.report.metadata import Imprint
+from harness.report.reading import Reading, Roc, Row, group_failures, read
 from harness.report.tables import write_table
 from harness.results.query import Source
 

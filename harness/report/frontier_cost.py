@@ -10,7 +10,6 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from harness.report.data import Reading, Row
 from harness.report.figure.artists import Marks
 from harness.report.figure.labels import Label, place_labels
 from harness.report.figure.panels import FRONT_NAMED, Panel, choose_panel, describe_group, spread
@@ -28,6 +27,7 @@ from harness.report.figure.style import (
 )
 from harness.report.leakage import Leakage, able_rows, choose_leakage
 from harness.report.pareto import find_undominated
+from harness.report.reading import Reading, Row
 
 COST_TITLE = "Accuracy against leakage and cost"
 COSTS = {

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from harness.report.data import Reading, Row
 from harness.report.figure.panels import choose_panel
 from harness.report.figure.style import KINDS, UNKNOWN_KIND
 from harness.report.leakage import (
@@ -17,6 +16,7 @@ from harness.report.leakage import (
     rows_on_front,
 )
 from harness.report.pareto import mean_offer, mean_offer_band
+from harness.report.reading import Reading, Row
 from harness.report.tables import TextTable
 
 ROWS_TITLE = "Cells and attacks"

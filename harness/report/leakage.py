@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from harness.report.data import Row
 from harness.report.pareto import Box, find_front, find_near_front
+from harness.report.reading import Row
 
 RESOLUTION = 10
 """TPR at FPR f needs n_nonmembers x f of at least this many (RULES 2)."""

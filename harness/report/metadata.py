@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from harness.report.data import program_version
+from harness.report.reading import program_version
 from workloads.errors import SpecError
 
 EPOCH = "SOURCE_DATE_EPOCH"

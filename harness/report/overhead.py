@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.report.costs import BENCH, PAPER, TABLE_6, TRAINING, choose_costs
-from harness.report.data import Reading, Row, read
 from harness.report.figure.artists import Bars, Marks
 from harness.report.figure.panels import say_thinned, spread
 from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, scaled, wrap
@@ -27,6 +26,7 @@ from harness.report.figure.style import (
     shorten,
 )
 from harness.report.metadata import Imprint
+from harness.report.reading import Reading, Row, read
 from harness.report.tables import TextTable, write_table
 from harness.results.query import Source
 

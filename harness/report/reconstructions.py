@@ -10,11 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from harness.report.data import BASELINE, Row, name_groups, read_pictures, rows_of, select
 from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.figure.style import empty_figure, house_style, new_figure, save, shorten
 from harness.report.leakage import name_attack
 from harness.report.metadata import Imprint
+from harness.report.reading import BASELINE, Row, name_groups, read_pictures, rows_of, select
 from harness.results.query import Source
 from harness.store import Store
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.report.data import Row, rows_of, select
+from harness.report.reading import Row, rows_of, select
 from harness.report.tables import TextTable
 from harness.results.query import Source
 from workloads.errors import SpecError, UnknownName

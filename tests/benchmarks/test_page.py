@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 import db
 from harness.report import write_all
-from harness.report.data import read
 from harness.report.page.html import draw_page
+from harness.report.reading import read
 from harness.store import Store
 from tests.harness.report.browser import CHROMIUM, Visit, chromium
 

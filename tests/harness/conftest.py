@@ -50,6 +50,17 @@ def install(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def shadowing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with packages of our names in it that break whoever imports them."""
+    folder = tmp_path / "shadowing"
+    for name in ("harness", "methods", "workloads", "db", "privbench"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(f"raise ImportError('the {name} of the current folder')")
+    monkeypatch.chdir(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def lab_module() -> ModuleType:
     """tests/harness/lab.py for use in this process."""

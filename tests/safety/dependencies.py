@@ -76,7 +76,7 @@ VENDORED = (
         "plotly.js-basic-dist-min",
         "4.1.1",
         "MIT",
-        ROOT / "harness/report/vendor/plotly-basic-4.1.1.min.js",
+        ROOT / "harness/report/page/vendor/plotly-basic-4.1.1.min.js",
         "99784e3abfb07b142a15e521a439e6d9addceadb3f79553fd24c72774f0649ba",
     ),
 )
@@ -140,7 +140,7 @@ def write_licences() -> None:
     head = (
         "# Licences of what privbench needs\n\nWritten by `make licences` from the packages' own statements. "
         "privbench itself is MIT (LICENSE). pip installs them; what is marked as vendored is part of "
-        "this repository and of the wheel, with its licence beside it (harness/report/vendor).\n"
+        "this repository and of the wheel, with its licence beside it (harness/report/page/vendor).\n"
         "A CUDA build of torch also brings NVIDIA's libraries, under NVIDIA's terms.\n\n"
         "| package | version | licence | needed for |\n| --- | --- | --- | --- |\n"
     )

@@ -81,7 +81,7 @@ def test_the_page_has_no_element_of_a_name(files: dict[str, Path]) -> None:
     assert IMAGE not in text
     assert "img" not in tags.names
     assert tags.handlers == []
-    plotly = (resources.files("harness.report") / PLOTLY).read_text(encoding="utf-8")
+    plotly = (resources.files("harness.report.page") / PLOTLY).read_text(encoding="utf-8")
     assert text.replace(plotly, "").count("</title>") == 1
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-import methods
-import workloads
 from workloads.base import Workload
 from workloads.errors import SpecError
 from workloads.recipe import Recipe, Setting, recipe
@@ -177,12 +175,3 @@ def test_a_setting_that_cannot_be_had_is_refused(
     write(tmp_path, STEPS)
     with pytest.raises(SpecError, match=told):
         recipe(elsewhere).settings(method, ["sigma"], number)
-
-
-@pytest.mark.parametrize("workload", workloads.family.names())
-@pytest.mark.parametrize("method", methods.family.names())
-def test_every_recipe_of_ours_fits_every_method(workload: str, method: str) -> None:
-    book = recipe(workloads.family.get(workload))
-    fields = methods.family.get(method).Params.model_fields
-    assert set(book.settings(method, has=fields)) <= set(fields)
-    assert set(book.method) <= set(methods.family.names())

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.data.array_cache import Arrays
-from workloads.data.files import read_members, wrong
+from workloads.data.foreign_files import read_members, wrong
 
 CHUNK = 8_192
 """Lines looked at together: a few tens of megabytes."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from workloads.data.array_cache import Arrays
 from workloads.data.dataset import Place
-from workloads.data.files import read_members, wrong
+from workloads.data.foreign_files import read_members, wrong
 from workloads.data.pickled import read_dict
 
 PIXELS = 3 * 32 * 32

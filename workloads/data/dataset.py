@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from workloads.data.array_cache import Arrays, cached, digest
-from workloads.data.files import md5, open_plain, walk, wrong
+from workloads.data.foreign_files import md5, open_plain, walk, wrong
 from workloads.data.places import data_root
 from workloads.errors import BenchError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.data.dataset import File, Published
-from workloads.data.files import md5
+from workloads.data.foreign_files import md5
 from workloads.data.places import data_root
 from workloads.errors import BenchError
 

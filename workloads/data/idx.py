@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workloads.data.array_cache import Arrays
 from workloads.data.dataset import Place, variants
-from workloads.data.files import open_plain, wrong
+from workloads.data.foreign_files import open_plain, wrong
 
 FILES = {
     "train_x": "train-images-idx3-ubyte.gz",

@@ -13,7 +13,7 @@ import numpy as np
 
 from workloads.data.array_cache import Arrays, cached, digest
 from workloads.data.dataset import File, Place, Published
-from workloads.data.files import read_members, wrong
+from workloads.data.foreign_files import read_members, wrong
 from workloads.data.tokens import encode, ranks
 
 NAME = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d+)_(\d+)\.txt$")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from workloads.data.array_cache import Arrays
 from workloads.data.dataset import File, Place, Published
-from workloads.data.files import read_members, wrong
+from workloads.data.foreign_files import read_members, wrong
 
 NAME = re.compile(r"(?:^|/)([^/]+)/\1_(\d+)\.jpg$")
 """Person and number: the folder and the file are both named after the person."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.report.data import Row
 from harness.report.figure.style import format_epsilon, shorten
 from harness.report.leakage import Leakage, choose_attack, name_attacks, rows_on_front
+from harness.report.reading import Row
 
 NAMED = 24
 """Points of a panel up to which all have their names; of more, some of those on the front."""

@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from harness.report.data import BASELINE, Reading
 from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.metadata import Imprint
+from harness.report.reading import BASELINE, Reading
 
 # Okabe and Ito, "Color Universal Design" (2008): told apart with every common colour blindness.
 # Yellow comes last, it is faint on white. The baseline is grey, which no method gets.

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from harness.report.data import Row
+from harness.report.reading import Row
 from harness.spec import despelled
 
 SOLVED = frozenset({"noise_multiplier", "kappa", "noise"})

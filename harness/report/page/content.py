@@ -11,12 +11,12 @@ from statistics import fmean
 from typing import Any
 
 from harness.report.costs import choose_costs
-from harness.report.data import Reading, Roc, Row, group_failures, program_version
 from harness.report.figure.style import KINDS, UNKNOWN_KIND, assign_colours, explain_empty
 from harness.report.leakage import AUC, TPRS, choose_attack, choose_leakage, name_attacks, resolved_fpr
 from harness.report.overhead import explain_clocks, name_lines, relative_quartiles, say_missing
 from harness.report.page.commands import command_of
 from harness.report.page.sections import calibration_data, picture_data, reproduction_data, theory_data
+from harness.report.reading import Reading, Roc, Row, group_failures, program_version
 
 UTILITIES = (
     {"column": "accuracy", "name": "test accuracy", "higher": True},

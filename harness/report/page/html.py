@@ -13,9 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from harness.report.data import Reading, read
 from harness.report.figure.style import explain_empty
 from harness.report.page.content import page_data
+from harness.report.reading import Reading, read
 from harness.results.query import Source
 
 __all__ = ["draw_page", "encode_data", "page_data", "render_page", "write_page"]

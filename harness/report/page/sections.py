@@ -17,10 +17,10 @@ from harness.report.calibration import (
     calibrate_pictures,
     calibration_tables,
 )
-from harness.report.data import Reading, Row, name_groups
 from harness.report.pd_sgd.curves import Curve as TheoryCurve
 from harness.report.pd_sgd.curves import rejection_curves, theory
 from harness.report.pd_sgd.theory_figure import DISTANCE
+from harness.report.reading import Reading, Row, name_groups
 from harness.report.reconstructions import SHOWN, Bytes, Gallery, group, lines_of, name_block, strip
 from harness.report.reproduce import FIGURES, STATUSES, WORDS, remarks_of
 

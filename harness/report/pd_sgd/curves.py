@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.report.data import REJECTIONS, Row, rows_of
 from harness.report.pd_sgd.theory import corollary_1, lemma_2, normalised_distance, plausibility
+from harness.report.reading import REJECTIONS, Row, rows_of
 from harness.results.published_tables import published
 from harness.results.query import Source
 

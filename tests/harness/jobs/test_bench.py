@@ -21,8 +21,8 @@ from harness.jobs.run import Run
 from harness.jobs.timing import Laps, compare, find_doubt
 from harness.report import write_overhead
 from harness.report.costs import choose_costs
-from harness.report.data import read
 from harness.report.page.html import encode_data, page_data
+from harness.report.reading import read
 from harness.results.collect import collect
 from harness.results.query import query
 from harness.spec import Json
@@ -45,7 +45,7 @@ from dp_accounting import NonPrivateDpEvent
 from torch import nn
 
 from methods.base import Params, Released
-from workloads.digits import workloads as digits
+from workloads.embedded import workloads as digits
 
 
 class HogParams(Params):
@@ -337,7 +337,7 @@ def test_a_bench_goes_before_training_runs_and_print_beside_it() -> None:
 
 
 def read_like(overhead: list[Json], bench: list[Json]) -> Any:
-    from harness.report.data import Reading
+    from harness.report.reading import Reading
 
     return Reading(frontier=[], overhead=list(overhead), bench=list(bench))
 

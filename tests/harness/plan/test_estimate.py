@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.jobs.probe import probe
 from harness.plan.estimate import ATTACK_SECONDS, estimate
 from harness.plan.plan import Plan
 from harness.plan.sweep_file import Sweep
@@ -104,7 +105,7 @@ def test_without_records_and_without_probing_nothing_is_known(store: Store, tmp_
 
 
 def test_a_probe_trains_a_moment_and_writes_nothing(tmp_path: Path) -> None:
-    found = estimate(plan(training(steps=10_000)), Store(tmp_path / "none"))
+    found = estimate(plan(training(steps=10_000)), Store(tmp_path / "none"), probe)
     assert found is not None
     (cost,) = found.costs.values()
     assert re.fullmatch("probe of ([1-9]|1[0-9]|20) steps", cost.source)  # 20, or what there is time for

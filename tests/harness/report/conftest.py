@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.report.data import Reading, Roc, name_groups
 from harness.report.page.html import draw_page
+from harness.report.reading import Reading, Roc, name_groups
 from tests.harness.report.browser import CHROMIUM, Visit, chromium
 
 NORMAL = NormalDist()

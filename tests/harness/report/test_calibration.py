@@ -8,8 +8,8 @@ import pytest
 from harness.accounting import Guarantee, tpr_ceiling
 from harness.report.calibration import calibrate, calibrate_pictures, calibration_tables, ceiling
 from harness.report.calibration_figure import draw_calibration
-from harness.report.data import Reading, name_groups
 from harness.report.leakage import AUC
+from harness.report.reading import Reading, name_groups
 
 if TYPE_CHECKING:
     from tests.harness.report.conftest import MakeRow

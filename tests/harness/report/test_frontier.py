@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from harness.report.data import Reading
 from harness.report.figure.panels import FRONT_NAMED, NAMED, choose_panel, name_point
 from harness.report.figure.paper_sizes import SCREEN, SHEETS, Sheet
 from harness.report.figure.style import ALARM, KINDS, house_style
 from harness.report.frontier import CURVES, choose_curves, draw_frontier, frontier_figure
 from harness.report.leakage import AUC, interval, rows_on_front
+from harness.report.reading import Reading
 
 
 def drawn(reading: Reading, sheet: Sheet = SCREEN) -> Figure:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from harness.report.data import Reading
 from harness.report.figure.panels import FRONT_NAMED
 from harness.report.figure.paper_sizes import SHEETS
 from harness.report.figure.style import house_style
 from harness.report.frontier_cost import cost_figure, find_efficient, say_ticks
 from harness.report.frontier_table import frontier_table, hypervolume_table
 from harness.report.leakage import AUC
+from harness.report.reading import Reading
 
 
 def test_a_line_for_every_cell_and_attack_with_its_numbers(quickstart: Reading) -> None:

@@ -5,7 +5,6 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from harness.report.data import Reading
 from harness.report.figure.paper_sizes import SHEETS
 from harness.report.figure.style import house_style
 from harness.report.overhead import (
@@ -17,6 +16,7 @@ from harness.report.overhead import (
     relative_quartiles,
     thin_lines,
 )
+from harness.report.reading import Reading
 
 
 def drawn(reading: Reading) -> Figure:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
 import db
-from harness.report.data import rows_of
 from harness.report.pareto import (
     Box,
     Point,
@@ -23,6 +22,7 @@ from harness.report.pareto import (
     mean_offer,
     mean_offer_band,
 )
+from harness.report.reading import rows_of
 from harness.store import Store
 
 STEPS = 5

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import db
-from harness.report.data import read
+from harness.report.reading import read
 from harness.results.collect import collect
 from harness.results.query import query
 from harness.spec import Task

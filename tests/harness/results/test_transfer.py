@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from harness.cli import app
-from harness.report.data import read
+from harness.report.reading import read
 from harness.results.archive import MANIFEST, NAME, read_manifest
 from harness.results.collect import collect
 from harness.results.query import query

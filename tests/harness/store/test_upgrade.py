@@ -14,7 +14,7 @@ from harness.cli.app import app
 from harness.enqueue import resend
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
-from harness.report.data import read
+from harness.report.reading import read
 from harness.results.collect import collect
 from harness.results.query import query
 from harness.spec import PROTOCOL, Json, despelled, key_of, read_task

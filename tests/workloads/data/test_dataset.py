@@ -18,7 +18,7 @@ from workloads import data
 from workloads.data import idx, mnist
 from workloads.data.array_cache import Arrays, digest
 from workloads.data.dataset import Embedded, File, Published
-from workloads.data.files import md5
+from workloads.data.foreign_files import md5
 from workloads.errors import BenchError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from workloads.data.array_cache import Arrays
 from workloads.data.dataset import File, Place, Published
 from workloads.data.download import fetch
-from workloads.data.files import wrong
+from workloads.data.foreign_files import wrong
 from workloads.errors import BenchError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from PIL import Image
 
 import db
 from harness.report.calibration import calibrate
-from harness.report.data import Pictures, Reading, Roc
 from harness.report.page.content import CURVE_POINTS, distinct_names, page_data, table, thin
 from harness.report.page.sections import PANELS, PICTURE_BYTES, picture_data
 from harness.report.pd_sgd.curves import theory
+from harness.report.reading import Pictures, Reading, Roc
 
 
 def run_row(cell: str, index: int, **changes: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.report.data import Reading
 from harness.report.leakage import AUC, rows_on_front
+from harness.report.reading import Reading
 from tests.harness.report.browser import choose, points, read_table
 from tests.harness.report.conftest import frontier_row, make_reading
 

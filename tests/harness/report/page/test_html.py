@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.report.data import Reading
 from harness.report.page.html import PLOTLY, encode_data, render_page
+from harness.report.reading import Reading
 
 HOSTILE = '</script><script>alert(1)</script><b>&amp;\u2028 %{x} {{plotly}} "\\'
 
@@ -69,7 +69,7 @@ def test_the_page_holds_the_rows_and_stays_below_three_megabytes(page: str, quic
 
 
 def test_the_page_names_no_address_to_load_from(page: str) -> None:
-    plotly = (files("harness.report") / PLOTLY).read_text(encoding="utf-8")
+    plotly = (files("harness.report.page") / PLOTLY).read_text(encoding="utf-8")
     assert page.count(plotly) == 1
     ours = page.replace(plotly, "")
     assert not re.search(r"https?://", ours)
@@ -78,7 +78,7 @@ def test_the_page_names_no_address_to_load_from(page: str) -> None:
 
 
 def test_plotly_stands_in_the_page_as_code_and_cannot_end_it(page: str) -> None:
-    plotly = (files("harness.report") / PLOTLY).read_text(encoding="utf-8")
+    plotly = (files("harness.report.page") / PLOTLY).read_text(encoding="utf-8")
     assert not re.search(r"</script|<!--", plotly, re.IGNORECASE)
     assert parse(page).tags[-3:] == ["script"] * 3
 

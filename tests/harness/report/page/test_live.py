@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from harness.report.data import Reading
 from harness.report.page.html import encode_data, page_data, render_page
+from harness.report.reading import Reading
 from tests.harness.report.browser import Visit, choose, points
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

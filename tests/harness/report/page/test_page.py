@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.report.data import Reading
+from harness.report.reading import Reading
 from tests.harness.report.browser import choose, points, read_table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.report.data import Reading, read, rows_of
+from harness.report.reading import Reading, read, rows_of
 from tests.harness.report.browser import choose, read_table
 from tests.harness.report.conftest import make_reading, quickstart_rows
 from tests.harness.report.page.test_content import inversion, pictures
-from tests.harness.report.test_data import cell_rows, make_store
+from tests.harness.report.test_reading import cell_rows, make_store
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

@@ -30,6 +30,7 @@ def undisturbed(lab: "Lab", tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
     return lab.rows(tasks)
 
 
+@pytest.mark.usefixtures("shadowing")
 def test_rows_are_those_of_local_and_one_container_makes_them_all(boxes: "Boxes", peaceful: "Lab") -> None:
     tasks = [boxes.lab.task(0), boxes.lab.task(1)]
     every = [*tasks, boxes.lab.attack(tasks[0])]

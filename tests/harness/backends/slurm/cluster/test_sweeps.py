@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 def privbench(sweeper: "Sweeper", *arguments: str) -> "subprocess.CompletedProcess[str]":
     """The program in another process, as on another login node."""
-    command = [sys.executable, "-m", "harness.cli", *arguments, "--store", str(sweeper.store.path)]
+    command = [sys.executable, "-P", "-m", "harness.cli", *arguments, "--store", str(sweeper.store.path)]
     return subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
 
 
@@ -39,6 +39,7 @@ def status(sweeper: "Sweeper", sweep: str = "sweep") -> dict[str, Any]:
     return dict(told)
 
 
+@pytest.mark.usefixtures("shadowing")
 def test_a_sweep_gives_the_same_rows_as_on_this_machine_and_is_sent_once(
     sweeper: "Sweeper", peaceful: "Lab"
 ) -> None:

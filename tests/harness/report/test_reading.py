@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 import db
 from harness.report import write_all, write_frontier, write_overhead, write_page
-from harness.report.data import group_failures, name_groups, read
+from harness.report.reading import group_failures, name_groups, read
 from harness.store import Store
 from workloads.errors import SpecError, StoreError
 

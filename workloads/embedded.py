@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from workloads.base import Records
-from workloads.data.sklearn_digits import load_split
+from workloads.data.digits import load_split
 from workloads.models.mlp import mlp
 from workloads.records import every_other
 

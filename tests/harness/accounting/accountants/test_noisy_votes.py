@@ -8,7 +8,7 @@ import pytest
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from harness.accounting import price
-from harness.accounting.accountants.pate import (
+from harness.accounting.accountants.noisy_votes import (
     ORDERS,
     log_flip_gaussian,
     log_flip_laplace,

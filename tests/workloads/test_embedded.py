@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 import workloads
 from workloads.base import Workload
-from workloads.data.sklearn_digits import load_split
+from workloads.data.digits import load_split
 
 
 @pytest.fixture(params=["digits-linear", "digits-mlp"])
