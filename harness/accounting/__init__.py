@@ -1,14 +1,14 @@
 """The referee's price list: from a ledger of events to a guarantee. docs/accounting.md says it in words.
 
-events.py, numbers.py   which events have a price, what each assumes, which numbers they may hold
-pld.py, rdp.py, prv.py  the accountants; another accountant is one more file
-pure.py                 epsilons without a delta
-losses.py, renyi.py, sphere.py   the mathematics of our own events
-votes.py, selective.py, group.py   PATE's votes, accept-or-reject methods, groups of records
+ledger.py, numbers.py   which events have a price, what each assumes, which numbers they may hold
+accountants/            one file each: pld, rdp, prv, pure, noisy_votes, selective; and their mathematics
+group.py                groups of records
 pricing.py              a ledger -> Guarantee, by all accountants, which must agree
-calibration.py          a target epsilon -> the noise, concentration or steps that just keep it
+solver.py               a target epsilon -> the noise, concentration or steps that just keep it
 filter.py               budgets: may this event still be run?
 tradeoff.py             a guarantee -> the ceiling it puts on any attack
+audited.py              lower bounds on epsilon from canaries
+pricelist.py            settings of a mechanism -> a quote, for `privbench price`
 """
 
 from harness.accounting.filter import Allotment, Filter
