@@ -46,8 +46,8 @@ def database_path(database: str | Path) -> Path:
         url = make_url(database)
         if url.get_backend_name() != "duckdb" or not url.database or url.database == ":memory:":
             raise DatabaseError(
-                f"'{postgres.shown(url)}' cannot hold results: give the path of a DuckDB file, duckdb:///PATH "
-                "or postgresql+psycopg://USER@HOST/NAME"
+                f"'{postgres.shown(url)}' cannot hold results: give the path of a DuckDB file, "
+                "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
             )
         return Path(url.database)
     return Path(database)
