@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-VERSION = 1
+VERSION = 2
 """Raised when a column comes to mean something else under its name; databases are then rebuilt."""
 
 
@@ -59,8 +59,17 @@ class Cell(Base):
     n_train: Mapped[int]
     label: Mapped[str]
     """A short name for people, e.g. `dp-sgd ε=4`."""
-    tuned: Mapped[int | None]
-    """Configurations tried for this method and workload, the highest count any task was given."""
+    configuration: Mapped[str]
+    """A hash of the parameters that were chosen: without epsilon, delta, what was solved for, and what
+    changes no number."""
+    levels: Mapped[dict[str, Any]]
+    """Parameters beside epsilon that trade privacy."""
+    tried_before: Mapped[int | None]
+    """Configurations tried before, by the recipe values really used; the highest count any task was given."""
+    tuned_by: Mapped[str | None]
+    """`recipe`, `paper`, or null where no value was tuned."""
+    tuned_on: Mapped[str | None]
+    """`validation` (non-members) or, of some papers, `test`."""
     canary: Mapped[str | None]
     """The kind of canaries among the records; null where there are none."""
     canaries: Mapped[int] = mapped_column(default=0)

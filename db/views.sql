@@ -86,6 +86,7 @@ select
     avg(r.test_accuracy order by r.index) as accuracy,
     stddev_samp(r.test_accuracy order by r.index) as accuracy_sd,
     avg(r.train_accuracy order by r.index) as train_accuracy,
+    avg(r.nonmember_accuracy order by r.index) as validation_accuracy,
     max(r.guarantee_kind) as guarantee_kind,
     max(r.adjacency) as adjacency,
     max(r.accountant) as accountant,
@@ -105,6 +106,30 @@ left join model_cost m on m.task = r.task
 where a.place = 1
 group by a.task;
 
+-- tried: how many configurations were trained for a method at equal privacy: cells with an ended training, failed ones
+-- too, since they were looked at; seeds are not counted apart. It can be too small (other stores, deleted tasks), never
+-- too large.
+--   levels           parameters beside epsilon that trade privacy, as JSON
+--   configurations   distinct settings of everything that was chosen
+create view tried as
+with cell_count as (
+    select cell, count(*) as trainings, sum(case when status = 'failed' then 1 else 0 end) as failed
+    from task
+    where kind = 'train'
+    group by cell
+)
+select
+    c.origin, c.protocol, c.workload, c.workload_version, c.method, c.method_version, c.n_train, c.epsilon_asked,
+    cast(c.levels as varchar) as levels,
+    count(distinct c.configuration) as configurations, count(*) as cells,
+    cast(sum(n.trainings) as bigint) as trainings, cast(sum(n.failed) as bigint) as failed
+from cell c
+join cell_count n on n.cell = c.key
+where c.canary is null
+group by
+    c.origin, c.protocol, c.workload, c.workload_version, c.method, c.method_version, c.n_train, c.epsilon_asked,
+    cast(c.levels as varchar);
+
 -- frontier: one row per cell and attack (an attack with other parameters is another attack).
 -- Where a cell was attacked several times, the row is of the attack's newest version and of the task
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
@@ -112,9 +137,15 @@ group by a.task;
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models
 --   blind_auc, valid      the check that members and non-members cannot be told apart without a model;
 --                         valid is null where it has not been made
---   on_front              no other valid row of this workload, attack, origin and protocol is at least as accurate
---                         and leaks at most as much (auc), and better in one of them; equal rows are both on the front.
---                         Rows that are not known to be valid are never on the front
+--   validation_accuracy   mean accuracy on the pool's records that a model did not train on: what selections go by.
+--                         Test accuracy (accuracy) is only reported
+--   configurations        settings trained here at this epsilon and these levels; tried_before: by the recipe
+--   tuned                 both in words
+--   chosen                no other configuration of this method at this epsilon and these levels has a higher
+--                         validation_accuracy; true where there is no epsilon: those are all shown
+--   on_front              chosen, and no other chosen and valid row of this workload, attack, origin and protocol has at
+--                         least the validation accuracy and leaks at most as much (auc), and is better in one of them;
+--                         equal rows are both on the front. Rows that are not known to be valid are never on the front
 -- Epsilons of different guarantee_kind do not compare: nothing here ranks by epsilon.
 create view frontier as
 with student (df, t975) as (
@@ -171,7 +202,7 @@ point as (
         -- An accuracy is at most 1; least() alone would turn a null into that.
         case when o.half is not null then greatest(0, o.accuracy - o.half) end as accuracy_low,
         case when o.half is not null then least(1, o.accuracy + o.half) end as accuracy_high,
-        o.train_accuracy,
+        o.train_accuracy, o.validation_accuracy,
         a.auc, a.auc_low, a.auc_high, a.auc_pooled, a.auc_interval,
         a.balanced_accuracy, a.accuracy_oracle, a.advantage,
         a.tpr_at_10pct, a.tpr_at_10pct_low, a.tpr_at_10pct_high, a.tpr_at_10pct_reason,
@@ -190,21 +221,54 @@ point as (
         d.epsilon_audited,
         o.step_seconds, o.step_overhead, o.step_cpu_overhead,
         o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
-        c.tuned, b.auc as blind_auc, b.valid, a.task as attack_task,
+        coalesce(k.configurations, 1) as configurations, c.tried_before, c.tuned_by, c.tuned_on,
+        case
+            when c.tuned_on = 'test' then 'by paper on test'
+            when k.configurations > 1 and c.tried_before is not null
+                then k.configurations || ' here + ' || c.tried_before || ' in the recipe'
+            when k.configurations > 1 then k.configurations || ' here'
+            when c.tried_before is not null then c.tried_before || ' in the recipe'
+            else 'no'
+        end as tuned,
+        cast(c.levels as varchar) as levels, b.auc as blind_auc, b.valid, a.task as attack_task,
         c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, c.origin, c.protocol
     from attacked o
     join attack_result a on a.task = o.task
     join cell c on c.key = a.cell
     left join blind_ranked b on b.cell = a.cell and b.place = 1
     left join proved d on d.cell = a.cell
+    left join tried k
+        on k.origin = c.origin
+        and k.protocol = c.protocol
+        and k.workload = c.workload
+        and k.workload_version = c.workload_version
+        and k.method = c.method
+        and k.method_version = c.method_version
+        and k.n_train = c.n_train
+        and k.epsilon_asked is not distinct from c.epsilon_asked
+        and k.levels = cast(c.levels as varchar)
     where a.attack <> 'blind'
+),
+candidate as (
+    select
+        p.*,
+        p.epsilon_asked is null
+        or p.validation_accuracy is null
+        or p.validation_accuracy >= max(p.validation_accuracy) over (
+            partition by
+                p.origin, p.protocol, p.workload, p.workload_version, p.n_train, p.canary, p.canaries,
+                p.attack, cast(p.attack_params as varchar), p.method, p.method_version, p.epsilon_asked, p.levels
+        ) as chosen
+    from point p
 )
 select
     p.*,
-    coalesce(p.valid, false) and p.accuracy is not null and p.auc is not null and not exists (
+    p.chosen and coalesce(p.valid, false) and p.validation_accuracy is not null and p.auc is not null
+    and not exists (
         select 1
-        from point other
+        from candidate other
         where other.valid
+            and other.chosen
             and other.origin = p.origin
             and other.protocol = p.protocol
             and other.workload = p.workload
@@ -214,11 +278,11 @@ select
             and other.canaries = p.canaries
             and other.attack = p.attack
             and cast(other.attack_params as varchar) = cast(p.attack_params as varchar)
-            and other.accuracy >= p.accuracy
+            and other.validation_accuracy >= p.validation_accuracy
             and other.auc <= p.auc
-            and (other.accuracy > p.accuracy or other.auc < p.auc)
+            and (other.validation_accuracy > p.validation_accuracy or other.auc < p.auc)
     ) as on_front
-from point p;
+from candidate p;
 
 -- audit: one row per audit of a cell: what its canaries prove, beside the price and the paper's claim.
 -- Where a cell was audited several times in the same way, the newest version with the most models.
@@ -317,7 +381,8 @@ select
     o.device, o.threads, o.models, o.steps,
     o.step_seconds, o.step_seconds_p25, o.step_seconds_p75, o.step_overhead,
     o.step_cpu_seconds, o.step_cpu_seconds_p25, o.step_cpu_seconds_p75, o.step_cpu_overhead,
-    o.peak_memory_bytes, o.extra_memory_bytes, o.memory_overhead, o.train_seconds, c.tuned, c.origin, c.protocol
+    o.peak_memory_bytes, o.extra_memory_bytes, o.memory_overhead, o.train_seconds, c.tried_before, c.tuned_by, c.tuned_on,
+    c.origin, c.protocol
 from cost o
 join cell c on c.key = o.cell;
 

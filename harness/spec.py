@@ -3,8 +3,8 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -85,6 +85,40 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Notes:
+    """What is recorded beside a task and decides none of its numbers: not part of its key."""
+
+    tried: int | None = None
+    """Configurations tried before, by the recipe values really used."""
+    tuned_by: str | None = None
+    """`recipe`, `paper`, or None where no value was tuned."""
+    tuned_on: str | None = None
+    """`validation` or, of some papers, `test`."""
+    configuration: str | None = None
+    """See `configuration_of`; None in tasks of 0.1."""
+    levels: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters beside epsilon that trade privacy: configurations are counted at equal levels."""
+
+
+def configuration_of(params: Mapping[str, Any], uncounted: Collection[str]) -> str:
+    """A hash that configurations share which differ only in uncounted parameters."""
+    return key_of({name: value for name, value in params.items() if name not in uncounted})
+
+
+UNCOUNTED = {
+    "epsilon",
+    "delta",
+    "noise_multiplier",
+    "kappa",
+    "noise",
+    "engine",
+    "physical_batch_size",
+    "secure",
+}
+"""Uncounted parameters of tasks of 0.1, whose notes name no configuration."""
+
+
+@dataclass(frozen=True)
 class Task:
     """The unit of result: `train` (one model of a cell) or `attack` (one attack on the cell's models)."""
 
@@ -96,8 +130,7 @@ class Task:
     attack_params: Mapping[str, Any] = field(default_factory=dict)
     shadows: Cell | None = None
     """Another cell of the same members whose models are the shadows; None: the cell's own."""
-    tuned: int | None = None
-    """Configurations tried before these settings were chosen; told beside the result, not hashed."""
+    notes: Notes = Notes()
 
     def spec(self) -> Json:
         """Everything that decides the numbers, as canonical JSON is made of it."""
@@ -126,8 +159,8 @@ class Task:
 
     def file(self) -> Json:
         """The content of `spec.json`: the task, and notes that are not part of its identity."""
-        notes = {"cell": self.cell.key, "label": self.cell.label, "tuned": self.tuned}
-        return {"task": spelled(self.spec()), "notes": notes}
+        head = {"cell": self.cell.key, "label": self.cell.label}
+        return {"task": spelled(self.spec()), "notes": {**head, **spelled(asdict(self.notes))}}
 
 
 @dataclass(frozen=True)
@@ -168,7 +201,7 @@ class BenchTask:
     def file(self) -> Json:
         """The content of `spec.json`; a bench belongs to no cell."""
         label = f"bench of {self.yardstick.workload.name}, batches of {self.batch_size}"
-        return {"task": spelled(self.spec()), "notes": {"cell": None, "label": label, "tuned": None}}
+        return {"task": spelled(self.spec()), "notes": {"cell": None, "label": label}}
 
 
 def distinct_labels(cells: Sequence[Cell]) -> dict[str, str]:
@@ -207,9 +240,9 @@ def read_task(file: Json) -> Task:
 def _read_task(file: Json) -> Task:
     task = despelled(file["task"])
     cell = _read_cell(task)
-    tuned = file["notes"].get("tuned")
+    notes = read_notes(file["notes"])
     if task["kind"] == "train":
-        return Task("train", cell, index=task["index"], tuned=tuned)
+        return Task("train", cell, index=task["index"], notes=notes)
     return Task(
         "attack",
         cell,
@@ -217,8 +250,14 @@ def _read_task(file: Json) -> Task:
         attack=Plugin(**task["attack"]),
         attack_params=task["attack_params"],
         shadows=_read_cell(task["shadows"]) if "shadows" in task else None,
-        tuned=tuned,
+        notes=notes,
     )
+
+
+def read_notes(given: Json) -> Notes:
+    """The notes of a `spec.json`; those of 0.1 have only the count of tries, as `tuned`."""
+    found: Json = {each.name: despelled(given[each.name]) for each in fields(Notes) if each.name in given}
+    return Notes(**{"tried": given.get("tuned"), **found})
 
 
 def _read_cell(given: Json) -> Cell:

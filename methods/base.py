@@ -63,6 +63,20 @@ Count = Annotated[int, AfterValidator(_positive)]
 """A whole number > 0."""
 
 
+@dataclass(frozen=True)
+class Level:
+    """Marks a parameter that trades privacy for accuracy: `Annotated[Rate, Level()]`.
+
+    Configurations are compared and counted at equal levels, since accuracy alone would always choose no
+    defence at all.
+    """
+
+
+@dataclass(frozen=True)
+class Technical:
+    """Marks a parameter that changes how a number is computed, not which: `Annotated[bool, Technical()]`."""
+
+
 class PrivacyParams(Params):
     """A target of a private method; a base class to list last, so that its fields come first."""
 

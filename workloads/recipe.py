@@ -16,7 +16,8 @@ settings where a sweep asks for it by `setting = 1`; a refused one tells why it 
 
 import inspect
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -53,6 +54,8 @@ class Setting(BaseModel):
     note: str | None = None
     tried: int | None = Field(default=None, ge=1)
     """Configurations tried in the search that found this value."""
+    tuned_on: Literal["test"] | None = None
+    """Where a paper chose the value by its test accuracy; our own searches judge on non-members."""
 
     def at(self, epsilon: float | None) -> Value:
         """The value at a target epsilon: that of the largest step below it, else of the smallest step.
@@ -92,7 +95,32 @@ class Setting(BaseModel):
     def _count_tuning(self) -> "Setting":
         if (self.source == "tuned") != (self.tried is not None):
             raise ValueError('`tried` (configurations tried) goes with source = "tuned", and only with it')
+        if self.tuned_on is not None and self.source != "paper":
+            raise ValueError('`tuned_on` says what a paper tuned on: it goes with source = "paper"')
         return self
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What had been tried before the values of a cell were chosen."""
+
+    tried: int | None = None
+    """Configurations, by the recipe; None where nothing was tuned."""
+    by: Literal["recipe", "paper"] | None = None
+    on: Literal["validation", "test"] | None = None
+    """What the search was judged by. A paper's test accuracy weighs heavier than our validation."""
+
+
+def tuning(used: Iterable[Setting]) -> Tuning:
+    """The tuning behind the recipe's values that a cell really uses.
+
+    Settings found by one search repeat its count, so the largest `tried` is taken, not the sum.
+    """
+    settings = list(used)
+    tried = max((each.tried for each in settings if each.tried is not None), default=None)
+    if any(each.tuned_on == "test" for each in settings):
+        return Tuning(tried, "paper", "test")
+    return Tuning(tried, "recipe", "validation") if tried is not None else Tuning()
 
 
 class Recipe(BaseModel):
@@ -135,15 +163,6 @@ class Recipe(BaseModel):
             there = f"there are: {', '.join(found)}" if found else "there is none"
             raise SpecError(f"setting {number} of {method} is not in the recipe; {there}")
         return found[number]
-
-    def tuned(self, method: str) -> int | None:
-        """How many configurations were tried for this method; None where nothing was tuned.
-
-        Settings found by one search repeat its count, so this is the largest `tried` of the
-        method's own settings and of the defaults they do not replace, not the sum.
-        """
-        settings = (self.default | self.method.get(method, {})).values()
-        return max((s.tried for s in settings if s.tried is not None), default=None)
 
 
 def recipe(workload: Workload) -> Recipe:

@@ -16,12 +16,12 @@ from harness.attacks.base import Attack, Audit
 from harness.plan.canaries import KINDS, armed_model, refusals
 from harness.plan.public_records import find_lack
 from harness.plan.sweep_file import Choice, Sweep
-from harness.spec import Cell, Json, Plugin, Task
+from harness.spec import Cell, Json, Notes, Plugin, Task, configuration_of
 from harness.store import AGAIN, Store
 from harness.store.checks import purged_files
-from methods.base import Calibrated, Extensible, Method, Params, Shaped
+from methods.base import Calibrated, Extensible, Level, Method, Params, Shaped, Technical
 from workloads.errors import BenchError, SpecError, unknown
-from workloads.recipe import Recipe, recipe
+from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
 
 ALWAYS = Choice("blind", {})
 """Run on every cell: a split that can be told apart without a model makes the cell invalid."""
@@ -59,7 +59,7 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     """
     problems = list(problems)
     choices = list(_assaults(sweep, problems))
-    cells: dict[str, tuple[Cell, int | None]] = {}
+    cells: dict[str, tuple[Cell, Notes]] = {}
     for grid in sweep.grids:
         for point in grid.points():
             found = _cell(point, grid.where, sweep.seed, problems)
@@ -70,7 +70,7 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     problems += _unarmed(choices, [cell for cell, _ in cells.values()])
     if problems:
         raise SpecError(problems)
-    planned = (task for cell, tuned in cells.values() for task in _tasks(cell, tuned, sweep, choices))
+    planned = (task for cell, notes in cells.values() for task in _tasks(cell, notes, sweep, choices))
     tasks = tuple({task.key: task for task in planned}.values())
     done, failed = _standing(tasks, store)
     made = Plan(sweep, tuple(cell for cell, _ in cells.values()), tasks, done, failed)
@@ -127,10 +127,8 @@ def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
             yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows)
 
 
-def _cell(
-    point: Mapping[str, Any], where: str, seed: int, problems: list[str]
-) -> tuple[Cell, int | None] | None:
-    """One resolved cell and how many settings were tried for it; None where something is wrong."""
+def _cell(point: Mapping[str, Any], where: str, seed: int, problems: list[str]) -> tuple[Cell, Notes] | None:
+    """One resolved cell and what is recorded beside it; None where something is wrong."""
     names = {}
     for kind, family in (("workload", workloads.family), ("method", methods.family)):
         if point[kind] not in family.names():
@@ -151,7 +149,8 @@ def _cell(
     canary, count = point.get("canary"), point.get("canaries")
     book = recipe(workload)
     try:
-        values = _from_recipe(book, names["method"], method, point) | given
+        settings, values = _from_recipe(book, names["method"], method, point)
+        values |= given
         params = _validated(where, method.Params, values, problems)
         strange = [*refusals(workload, canary, count), *filter(None, [find_lack(workload, method)])]
         problems += [f"{where}: {each}" for each in strange]
@@ -171,7 +170,24 @@ def _cell(
         canary=canary,
         canaries=count or 0,
     )
-    return cell, book.tuned(names["method"])
+    used = tuning(setting for name, setting in settings.items() if name not in given)
+    return cell, _notes(method, params, used)
+
+
+def _notes(method: Method, params: Params, used: Tuning) -> Notes:
+    """What is recorded beside the tasks of a cell: its configuration, its levels, and how it was tuned."""
+    values, marks = (
+        params.model_dump(),
+        {name: info.metadata for name, info in type(params).model_fields.items()},
+    )
+    levels = {name: values[name] for name, marked in marks.items() if Level() in marked}
+    uncounted = {"epsilon", "delta"} | {name for name, marked in marks.items() if Technical() in marked}
+    if isinstance(method, Calibrated):
+        uncounted.add(method.free)
+        if values.get("epsilon") is None:  # then the noise itself is the level
+            levels[method.free] = values[method.free]
+    configuration = configuration_of(values, uncounted)
+    return Notes(used.tried, used.by, used.on, configuration, levels)
 
 
 def _unarmed(choices: Sequence[Assault], cells: Sequence[Cell]) -> list[str]:
@@ -193,13 +209,16 @@ def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
     return given
 
 
-def _from_recipe(book: Recipe, name: str, method: Method, point: Mapping[str, Any]) -> dict[str, Any]:
-    """What the recipe says for a method, at the point's epsilon and with the numbered setting it asks for."""
+def _from_recipe(
+    book: Recipe, name: str, method: Method, point: Mapping[str, Any]
+) -> tuple[dict[str, Setting], dict[str, Any]]:
+    """The recipe's settings for a method and their values at the point's epsilon, with the numbered setting
+    it asks for."""
     number = point.get("setting")
     settings = book.settings(name, method.Params.model_fields, None if number is None else str(number))
     epsilon = point.get("epsilon", settings["epsilon"].at(None) if "epsilon" in settings else None)
     known = float(epsilon) if isinstance(epsilon, int | float) else None
-    return {parameter: setting.at(known) for parameter, setting in settings.items()}
+    return settings, {parameter: setting.at(known) for parameter, setting in settings.items()}
 
 
 def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,19 +304,19 @@ def _validated(
         return None
 
 
-def _tasks(cell: Cell, tuned: int | None, sweep: Sweep, choices: Sequence[Assault]) -> Iterator[Task]:
+def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[Assault]) -> Iterator[Task]:
     for index in range(sweep.models):
-        yield Task("train", cell, index=index, tuned=tuned)
+        yield Task("train", cell, index=index, notes=notes)
     for choice in choices:
         if choice.audits and cell.canary is None:
             continue
-        shadows = _undefended(cell, choice.shadows)
+        shadows, beside = _undefended(cell, choice.shadows) or (None, Notes())
         if shadows is not None:
-            yield from (Task("train", shadows, index=index) for index in range(sweep.models))
-        yield Task("attack", cell, 0, sweep.models, choice.attack, choice.params, shadows, tuned)
+            yield from (Task("train", shadows, index=index, notes=beside) for index in range(sweep.models))
+        yield Task("attack", cell, 0, sweep.models, choice.attack, choice.params, shadows, notes)
 
 
-def _undefended(cell: Cell, method: str | None) -> Cell | None:
+def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
     """The cell of the same members whose models are the shadows; None where they are the cell's own.
 
     All cells of a workload share it: nothing is trained twice.
@@ -310,7 +329,7 @@ def _undefended(cell: Cell, method: str | None) -> Cell | None:
     found = _cell(point, f"shadows of {cell.label}", cell.seed, problems)
     if found is None:
         raise SpecError(problems)
-    return found[0]
+    return found
 
 
 def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[str], dict[str, Json]]:

@@ -317,8 +317,8 @@ def _merge(cells: dict[str, Json], cell: Json | None) -> None:
     if cell is None:
         return
     standing = cells.setdefault(cell["key"], cell)
-    tries = [each["tuned"] for each in (standing, cell) if each["tuned"] is not None]
-    standing["tuned"] = max(tries, default=None)
+    tries = [each["tried_before"] for each in (standing, cell) if each["tried_before"] is not None]
+    standing["tried_before"] = max(tries, default=None)
 
 
 def _delete(connection: sa.Connection, name: str, column: str, keys: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 import db
-from harness.spec import Json, despelled, spelled
+from harness.spec import UNCOUNTED, Json, configuration_of, despelled, read_notes, spelled
 from harness.store.checks import purged_files
 from harness.store.imports import Origin
 from workloads.errors import StoreError
@@ -72,7 +72,7 @@ def cell_row(origin: Origin, spec: Json) -> Json | None:
     task, notes = spec["task"], spec["notes"]
     if task["kind"] == "bench":
         return None
-    params = despelled(task["params"])
+    params, beside = despelled(task["params"]), read_notes(notes)
     return {
         "key": origin.key(notes["cell"]),
         "workload": task["workload"]["name"],
@@ -85,7 +85,11 @@ def cell_row(origin: Origin, spec: Json) -> Json | None:
         "seed": task["seed"],
         "n_train": task["n_train"],
         "label": notes["label"],
-        "tuned": notes.get("tuned"),
+        "configuration": beside.configuration or configuration_of(params, UNCOUNTED),
+        "levels": _text(spelled(beside.levels)),
+        "tried_before": beside.tried,
+        "tuned_by": beside.tuned_by,
+        "tuned_on": beside.tuned_on,
         "canary": task.get("canary"),
         "canaries": task.get("canaries", 0),
         "origin": origin.name,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from dp_accounting import NonPrivateDpEvent
@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from methods.advreg.adversary import Adversary
-from methods.base import Amount, Count, Fraction, Probability, Problem, Rate, Released, Run
+from methods.base import Amount, Count, Fraction, Level, Probability, Problem, Rate, Released, Run
 from methods.training.descent import Descent, DescentParams
 from methods.training.holdout import hold_out
 from methods.training.sampling import Sampler, refuse_larger_than
@@ -21,10 +21,10 @@ class AdvregParams(DescentParams):
     """Parameters of advreg. In brackets: what the SELENA repository has for Purchase-100 and CIFAR-100."""
 
     steps: Count = Field(default=500, description="Training steps of the classifier, the warm-up among them.")
-    alpha: Amount = Field(
+    alpha: Annotated[Amount, Level()] = Field(
         default=3.0, description="Weight of the penalty; 0 is plain training (Purchase 3, CIFAR-100 6)."
     )
-    reference_share: Probability = Field(
+    reference_share: Annotated[Probability, Level()] = Field(
         default=0.2,
         description="Members set aside: the adversary's non-members, on which the classifier never trains.",
     )

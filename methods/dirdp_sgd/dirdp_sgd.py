@@ -3,14 +3,14 @@
 import logging
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from dp_accounting import ComposedDpEvent, DpEvent, NonPrivateDpEvent, SelfComposedDpEvent
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from methods.base import Count, Positive, PrivacyParams, Probability, Problem, Rate, Released, Run
+from methods.base import Count, Positive, PrivacyParams, Probability, Problem, Rate, Released, Run, Technical
 from methods.dirdp_sgd.directions import redraw
 from methods.dirdp_sgd.layout import Granularity, Layout, cut_blocks, find_layout, parse, spell
 from methods.gradients import Engine, EngineName, Loss, make_engine
@@ -59,11 +59,11 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
         default=None,
         description="COUNTxDIMENSION of what is redrawn, as 12x75,1x10; the plan reads it off the model.",
     )
-    engine: EngineName = Field(
+    engine: Annotated[EngineName, Technical()] = Field(
         default="auto",
         description="What computes the gradients; 'auto': bookkeeping if it knows every layer, else opacus.",
     )
-    physical_batch_size: Count | None = Field(
+    physical_batch_size: Annotated[Count | None, Technical()] = Field(
         default=None,
         description="Examples at a time, to save memory; none: as many as fit into 64 MB. It changes the "
         "order of draws.",

@@ -1,10 +1,10 @@
 """dpagd: gradient descent in which noisy comparisons choose step sizes and the noise of gradients."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from methods.base import Count, Problem, Rate, Released, Run
+from methods.base import Count, Level, Problem, Rate, Released, Run
 from methods.dpagd.adaptive_descent import AdaptiveParams, follow_paper
 from methods.dpagd.adaptive_descent_code import follow_code
 from workloads.base import Records
@@ -13,7 +13,7 @@ from workloads.base import Records
 class DpagdParams(AdaptiveParams):
     """Parameters of dpagd; those that only one variant reads say so."""
 
-    variant: Literal["paper", "official_code"] = Field(
+    variant: Annotated[Literal["paper", "official_code"], Level()] = Field(
         default="paper",
         description="Lee and Kifer's algorithm, or the one in the code of DPSUR's authors, with its faults.",
     )

@@ -3,14 +3,14 @@
 import logging
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from methods.base import Count, PrivacyParams, Probability, Problem, Rate, Released, Run
+from methods.base import Count, Level, PrivacyParams, Probability, Problem, Rate, Released, Run
 from methods.dpsur.paired_loss import PairedLoss
 from methods.dpsur.rollback import Rollback
 from methods.dpsur.selection import VARIANTS, VERDICTS, Allowance, count, passes, rates
@@ -32,11 +32,11 @@ class DpsurParams(ClippingParams, OptimizerParams, PrivacyParams):
 
     epsilon: Rate = Field(description="Budget: the run stops before an attempt that would pass it.")
     delta: Probability = Field(default=1e-5, description="Delta of the budget.")
-    charge: Literal["all_attempts", "paper"] = Field(
+    charge: Annotated[Literal["all_attempts", "paper"], Level()] = Field(
         default="all_attempts",
         description="What the budget pays for: every attempt, or accepted ones only (disputed).",
     )
-    variant: Literal["clean", "official_code"] = Field(
+    variant: Annotated[Literal["clean", "official_code"], Level()] = Field(
         default="clean",
         description="The algorithm as published, or the authors' code with its leaks (charge 'paper' only).",
     )

@@ -1,8 +1,10 @@
 """How per-example gradients are clipped and computed: parameters that methods with clipping share."""
 
+from typing import Annotated
+
 from pydantic import Field
 
-from methods.base import Count, Params
+from methods.base import Count, Params, Technical
 from methods.gradients import Clipping, EngineName
 
 
@@ -13,15 +15,15 @@ class ClippingParams(Params):
         default="flat",
         description="Clip the whole gradient, or each of L layers to clip / sqrt(L) ('per_layer').",
     )
-    engine: EngineName = Field(
+    engine: Annotated[EngineName, Technical()] = Field(
         default="auto",
         description="What computes the gradients; 'auto': bookkeeping if it knows every layer, else opacus.",
     )
-    physical_batch_size: Count | None = Field(
+    physical_batch_size: Annotated[Count | None, Technical()] = Field(
         default=None,
         description="Examples at a time, to save memory; none leaves it to the engine.",
     )
-    secure: bool = Field(
+    secure: Annotated[bool, Technical()] = Field(
         default=False,
         description="Noise from the system's cryptographic generator: not reproducible. Batches stay seeded.",
     )

@@ -1,6 +1,6 @@
 """memguard: plain training; the released confidences are then moved to fool a surrogate attack."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from dp_accounting import NonPrivateDpEvent
@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from methods.base import Amount, Count, Problem, Rate, Released, Run
+from methods.base import Amount, Count, Level, Problem, Rate, Released, Run
 from methods.memguard.guard import Guarded, make_surrogate
 from methods.training.descent import Descent, DescentParams, answer
 from methods.training.holdout import hold_out
@@ -19,7 +19,7 @@ from workloads.base import Records
 class MemguardParams(DescentParams):
     """Parameters of memguard. Those of the training hold for the classifier and for its shadow."""
 
-    distortion: Amount = Field(
+    distortion: Annotated[Amount, Level()] = Field(
         default=1.0,
         description="Bound on the expected L1 change of a confidence vector; 0 changes none, 2 is no bound "
         "(the authors' code: 0 to 1).",

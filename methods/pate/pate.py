@@ -2,14 +2,25 @@
 
 import logging
 import math
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from dp_accounting import DpEvent
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from methods.base import Amount, Count, Positive, PrivacyParams, Probability, Problem, Rate, Released, Run
+from methods.base import (
+    Amount,
+    Count,
+    Level,
+    Positive,
+    PrivacyParams,
+    Probability,
+    Problem,
+    Rate,
+    Released,
+    Run,
+)
 from methods.pate.aggregation import NO_ANSWER, Aggregator, AggregatorName, count_votes
 from methods.training.descent import Descent, DescentParams
 from methods.training.ensembles import Ensemble, Shards
@@ -32,7 +43,7 @@ class PateParams(DescentParams, PrivacyParams):
         default=None,
         description="Scale of Laplace or deviation of Gaussian noise on a count; solved for from epsilon.",
     )
-    aggregator: AggregatorName = Field(
+    aggregator: Annotated[AggregatorName, Level()] = Field(
         default="gnmax",
         description="How votes are counted: Laplace noise (2017), Gaussian noise, or Gaussian after a test.",
     )

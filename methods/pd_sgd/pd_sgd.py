@@ -8,7 +8,7 @@ from dp_accounting import NonPrivateDpEvent
 from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor
 
-from methods.base import Count, Fraction, Positive, Problem, Rate, Released, Run
+from methods.base import Count, Fraction, Level, Positive, Problem, Rate, Released, Run
 from methods.pd_sgd.batch_gradient import BatchGradient
 from methods.pd_sgd.deniability import DeniabilityTest, Verdict, count_plausible
 from methods.pd_sgd.partition import TOGETHER, Partition, flip_labels
@@ -40,19 +40,19 @@ class PdSgdParams(OptimizerParams):
         default=None,
         description="Batches that the members are split into in every step, instead of batch_size.",
     )
-    sigma: Rate = Field(
+    sigma: Annotated[Rate, Level()] = Field(
         default=0.1,
         description="Standard deviation of the noise on every coordinate of a batch's mean gradient.",
     )
-    gamma: Positive = Field(
+    gamma: Annotated[Positive, Level()] = Field(
         default=10.0,
         description="Largest plausible difference of log-likelihoods; inf lets every batch pass. Batches "
         "that are sigma * sqrt(2 gamma) apart pass about half the time.",
     )
-    T: Count = Field(
+    T: Annotated[Count, Level()] = Field(
         default=3, description="Plausible batches that a step needs, the seed among them; 1 accepts always."
     )
-    ablation: Ablation = Field(
+    ablation: Annotated[Ablation, Level()] = Field(
         default="full",
         description="'only_noise' leaves out the test, 'only_test' the noise on the update; "
         "'random_rejection' rejects by chance instead of the test.",

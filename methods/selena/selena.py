@@ -1,6 +1,6 @@
 """selena: answers of sub-models that did not see a record, distilled into one model."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from dp_accounting import NonPrivateDpEvent
@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from methods.base import Count, Problem, Released, Run
+from methods.base import Count, Level, Problem, Released, Run
 from methods.selena.split_ai import SplitAi, draw_absences
 from methods.training.descent import Descent, DescentParams, answer
 from methods.training.sampling import refuse_larger_than
@@ -19,8 +19,8 @@ class SelenaParams(DescentParams):
     """Parameters of selena; K and L by the paper's names and with its values."""
 
     steps: Count = Field(default=500, description="Training steps of every sub-model.")
-    K: Count = Field(default=25, description="Sub-models (Tang et al. 2022: 25).")
-    L: Count = Field(
+    K: Annotated[Count, Level()] = Field(default=25, description="Sub-models (Tang et al. 2022: 25).")
+    L: Annotated[Count, Level()] = Field(
         default=10,
         description="Sub-models that do not see a record and answer for it (Tang et al. 2022: 10).",
     )

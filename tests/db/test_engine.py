@@ -26,6 +26,8 @@ def cell(**changes: Any) -> dict[str, Any]:
         "delta": 0.1,
         "seed": 2**40,
         "n_train": 100,
+        "configuration": "c",
+        "levels": "{}",
         "canaries": 0,
         "origin": "",
         "protocol": 1,
@@ -87,7 +89,7 @@ def test_arrow_rows_come_back_as_objects(tmp_path: Path) -> None:
         found = session.scalars(sa.select(db.Cell)).one()
         assert found.params == {"lr": 0.1}
         assert (found.epsilon_asked, found.delta, found.seed) == (math.inf, 0.1, 2**40)
-        assert found.tuned is None
+        assert found.tried_before is None
     engine.dispose()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.spec import BenchTask, Cell, Json, Plugin, Task
+from harness.spec import BenchTask, Cell, Json, Notes, Plugin, Task
 from harness.store import Store
 
 WORKLOADS = ("digits-linear", "digits-mlp")
@@ -155,7 +155,7 @@ def fill(store: Store) -> None:
         for number, each in enumerate(cells(workload)):
             for index in range(MODELS):
                 accuracy = round(float(random.uniform(0.5, 0.9)), 3)
-                task = Task("train", each, index=index, tuned=number or None)
+                task = Task("train", each, index=index, notes=Notes(tried=number or None))
                 publish(store, task, training(task, accuracy, seconds=0.01 * (1 + number)))
             for name in ATTACKS:
                 auc = round(float(random.uniform(0.5, 0.9)), 3)

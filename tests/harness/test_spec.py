@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.spec import Cell, Plugin, Task, canonical, despelled, distinct_labels, key_of, read_task, spelled
+from harness.spec import Cell, Notes, Plugin, Task, canonical, despelled, distinct_labels, key_of, read_task, spelled
 
 names = st.text(max_size=8).filter(lambda text: not text.startswith("$"))
 numbers = st.integers() | st.floats(allow_nan=False)
@@ -121,13 +121,13 @@ def test_every_part_of_a_task_changes_its_key() -> None:
 
 
 def test_notes_are_not_part_of_the_identity() -> None:
-    assert Task("train", cell(epsilon=1), tuned=5).key == Task("train", cell(epsilon=1)).key
+    assert Task("train", cell(epsilon=1), notes=Notes(tried=5)).key == Task("train", cell(epsilon=1)).key
 
 
 @pytest.mark.parametrize(
     "task",
     [
-        Task("train", cell(epsilon=math.inf, clip=0.1, name="ü"), index=3, tuned=4),
+        Task("train", cell(epsilon=math.inf, clip=0.1, name="ü"), index=3, notes=Notes(4, "recipe", "validation", "c", {"T": 3})),
         Task("attack", cell(epsilon=1), models=8, attack=Plugin("lira", "1"), attack_params={"a": 0.5}),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_task_survives_its_file(task: Task) -> None:
     back = read_task(json.loads(json.dumps(task.file(), allow_nan=False)))
     assert back.key == task.key
     assert back.cell.key == task.file()["notes"]["cell"]
-    assert back.tuned == task.tuned
+    assert back.notes == task.notes
 
 
 def test_an_attack_reads_the_trainings_of_its_cell() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from workloads.base import Workload
 from workloads.errors import SpecError
-from workloads.recipe import Recipe, Setting, recipe
+from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
 
 GOOD = """
 [default]
@@ -76,8 +76,17 @@ def test_without_a_file_the_recipe_is_empty(elsewhere: Workload) -> None:
 
 def test_tuning_is_counted_once_per_search(elsewhere: Workload, tmp_path: Path) -> None:
     write(tmp_path, GOOD)
-    assert recipe(elsewhere).tuned("dp-sgd") == 12
-    assert recipe(elsewhere).tuned("sgd") is None
+    settings = recipe(elsewhere).settings("dp-sgd", has=["learning_rate", "steps", "clip", "batch_size"])
+    assert tuning(settings.values()) == Tuning(12, "recipe", "validation")
+    assert tuning([settings["steps"]]).tried == 8, "a value that was overridden does not count"
+    assert tuning([]) == Tuning()
+
+
+def test_a_value_that_a_paper_tuned_on_test_data_says_so() -> None:
+    paper = Setting(value=1, source="paper", tuned_on="test")
+    assert tuning([paper]) == Tuning(None, "paper", "test")
+    with pytest.raises(ValueError, match="goes with source"):
+        Setting(value=1, source="ours", tuned_on="test")
 
 
 def test_all_mistakes_are_told_at_once(elsewhere: Workload, tmp_path: Path) -> None:

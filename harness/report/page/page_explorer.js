@@ -112,7 +112,7 @@ function explorerColumns(rows) {
     ["blind check", (row) => (row.valid == null ? "not run" : row.valid ? "passed" : "failed: invalid")],
     ["step time (sgd = 1)", (row) => say(row.step_overhead, 2), "", (row) => row.step_overhead],
     ["memory (sgd = 1)", (row) => say(row.memory_overhead, 2), "", (row) => row.memory_overhead],
-    ["tried", (row) => say(row.tuned, 0), "", (row) => row.tuned],
+    ["tuned", (row) => row.tuned ?? "", "", (row) => row.configurations],
   ];
 }
 

@@ -96,7 +96,7 @@ function showPoint(row) {
       ["accuracy", `${sayUtility(row, DATA.utilities[0])}; train ${say(row.train_accuracy, 3)}`],
       ["leakage", DATA.leakages.filter((each) => row[each.column] != null).map((each) => `${each.name} ${sayLeakage(row, each)}`).join("; ")],
       ["guarantee", sayGuarantee(row)],
-      ["check", `${sayValid(row)}; configurations tried: ${row.tuned ?? "not counted"}`],
+      ["check", `${sayValid(row)}; tuned: ${row.tuned ?? "not counted"}`],
       ["parameters", sayParams(row)],
       ["versions", sayVersions(row)],
       ...madeOf(row),

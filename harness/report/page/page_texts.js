@@ -103,7 +103,7 @@ function hoverText(row, narrow) {
   ];
   if (narrow) return lines.join("<br>");
   lines.push(
-    escapeText(`configurations tried: ${row.tuned ?? "not counted"}`),
+    escapeText(`tuned: ${row.tuned ?? "not counted"}`),
     ...wrap(sayParams(row), width, 170),
     ...wrap(sayVersions(row), width),
     ...wrap(madeOf(row).map(([name, text]) => `${name} ${text}`).join("; "), width).filter(Boolean),

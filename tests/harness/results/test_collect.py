@@ -13,7 +13,7 @@ from scipy import stats
 
 import db
 from harness.results.collect import collect
-from harness.spec import Cell, Json, Task
+from harness.spec import Cell, Json, Notes, Task
 from harness.store import Store, read_result
 from harness.store.files import checksum, dump
 from tests.harness.simulated import MODELS, STEPS, attack, cell, cells, fill, leakage, publish, training
@@ -186,14 +186,14 @@ def test_the_tries_of_a_cell_are_the_most_any_task_was_told(store: Store) -> Non
     each = cells("digits-mlp")[1]
     publish(store, attack(Cell(**vars(each)), "rmia"), leakage(0.6))
     task = attack(each, "quantile")
-    publish(store, Task(**{**vars(task), "tuned": 9}), leakage(0.6))
+    publish(store, Task(**{**vars(task), "notes": Notes(tried=9)}), leakage(0.6))
     collect(store.path)
     (row,) = rows(store.database, f"from cell where key = '{each.key}'")
-    assert row["tuned"] == 9
+    assert row["tried_before"] == 9
     shutil.rmtree(store.folder(task.key))
     collect(store.path)
     (row,) = rows(store.database, f"from cell where key = '{each.key}'")
-    assert row["tuned"] != 9, "of the tasks that are left"
+    assert row["tried_before"] != 9, "of the tasks that are left"
 
 
 def test_a_cell_goes_with_its_last_task(store: Store) -> None:
