@@ -10,7 +10,13 @@ from db.engine import (
 )
 from db.errors import DatabaseBusy, DatabaseError, DatabaseOutdated
 from db.file import read_file
-from db.findings import AttackResult, AttributeResult, AuditResult, ReconstructionResult
+from db.findings import (
+    AttackResult,
+    AttributeResult,
+    AuditResult,
+    ComparisonResult,
+    ReconstructionResult,
+)
 from db.models import (
     Base,
     BenchResult,
@@ -28,6 +34,7 @@ from db.schema import arrow_schema, fingerprint, view_names
 
 __all__ = [
     "AttackResult",
+    "ComparisonResult",
     "AttributeResult",
     "AuditResult",
     "Base",

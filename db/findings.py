@@ -80,6 +80,34 @@ class AttackResult(Finding):
     """{"fpr": [...], "tpr": [...]}: pooled over targets and thinned."""
 
 
+class ComparisonResult(Base):
+    """A paired difference between two cells of a workload on one axis, first less second."""
+
+    __tablename__ = "comparison_result"
+
+    axis: Mapped[str] = mapped_column(primary_key=True)
+    """`accuracy`, `validation_accuracy`, `auc`, `tpr_at_10pct` or `tpr_at_1pct`."""
+    cell: Mapped[str] = mapped_column(primary_key=True)
+    other: Mapped[str] = mapped_column(primary_key=True)
+    attack: Mapped[str | None]
+    """By which leakage was measured; null for accuracies."""
+    models: Mapped[int]
+    """Pairs of models with the same members."""
+    pairs: Mapped[int]
+    """Pairs of cells on this axis: the family of Holm's correction."""
+    difference: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    se: Mapped[float | None]
+    p: Mapped[float | None]
+    p_holm: Mapped[float | None]
+    effect_size: Mapped[float | None]
+    detectable: Mapped[float | None]
+    """The smallest difference that so many models show with a chance of 80 %."""
+    reason: Mapped[str | None]
+    """Why there is no difference, or no test of it."""
+
+
 class AuditResult(Finding):
     """One audit of one cell: a lower bound on epsilon from its canaries.
 

@@ -59,10 +59,10 @@ class Cell(Base):
     n_train: Mapped[int]
     label: Mapped[str]
     """A short name for people, e.g. `dp-sgd ε=4`."""
-    configuration: Mapped[str]
+    configuration: Mapped[str] = mapped_column(default="")
     """A hash of the parameters that were chosen: without epsilon, delta, what was solved for, and what
     changes no number."""
-    levels: Mapped[dict[str, Any]]
+    levels: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Parameters beside epsilon that trade privacy."""
     tried_before: Mapped[int | None]
     """Configurations tried before, by the recipe values really used; the highest count any task was given."""

@@ -87,6 +87,7 @@ select
     stddev_samp(r.test_accuracy order by r.index) as accuracy_sd,
     avg(r.train_accuracy order by r.index) as train_accuracy,
     avg(r.nonmember_accuracy order by r.index) as validation_accuracy,
+    stddev_samp(r.nonmember_accuracy order by r.index) as validation_sd,
     max(r.guarantee_kind) as guarantee_kind,
     max(r.adjacency) as adjacency,
     max(r.accountant) as accountant,
@@ -175,20 +176,20 @@ proved as (
     select cell, max(epsilon) as epsilon_audited from audit_result group by cell
 ),
 attacked as (
-    -- half: of the width of the interval. Beyond 30 degrees of freedom Student's quantile is the normal one plus
+    -- t: what a standard error is multiplied with. Beyond 30 degrees of freedom Student's quantile is the normal one plus
     -- the first four terms of its Cornish-Fisher expansion (right to 3e-8).
     select
         o.*,
         case when o.n > 1 then
-            o.accuracy_sd / sqrt(o.n) * coalesce(
+            coalesce(
                 s.t975,
                 1.959963984540054
                 + 2.372271230298562 / (o.n - 1)
                 + 2.8224986157396112 / power(o.n - 1, 2)
                 + 2.555849679507722 / power(o.n - 1, 3)
                 + 1.5895340533938225 / power(o.n - 1, 4)
-            )
-        end as half
+            ) / sqrt(o.n)
+        end as t
     from newest_attack o
     left join student s on s.df = o.n - 1
 ),
@@ -200,9 +201,13 @@ point as (
         a.attack, a.attack_params, a.models,
         o.accuracy,
         -- An accuracy is at most 1; least() alone would turn a null into that.
-        case when o.half is not null then greatest(0, o.accuracy - o.half) end as accuracy_low,
-        case when o.half is not null then least(1, o.accuracy + o.half) end as accuracy_high,
+        case when o.t is not null then greatest(0, o.accuracy - o.t * o.accuracy_sd) end as accuracy_low,
+        case when o.t is not null then least(1, o.accuracy + o.t * o.accuracy_sd) end as accuracy_high,
         o.train_accuracy, o.validation_accuracy,
+        case when o.validation_sd is not null then greatest(0, o.validation_accuracy - o.t * o.validation_sd)
+        end as validation_accuracy_low,
+        case when o.validation_sd is not null then least(1, o.validation_accuracy + o.t * o.validation_sd)
+        end as validation_accuracy_high,
         a.auc, a.auc_low, a.auc_high, a.auc_pooled, a.auc_interval,
         a.balanced_accuracy, a.accuracy_oracle, a.advantage,
         a.tpr_at_10pct, a.tpr_at_10pct_low, a.tpr_at_10pct_high, a.tpr_at_10pct_reason,
@@ -284,6 +289,41 @@ select
     ) as on_front
 from candidate p;
 
+-- comparison: one row per axis and pair of cells of a workload: the paired difference, cell less other, over models with
+-- the same members. Compared are the chosen and valid cells.
+--   p_holm       after Holm's correction over all pairs of this axis; only below 0.05 is one called better
+--   detectable   the smallest difference that so many models show with a chance of 80 %
+--   shown        one of the two is the best cell by accuracy on non-members, or the private baseline
+create view comparison as
+with mean as (
+    select cell, avg(nonmember_accuracy order by index) as validation_accuracy from model_run group by cell
+),
+member as (
+    select cell from comparison_result union select other from comparison_result
+),
+ranked as (
+    select
+        m.cell,
+        row_number() over (
+            partition by
+                c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.seed, c.canary, c.canaries
+            order by a.validation_accuracy desc nulls last, m.cell
+        ) as place
+    from member m
+    join cell c on c.key = m.cell
+    join mean a on a.cell = m.cell
+)
+select
+    r.axis, c.workload, c.method, c.label, r.cell, o.method as other_method, o.label as other_label, r.other,
+    r.attack, r.models, r.difference, r.low, r.high, r.se, r.p, r.p_holm, r.pairs, r.effect_size, r.detectable,
+    r.reason, f.place = 1 or g.place = 1 or c.method = 'dp-sgd' or o.method = 'dp-sgd' as shown,
+    c.n_train, c.seed, c.workload_version, c.canary, c.canaries, c.origin, c.protocol
+from comparison_result r
+join cell c on c.key = r.cell
+join cell o on o.key = r.other
+join ranked f on f.cell = r.cell
+join ranked g on g.cell = r.other;
+
 -- audit: one row per audit of a cell: what its canaries prove, beside the price and the paper's claim.
 -- Where a cell was audited several times in the same way, the newest version with the most models.
 --   epsilon_audited   a lower bound with that confidence; a small one proves nothing
@@ -318,7 +358,7 @@ join cell c on c.key = a.cell;
 create view reconstruction as
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
-    p.guarantee_kind, p.adjacency, p.accountant, p.epsilon, p.delta, p.accuracy,
+    p.guarantee_kind, p.adjacency, p.accountant, p.epsilon, p.delta, p.accuracy, p.validation_accuracy,
     a.attack, a.attack_params, a.moment, a.models, a.images,
     a.mse_median, a.mse_median_low, a.mse_median_high, a.mse_median_normalised, a.mse_median_mean_colour,
     a.ssim_mean, a.ssim_mean_low, a.ssim_mean_high, a.psnr_median,

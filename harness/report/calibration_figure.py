@@ -50,18 +50,26 @@ CURVES = 6
 
 
 def write_calibration(
-    store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN
+    store: Source,
+    out: Path,
+    where: str | None = None,
+    sheet: Sheet = SCREEN,
+    attack: str | None = None,
+    fpr: float | None = None,
 ) -> list[Path]:
     """Write the figure, and a table per group and axis.
 
-    `where` is an SQL condition on the view `frontier`.
+    `where` is an SQL condition on the view `frontier`; `attack` and `fpr` choose the axis of leakage.
     """
-    return draw_calibration(read(store, where), out, sheet)
+    return draw_calibration(read(store, where, attack=attack, fpr=fpr), out, sheet)
 
 
 def draw_calibration(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """The same from rows that were read already."""
-    found = [*calibrate(reading.frontier), *calibrate_pictures(reading.reconstructions)]
+    found = [
+        *calibrate(reading.frontier, reading.attack, reading.fpr),
+        *calibrate_pictures(reading.reconstructions),
+    ]
     with house_style(sheet):
         figure = calibration_figure(reading, found, sheet)
         files = save(figure, out, "calibration", Imprint(TITLE, reading.query))
@@ -116,7 +124,8 @@ def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> N
     told = f"{found.leakage.name} at most (attack {shorten(found.attack)}){thinned}"
     axes.set_xlabel(wrap(told, panel_width(axes), SCREEN.font))
     axes.set_ylabel("accuracy at this leakage or less")
-    axes.legend(fontsize=scaled(8), loc="best")
+    if found.curves:
+        axes.legend(fontsize=scaled(8), loc="best")
 
 
 def _draw_curve(axes: Axes, curve: Curve, reach: float, colour: str) -> None:

@@ -98,6 +98,8 @@ class Reading:
     """Every published number and ours beside it, whatever the condition."""
     conflicts: list[Row] = field(default_factory=list)
     """Every imported figure that differs from ours of the same task."""
+    tried: list[Row] = field(default_factory=list)
+    """Configurations trained for each method, whatever the condition."""
     failures: list[Row] = field(default_factory=list)
     """Every failed task: no condition hides them (RULES 17), since a failed cell is in no other view."""
     methods: list[str] = field(default_factory=list)
@@ -107,6 +109,10 @@ class Reading:
     where: str | None = None
     view: str = "frontier"
     """The view that `where` is a condition on."""
+    attack: str | None = None
+    """The attack to draw by; None for the strongest of each cell."""
+    fpr: float | None = None
+    """The FPR of the TPR to draw; None for 1 %, or 10 % where that is not resolved."""
 
     @property
     def groups(self) -> list[str]:
@@ -124,8 +130,14 @@ class Reading:
         return select(self.view, self.where)
 
 
-def read(store: Source, where: str | None = None, view: str = "frontier") -> Reading:
-    """Read a report's rows from the store's database.
+def read(
+    store: Source,
+    where: str | None = None,
+    view: str = "frontier",
+    attack: str | None = None,
+    fpr: float | None = None,
+) -> Reading:
+    """Read a report's rows from the store's database, to be drawn by an attack and at an FPR.
 
     `where` is an SQL condition on `view` (frontier or overhead); the other view is limited to the
     cells it selects. A condition that is wrong raises the SpecError of harness.results.query.
@@ -156,11 +168,14 @@ def read(store: Source, where: str | None = None, view: str = "frontier") -> Rea
         rejections=list(rows_of(store, REJECTIONS)),
         reproduction=list(rows_of(store, "select * from reproduction order by published_key")),
         conflicts=list(rows_of(store, "select * from conflicts order by origin, task, figure")),
+        tried=list(rows_of(store, "select * from tried order by workload, method, epsilon_asked, levels")),
         failures=sorted(rows_of(store, "select * from failures"), key=_order),
         methods=sorted({row["method"] for row in [*cells.values(), *benches]}),
         columns=columns,
         where=where,
         view=view,
+        attack=attack,
+        fpr=fpr,
     )
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 import db
+from harness.results.comparisons import write_comparisons
 from harness.results.matching import write_matches, write_published
 from harness.results.rows import TABLES, Rows, cell_row, task_rows, to_arrow
 from harness.spec import Json
@@ -137,8 +138,8 @@ def _update(engine: sa.Engine, store: Store, begin: float, identity: str, rebuil
         with engine.begin() as connection:
             db.begin_writing(connection, anew=rebuilt)
             _take_for(connection, store, identity)
-            gathering = Gathering(connection)
-            for origin in origins(store):
+            gathering = Gathering(connection, origins(store))
+            for origin in gathering.origins:
                 for folder in origin.store.folders():
                     gathering.look(origin, folder)
             gathering.finish()
@@ -154,8 +155,8 @@ class Gathering:
     A task whose files look as they did (see `_look_of`) is not read again.
     """
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: sa.Connection, origins: Sequence[Origin]) -> None:
+        self.connection, self.origins = connection, origins
         self.known = _pairs(connection, db.Task.key, db.Task.checksum)
         self.stamps = _pairs(connection, db.TaskStamp.task, db.TaskStamp.stamp)
         self.homes = _pairs(connection, db.Task.key, db.Task.cell)
@@ -228,6 +229,8 @@ class Gathering:
             _insert(self.connection, "task_stamp", stamps)
         if write_published(self.connection) or altered:
             write_matches(self.connection)
+        if altered:
+            write_comparisons(self.connection, self.origins)
 
     def _write_cells(self, touched: Set[str | None]) -> None:
         """Make these cells anew from all of their tasks: of those that were not read, the specs are now."""

@@ -66,14 +66,18 @@ def add_cell(rows: Rows, accuracies: list[float], **changes: Any) -> str:
     rows.insert("cell", key=key, **(fields | changes))
     for index, accuracy in enumerate(accuracies):
         task = f"{key}-{index}"
-        rows.insert("task", key=task, cell=key, status="done", **machine)
-        row = {"task": task, "cell": key, "index": index, "test_accuracy": accuracy, **run}
+        rows.insert("task", key=task, cell=key, kind="train", status="done", **machine)
+        row = {"task": task, "cell": key, "index": index, "test_accuracy": accuracy}
+        row |= {"nonmember_accuracy": accuracy, **run}
         rows.insert("model_run", **row)
     return key
 
 
 MACHINE = {"device": "cpu", "threads": 1}
-RUN = ("step_seconds_median", "step_cpu_seconds_median", "extra_memory_bytes", "epsilon")
+RUN = (
+    *("step_seconds_median", "step_cpu_seconds_median", "extra_memory_bytes", "epsilon"),
+    "nonmember_accuracy",
+)
 
 
 def add_attack(rows: Rows, cell: str, **changes: Any) -> str:
@@ -134,6 +138,50 @@ def test_the_front_equals_its_definition(
     table = rows.ask("select cell, on_front from frontier")
     rows.connection.rollback()
     assert {row["cell"]: row["on_front"] for row in table} == wanted
+
+
+def test_the_front_goes_by_accuracy_on_non_members(rows: Rows) -> None:
+    """A row that is better on test records alone is not on the front (docs/rules.md: no selection on test)."""
+    for test, validation in ((0.5, 0.6), (0.9, 0.4)):
+        key = add_cell(rows, [test], nonmember_accuracy=validation)
+        add_attack(rows, key, auc=0.6, models=1)
+        add_attack(rows, key, attack="blind", valid=True)
+    found = {row["accuracy"]: row["on_front"] for row in rows.ask("select * from frontier")}
+    assert found == {0.5: True, 0.9: False}
+
+
+def test_of_the_configurations_at_one_epsilon_one_is_chosen(rows: Rows) -> None:
+    settings = ((0.6, "a", 1.0), (0.7, "b", 1.0), (0.5, "a", 4.0), (0.4, "a", None), (0.3, "b", None))
+    for validation, configuration, epsilon in settings:
+        key = add_cell(
+            rows, [0.5], nonmember_accuracy=validation, configuration=configuration, epsilon_asked=epsilon
+        )
+        add_attack(rows, key, auc=0.6, models=1)
+    found = rows.ask("select validation_accuracy, chosen, configurations, tuned from frontier")
+    assert {row["validation_accuracy"]: row["chosen"] for row in found} == {
+        0.6: False, 0.7: True, 0.5: True, 0.4: True, 0.3: True
+    }  # fmt: skip
+    assert {row["tuned"] for row in found if row["validation_accuracy"] > 0.5} == {"2 here"}
+    assert {row["tuned"] for row in found if row["validation_accuracy"] == 0.5} == {"no"}
+
+
+@pytest.mark.parametrize(
+    ("before", "on", "shown"),
+    [(18, "validation", "18 in the recipe"), (None, "test", "by paper on test"), (None, None, "no")],
+)
+def test_what_was_tried_before_is_shown(rows: Rows, before: int | None, on: str | None, shown: str) -> None:
+    key = add_cell(rows, [0.5], tried_before=before, tuned_on=on)
+    add_attack(rows, key, auc=0.6, models=1)
+    (row,) = rows.ask("select tuned from frontier")
+    assert row["tuned"] == shown
+
+
+def test_failed_trainings_count_as_tried(rows: Rows) -> None:
+    add_cell(rows, [0.5], configuration="a", epsilon_asked=1.0)
+    failed = add_cell(rows, [], configuration="b", epsilon_asked=1.0)
+    rows.insert("task", key=f"{failed}-0", cell=failed, kind="train", status="failed")
+    (row,) = rows.ask("select * from tried")
+    assert (row["configurations"], row["failed"]) == (2, 1)
 
 
 def test_equal_rows_are_both_on_the_front(rows: Rows) -> None:

@@ -15,21 +15,19 @@ const chosen = (row) => row.group === state.workload && !state.hiddenMethods.has
   && !state.hiddenKinds.has(String(row.guarantee_kind ?? "None"));
 const shownRows = () => DATA.frontier.filter((row) => chosen(row) && row.attack_name === state.attack);
 
-// The attack that is strongest by the chosen leakage; a weaker one stays only where the reader chose it.
-const strongest = () => DATA.defaults[state.workload]?.strongest[state.leakage] ?? "";
+// The attack to begin with: the strongest of each cell, where the group has it.
+const firstAttack = () => DATA.defaults[state.workload]?.attack ?? "";
 
 function chooseWorkload(name) {
-  const wasStrongest = state.attack === strongest();
+  const wasFirst = state.attack === firstAttack();
   state.workload = name;
   state.leakage = DATA.defaults[name]?.leakage ?? "auc";
-  if (wasStrongest) state.attack = strongest();
+  if (wasFirst) state.attack = firstAttack();
   state.point = "";
 }
 
 function chooseLeakage(column) {
-  const wasStrongest = state.attack === strongest();
   state.leakage = column;
-  if (wasStrongest) state.attack = strongest();
 }
 
 // ---- controls
@@ -68,8 +66,8 @@ function fillControls() {
   if (!workloads.includes(state.workload)) chooseWorkload(workloads.find((name) => name in DATA.defaults) ?? workloads[0] ?? "");
   const own = DATA.frontier.filter((row) => row.group === state.workload);
   const attacks = unique(own.map((row) => row.attack_name));
-  if (!attacks.includes(state.attack)) state.attack = strongest();
-  const mark = (name) => (attacks.length > 1 && name === strongest() ? `${name} (strongest)` : name);
+  if (!attacks.includes(state.attack)) state.attack = firstAttack();
+  const mark = (name) => (name === "strongest" ? "strongest of each cell" : name);
   const offered = (axes, chosenAxis) => axes.filter((each) => each === chosenAxis || own.some((row) => row[each.column] != null))
     .map((each) => [each.column, each.name]);
   const methods = unique(rows.map((row) => row.method));

@@ -107,6 +107,7 @@ def picture(method: str, mse: float, accuracy: float) -> dict[str, Any]:
         "guarantee_kind": "none",
         "models": 2,
         "accuracy": accuracy,
+        "validation_accuracy": accuracy,
         "attack": "inverting-gradients",
         "attack_params": {},
         "mse_median": mse,

@@ -34,6 +34,7 @@ def cell_rows(epsilon: float | None, n_train: int = 50) -> list[db.Base]:
         rows.append(
             db.ModelRun(
                 task=name, cell=key, index=index, test_accuracy=0.9 + 0.02 * index, train_accuracy=1.0,
+                nonmember_accuracy=0.9 + 0.02 * index,
                 guarantee_kind="none" if epsilon is None else "approximate-dp", epsilon=epsilon,
                 assumptions=[], stats={}, step_seconds_median=0.01 if epsilon is None else 0.04,
                 step_seconds_p25=0.01, step_seconds_p75=0.05, extra_memory_bytes=100,

@@ -95,7 +95,7 @@ def test_rows_hold_what_the_files_say(collected: Store) -> None:
     assert run["cell"] == each.key
     assert run["index"] == 2
     assert run["test_accuracy"] == result["metrics"]["test_accuracy"]
-    assert run["nonmember_accuracy"] is None
+    assert run["nonmember_accuracy"] == result["metrics"]["nonmember_accuracy"]
     assert (run["epsilon"], run["epsilon_pld"], run["epsilon_rdp"]) == (1.0, 1.0, 1.25)
     assert run["epsilon_paper"] == 0.75
     assert json.loads(run["assumptions"]) == ["poisson sampling"]
