@@ -17,7 +17,7 @@ from harness.leakage.arrays import Bools, Floats
 from harness.leakage.influence import Figure, Scored
 from harness.leakage.intervals import Dependence
 from harness.leakage.roc import RATES
-from harness.leakage.strongest import FAMILY, Candidates
+from harness.leakage.selection import FAMILY, Candidates
 from workloads.errors import BenchError
 
 FEWEST = 4

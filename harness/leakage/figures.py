@@ -16,7 +16,7 @@ from harness.leakage.arrays import Bools, Floats
 from harness.leakage.influence import Scored, one_sided
 from harness.leakage.intervals import Dependence, Estimate
 from harness.leakage.roc import RATES, Roc
-from harness.leakage.strongest import FAMILY, NEEDED, Candidates
+from harness.leakage.selection import FAMILY, NEEDED, Candidates
 
 METRICS = 2
 """The version of these figures. Raise it when the same scores would give other figures: stored results of

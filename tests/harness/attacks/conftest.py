@@ -11,7 +11,6 @@ from torch.nn.functional import interpolate
 
 from harness.attacks.base import Bools, Evidence, Floats
 from harness.attacks.parts.inversion import Intercepted, Pixels, record_gradients
-from tests.harness.masks import masks as masks
 from workloads.base import Records
 from workloads.models.lenet import lenet
 
@@ -45,9 +44,19 @@ def evidence_from_phi(
     )
 
 
+def draw_masks(random: np.random.Generator, models: int, records: int, n_train: int) -> Bools:
+    """Independent masks of exactly `n_train` members each."""
+    return np.stack([random.permutation(records) < n_train for _ in range(models)])
+
+
 @pytest.fixture(scope="session")
 def from_phi() -> Callable[..., Evidence]:
     return evidence_from_phi
+
+
+@pytest.fixture(scope="session")
+def masks() -> Callable[..., Bools]:
+    return draw_masks
 
 
 def smooth_pictures(count: int, seed: int) -> Tensor:

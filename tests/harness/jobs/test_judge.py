@@ -16,8 +16,8 @@ from harness.jobs.judge import judge, score, score_apart
 from harness.jobs.train import Outcome
 from harness.leakage.figures import recompute
 from harness.leakage.intervals import Dependence
-from harness.leakage.strongest import FAMILY
-from tests.harness.masks import masks as masks
+from harness.leakage.selection import FAMILY
+from tests.harness.attacks.conftest import masks as masks
 from workloads.base import Records
 
 RECORDS = 300

@@ -7,7 +7,7 @@ import pytest
 
 from harness.leakage.arrays import Bools, Floats
 from harness.leakage.influence import Scored
-from tests.harness.masks import masks as masks
+from tests.harness.attacks.conftest import masks as masks
 
 
 class Signals(NamedTuple):

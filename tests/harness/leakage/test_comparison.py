@@ -21,7 +21,7 @@ from harness.leakage.influence import Scored, auc
 from harness.leakage.intervals import halves, heterogeneity, parts, variance
 from harness.leakage.roc import RATES
 from harness.leakage.scoring import lira_bayes, rmia
-from harness.leakage.strongest import FAMILY, Candidates
+from harness.leakage.selection import FAMILY, Candidates
 from tests.harness.leakage.conftest import Signals
 from workloads.errors import BenchError
 

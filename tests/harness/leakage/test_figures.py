@@ -20,7 +20,7 @@ from harness.leakage.figures import METRICS, SAME, Metrics, blind_verdict, evalu
 from harness.leakage.influence import Scored
 from harness.leakage.roc import RATES
 from harness.leakage.scoring import lira_bayes, loss, rmia
-from harness.leakage.strongest import FAMILY, Candidates
+from harness.leakage.selection import FAMILY, Candidates
 from tests.harness.leakage.test_influence import slow_auc
 from tests.harness.leakage.test_roc import gaussian_grid
 from workloads.errors import BenchError

@@ -11,7 +11,7 @@ from harness.leakage.influence import Scored, auc, tpr
 from harness.leakage.intervals import variance
 from harness.leakage.roc import Roc
 from harness.leakage.scoring import lira_bayes, rmia
-from harness.leakage.strongest import FAMILY, SPLITS, Candidates, choose
+from harness.leakage.selection import FAMILY, SPLITS, Candidates, choose
 from tests.harness.leakage.conftest import Signals
 
 TENTH = Fraction(1, 10)
