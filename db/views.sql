@@ -247,7 +247,7 @@ point as (
         and k.n_train = c.n_train
         and k.epsilon_asked is not distinct from c.epsilon_asked
         and k.levels = cast(c.levels as varchar)
-    where a.attack <> 'blind'
+    where a.attack <> 'blind' and a.auc is not null  -- null: nobody to tell members from, or too few models
 ),
 candidate as (
     select

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from harness.leakage.arrays import Bools as Bools
-from harness.leakage.arrays import Floats as Floats
 from harness.leakage.intervals import Dependence
+from harness.leakage.matrices import Bools as Bools
+from harness.leakage.matrices import Floats as Floats
 from harness.leakage.scoring import cross_entropy as cross_entropy
 from harness.leakage.scoring import rescaled_logit as rescaled_logit
 from methods.base import Params

@@ -91,11 +91,11 @@ def score_query(phi: Floats, members: Bools, params: LiraParams) -> Floats:
     fixed = few or params.fixed_variance == "always"
     match params.mode:
         case "bayes":
-            return lira_bayes(phi, members)
+            return lira_bayes(phi, members, ~members)
         case "online":
-            return lira_online(phi, members, fixed)
+            return lira_online(phi, members, ~members, fixed)
         case "offline":
-            return lira_offline(phi, members, fixed)
+            return lira_offline(phi, ~members, fixed)
 
 
 def answers_to(views: list[View], evidence: Evidence) -> Floats:

@@ -5,7 +5,7 @@ from typing import ClassVar
 import methods.base
 from harness import attacks
 from harness.attacks.base import Attack, Selection
-from harness.leakage.selection import FAMILY, NEEDED
+from harness.leakage.candidates import FAMILY, NEEDED
 
 
 class StrongestParams(methods.base.Params):
@@ -17,8 +17,8 @@ class Strongest:
 
     For every figure half of the models choose the attack for the other half and the other way round; the
     figure is the mean over 12 fixed splits into halves, its standard error the largest of the three attacks'
-    (harness/leakage/selection.py). The largest of three estimates would be biased upwards, and one attack for
-    all cells is too weak on some.
+    (harness/leakage/candidates.py). The largest of three estimates would be biased upwards, and one attack
+    for all cells is too weak on some.
     """
 
     version: ClassVar[str] = "1"

@@ -95,8 +95,8 @@ def strongest(attacker: Selection, evidence: Evidence) -> Outcome:
 
 def measurable(evidence: Evidence) -> bool:
     """Whether every target has members and non-members among the pool's own records."""
-    own = evidence.members.shape[1] - evidence.canaries
-    return one_sided(evidence.members[:, :own]) is None
+    own = evidence.members[:, : evidence.members.shape[1] - evidence.canaries]
+    return one_sided(own, ~own) is None
 
 
 def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[Json]) -> Outcome:

@@ -2,6 +2,6 @@
 
 Scores of attacks from stored signals (`scoring`), figures with their influence values (`roc`, `influence`),
 intervals that know how targets depend on each other (`intervals`), the strongest attack of a cell
-(`selection`), two methods against each other (`comparison`). Nothing here loads torch: stored results are
+(`candidates`), two methods against each other (`comparison`). Nothing here loads torch: stored results are
 evaluated again at collection.
 """

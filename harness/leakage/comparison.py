@@ -13,11 +13,11 @@ import numpy as np
 from scipy import stats
 
 from harness.leakage import influence, intervals
-from harness.leakage.arrays import Bools, Floats
+from harness.leakage.candidates import FAMILY, Candidates
 from harness.leakage.influence import Figure, Scored
 from harness.leakage.intervals import Dependence
+from harness.leakage.matrices import Bools, Floats
 from harness.leakage.roc import RATES
-from harness.leakage.selection import FAMILY, Candidates
 from workloads.errors import BenchError
 
 FEWEST = 4
@@ -107,8 +107,8 @@ def paired_strongest(
 
     `first_apart` and `second_apart` hold the halves of the attacks that have them.
     """
-    _same_members(first.members, second.members)
-    models = len(first.members)
+    _same_members(first.any.members, second.any.members)
+    models = first.any.models
     if models < FEWEST:
         return _too_few(models)
     measure, errors = figure(axis), []

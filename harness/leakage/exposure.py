@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 from scipy import stats
 
-from harness.leakage.arrays import Bools, Floats
 from harness.leakage.influence import Scored
+from harness.leakage.matrices import Bools, Floats
 from harness.leakage.moments import RESOLUTION
 
 RATE = Fraction(1, 100)
@@ -44,11 +44,11 @@ class Agreement:
 
 def agreement(first: Scored, second: Scored) -> Agreement | None:
     """The overlap of the records that either half flags; None where a half flags fewer than 10."""
-    one, other = _flagged(first, first.members), _flagged(second, second.members)
+    one, other = _flagged(first, first.included), _flagged(second, second.included)
     if min(one.sum(), other.sum()) < FLAGGED:
         return None
     a, b = float(one.mean()), float(other.mean())
-    untrained = _jaccard(_flagged(first, ~first.members), _flagged(second, ~second.members))
+    untrained = _jaccard(_flagged(first, first.excluded), _flagged(second, second.excluded))
     return Agreement(_jaccard(one, other), a * b / (a + b - a * b), untrained)
 
 
@@ -64,27 +64,26 @@ def _jaccard(one: Bools, other: Bools) -> float:
     return int((one & other).sum()) / union if union else 0.0
 
 
-def records_exposed(phi: Floats, members: Bools) -> tuple[int, int] | None:
+def records_exposed(phi: Floats, scored: Scored) -> tuple[int, int] | None:
     """Records whose rescaled logit is higher in the models trained on them, and how many were tested.
 
     A one-sided t test with pooled variance for every record that has 4 models on each side, at a false
     discovery rate of 5 % (Benjamini and Hochberg 1995). A record without spread is no evidence. None below 16
     models.
     """
-    models = len(members)
-    if models < MANY:
+    if scored.models < MANY:
         return None
-    n1 = members.sum(axis=0)
-    tested = (n1 >= SIDE) & (models - n1 >= SIDE)
-    phi, members, n1 = phi[:, tested], members[:, tested], n1[tested]
-    n0 = models - n1
-    mean_in, mean_out = (phi * members).sum(axis=0) / n1, (phi * ~members).sum(axis=0) / n0
-    squares = ((phi - np.where(members, mean_in, mean_out)) ** 2).sum(axis=0)
-    variance = squares / (models - 2)
-    rounding = (RESOLUTION * np.maximum(np.abs(mean_out), 1)) ** 2
-    flat = variance <= rounding
+    n1, n0 = scored.included.sum(axis=0), scored.excluded.sum(axis=0)
+    tested = (n1 >= SIDE) & (n0 >= SIDE)
+    included, excluded = scored.included[:, tested], scored.excluded[:, tested]
+    phi, n1, n0 = phi[:, tested], n1[tested], n0[tested]
+    mean_in, mean_out = (phi * included).sum(axis=0) / n1, (phi * excluded).sum(axis=0) / n0
+    off = np.where(included, phi - mean_in, np.where(excluded, phi - mean_out, 0.0))
+    freedom = n1 + n0 - 2
+    variance = (off * off).sum(axis=0) / freedom
+    flat = variance <= (RESOLUTION * np.maximum(np.abs(mean_out), 1)) ** 2
     error = np.sqrt(np.where(flat, 1.0, variance) * (1 / n1 + 1 / n0))
-    p = np.where(flat, 1.0, stats.t.sf((mean_in - mean_out) / error, models - 2))
+    p = np.where(flat, 1.0, stats.t.sf((mean_in - mean_out) / error, freedom))
     return _discoveries(p), int(tested.sum())
 
 
@@ -103,6 +102,6 @@ def record_tpr_p99(scored: Scored) -> float | None:
     if scored.models < MANY or scored.roc.shortage(RATE) is not None:
         return None
     called = scored.roc.threshold(RATE).called(scored.scores)
-    trained = scored.members.sum(axis=0)
-    rates = (called * scored.members).sum(axis=0)[trained > 0] / trained[trained > 0]
+    trained = scored.included.sum(axis=0)
+    rates = (called * scored.included).sum(axis=0)[trained > 0] / trained[trained > 0]
     return float(np.quantile(rates, 0.99))

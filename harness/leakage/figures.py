@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from harness.leakage import exposure, influence, intervals
-from harness.leakage.arrays import Bools, Floats
+from harness.leakage.candidates import FAMILY, NEEDED, Candidates
 from harness.leakage.influence import Scored, one_sided
 from harness.leakage.intervals import Dependence, Estimate
-from harness.leakage.roc import RATES, Roc
-from harness.leakage.selection import FAMILY, NEEDED, Candidates
+from harness.leakage.matrices import Bools, Floats
+from harness.leakage.roc import RATES
 
 METRICS = 2
 """The version of these figures. Raise it when the same scores would give other figures: stored results of
@@ -98,6 +98,7 @@ def evaluate(
     dependence: Dependence,
     half_scores: Floats | None = None,
     phi: Floats | None = None,
+    evaluated: Bools | None = None,
 ) -> Metrics:
     """Judge scores against the truth.
 
@@ -108,10 +109,11 @@ def evaluate(
         half_scores: (M, n): row m scored with only the models of its own half (even and odd positions) as
             shadows, for attacks of dependence "record".
         phi: (M, n) rescaled logits, for the figures of single records.
+        evaluated: (M, n): False for a member that its method set aside, which counts as neither; None: all.
     """
-    scored = Scored(scores, members)
+    scored = Scored(scores, members, evaluated)
     scored.check()
-    apart = intervals.scored_apart(half_scores, members, dependence)
+    apart = intervals.scored_apart(half_scores, scored, dependence)
     models, roc = scored.models, scored.roc
     area = intervals.estimate(influence.auc, scored, dependence, apart)
     error, (low, high) = _auc_interval(area, scored)
@@ -119,7 +121,7 @@ def evaluate(
     accuracy_low, accuracy_high = intervals.of_share(accuracy, models, scored.members_per_target)
     tpr = {label: _rate(scored, rate, dependence, apart) for label, rate in RATES.items()}
     agreed = exposure.agreement(*apart) if apart is not None else None
-    exposed = exposure.records_exposed(phi, members) if phi is not None else None
+    exposed = exposure.records_exposed(phi, scored) if phi is not None else None
     precision = _ppv(tpr["0.01"])
     return Metrics(
         models=models,
@@ -155,16 +157,16 @@ def evaluate_strongest(candidates: Candidates, phi: Floats | None = None) -> dic
 
     Those that the rule is not made for are null.
     """
-    members = candidates.members
     for each in candidates.scored.values():
         each.check()
-    models, pooled = len(members), int(members.sum())
+    any_of = candidates.any
     area = candidates.auc()
-    low, high = intervals.of_share(Estimate(area.value, area.error), models, pooled // models)
+    estimate = Estimate(area.value, area.error)
+    low, high = intervals.of_share(estimate, any_of.models, any_of.members_per_target)
     tpr = {label: _strongest_rate(candidates, rate) for label, rate in RATES.items()}
-    exposed = exposure.records_exposed(phi, members) if phi is not None else None
+    exposed = exposure.records_exposed(phi, any_of) if phi is not None else None
     return {
-        **unmeasured(members, ""),
+        **unmeasured(any_of.included, any_of.excluded, ""),
         "auc": area.value,
         "auc_low": low,
         "auc_high": high,
@@ -172,7 +174,7 @@ def evaluate_strongest(candidates: Candidates, phi: Floats | None = None) -> dic
         "auc_chosen": area.chosen,
         "interval": "two-way, largest of three",
         "tpr": {label: dataclasses.asdict(rate) for label, rate in tpr.items()},
-        "note": _note(models, candidates.scored.values()),
+        "note": _note(any_of.models, candidates.scored.values()),
         **_ppv(tpr["0.01"]),
         "records_exposed": exposed[0] if exposed else None,
         "records_tested": exposed[1] if exposed else None,
@@ -189,33 +191,39 @@ def recompute(
     """`metrics` and `roc` of a membership attack's result, from what its file of scores holds.
 
     Args:
-        stored: `scores`, `members` and, where there are, `half_scores`; of `strongest` `scores/<attack>`,
-            `members` and `phi`.
+        stored: `scores`, `members` and, where there are, `half_scores` and `set_aside`; of `strongest`
+            `scores/<attack>`, `members` and `phi`.
         dependence: of the attack; that of `strongest` is the family's.
         canaries: so many of the last records are canaries, and judged apart.
         phi: (M, n) rescaled logits, where the figures of single records are wanted.
         checks_split: whether this is the blind check, whose verdict makes the cell valid or not.
     """
-    members = stored["members"].astype(np.bool_)
-    pool = slice(0, members.shape[1] - canaries)
-    truth = members[:, pool]
-    why = one_sided(truth) or _without_scores(stored)
+    stop = stored["members"].shape[1] - canaries
+    pool = {name: each[:, :stop] for name, each in stored.items()}
+    rest = {name: each[:, stop:] for name, each in stored.items()}
+    members, evaluated = _truth(pool)
+    included, excluded = (side if evaluated is None else side & evaluated for side in (members, ~members))
+    why = one_sided(included, excluded) or _without_scores(stored)
     if why is not None:
         verdict = {"valid": None, "message": why} if checks_split else {}
-        return {"metrics": {**unmeasured(truth, why), **verdict}, "roc": NO_CURVE}
-    phi = stored.get("phi", phi)
-    phi = None if phi is None else phi[:, pool]
+        return {"metrics": {**unmeasured(included, excluded, why), **verdict}, "roc": NO_CURVE}
+    phi = pool.get("phi", None if phi is None else phi[:, :stop])
     if "scores" not in stored:
-        candidates = Candidates.of({name: stored[f"scores/{name}"][:, pool] for name in FAMILY}, truth)
+        scores = {name: pool[f"scores/{name}"] for name in FAMILY}
+        candidates = Candidates.of(scores, members, evaluated)
         return {"metrics": evaluate_strongest(candidates, phi), "roc": candidates.drawn()}
-    scores, half_scores = stored["scores"], stored.get("half_scores")
-    halved = None if half_scores is None else half_scores[:, pool]
-    found = evaluate(scores[:, pool], truth, dependence, halved, phi)
-    worst = of_canaries(scores[:, pool.stop :], members[:, pool.stop :]) if canaries else None
+    found = evaluate(pool["scores"], members, dependence, pool.get("half_scores"), phi, evaluated)
+    worst = of_canaries(rest["scores"], *_truth(rest)) if canaries else None
     metrics = {**found.asdict(), "canaries": worst}
     if checks_split:
         metrics["valid"], metrics["message"] = blind_verdict(found)
-    return {"metrics": metrics, "roc": Roc.of(scores[:, pool], truth).drawn()}
+    return {"metrics": metrics, "roc": Scored(pool["scores"], members, evaluated).roc.drawn()}
+
+
+def _truth(stored: Mapping[str, NDArray[Any]]) -> tuple[Bools, Bools | None]:
+    """`members`, and where they count: results of methods that set nobody aside need not say so."""
+    aside = stored.get("set_aside")
+    return stored["members"], None if aside is None or not aside.any() else ~aside
 
 
 def _without_scores(stored: Mapping[str, NDArray[Any]]) -> str | None:
@@ -225,24 +233,25 @@ def _without_scores(stored: Mapping[str, NDArray[Any]]) -> str | None:
     return f"needs {', '.join(FAMILY)}, and so {NEEDED} models or more; the cell has {len(stored['members'])}"
 
 
-def of_canaries(scores: Floats, members: Bools) -> dict[str, Any]:
+def of_canaries(scores: Floats, members: Bools, evaluated: Bools | None = None) -> dict[str, Any]:
     """The same figures for canaries alone, over all targets together: every coin is its own."""
-    flat, truth = scores.reshape(1, -1), members.reshape(1, -1)
-    why = one_sided(truth)
-    found = unmeasured(truth, why) if why is not None else evaluate(flat, truth, "alone").asdict()
+    scored = Scored(scores, members, evaluated)
+    flat, truth = scores[scored.pairs].reshape(1, -1), members[scored.pairs].reshape(1, -1)
+    why = one_sided(truth, ~truth)
+    found = unmeasured(truth, ~truth, why) if why else evaluate(flat, truth, "alone").asdict()
     return {name: found[name] for name in ("auc", "auc_low", "auc_high", "tpr")}
 
 
-def unmeasured(members: Bools, why: str) -> dict[str, Any]:
+def unmeasured(included: Bools, excluded: Bools, why: str) -> dict[str, Any]:
     """All figures null, with the reason: of models that trained on the whole pool, or of too few models."""
     nothing = {each.name: None for each in dataclasses.fields(Metrics)}
     rate = dataclasses.asdict(Rate(reason=why))
     return {
         **nothing,
         "version": METRICS,
-        "models": len(members),
-        "n_members": int(members.sum()),
-        "n_nonmembers": int((~members).sum()),
+        "models": len(included),
+        "n_members": int(included.sum()),
+        "n_nonmembers": int(excluded.sum()),
         "tpr": {label: dict(rate) for label in RATES},
         "note": why,
         "canaries": None,
@@ -307,7 +316,7 @@ def _rate(
 
 
 def _strongest_rate(candidates: Candidates, rate: Fraction) -> Rate:
-    roc = next(iter(candidates.scored.values())).roc
+    roc = candidates.any.roc
     reason = roc.shortage(rate)
     if reason is not None:
         return Rate(reason=reason)
@@ -315,7 +324,7 @@ def _strongest_rate(candidates: Candidates, rate: Fraction) -> Rate:
     low, high = found.value, found.value
     if not all(map(_constant, candidates.scored.values())):
         estimate = Estimate(found.value, found.error)
-        low, high = intervals.of_rate(estimate, len(candidates.members), roc.n_members)
+        low, high = intervals.of_rate(estimate, candidates.any.models, roc.n_members)
     note = _interpolated(found.tied, rate)
     return Rate(found.value, low, high, found.error, None, found.tied, note, found.chosen)
 

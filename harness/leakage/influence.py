@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from types import EllipsisType
 
 import numpy as np
 
-from harness.leakage.arrays import Bools, Floats
+from harness.leakage.matrices import Bools, Floats
 from harness.leakage.roc import Roc
 from workloads.errors import BenchError
 
@@ -24,11 +25,28 @@ class Scored:
     """(M, n). Infinities are ordered as numbers."""
     members: Bools
     """(M, n): every target has members and non-members."""
+    evaluated: Bools | None = None
+    """(M, n): False for members that a method set aside, which count as neither; None: all count."""
+
+    @property
+    def pairs(self) -> Bools | EllipsisType:
+        """An index of the (target, record) pairs that count."""
+        return ... if self.evaluated is None else self.evaluated
+
+    @property
+    def included(self) -> Bools:
+        """(M, n): who trained which target."""
+        return self.members if self.evaluated is None else self.members & self.evaluated
+
+    @property
+    def excluded(self) -> Bools:
+        """(M, n): whom a target never saw."""
+        return ~self.members if self.evaluated is None else ~self.members & self.evaluated
 
     @cached_property
     def roc(self) -> Roc:
         """Pooled over targets; sorted once for all figures."""
-        return Roc.of(self.scores, self.members)
+        return Roc.of(self.scores[self.pairs], self.members[self.pairs])
 
     @property
     def models(self) -> int:
@@ -38,11 +56,12 @@ class Scored:
     @property
     def members_per_target(self) -> int:
         """Rounded down where targets differ."""
-        return int(self.members.sum()) // self.models
+        return int(self.included.sum()) // self.models
 
     def take(self, targets: slice) -> "Scored":
         """Some targets alone."""
-        return Scored(self.scores[targets], self.members[targets])
+        evaluated = None if self.evaluated is None else self.evaluated[targets]
+        return Scored(self.scores[targets], self.members[targets], evaluated)
 
     def check(self) -> None:
         """Refuse what cannot be judged."""
@@ -57,18 +76,19 @@ class Scored:
                     f"the scores of target {target} hold {int(row.sum())} NaN of {len(row)}: "
                     "an attack must give every record a number (infinities are allowed)"
                 )
-        why = one_sided(self.members)
+        why = one_sided(self.included, self.excluded)
         if why is not None:
             raise BenchError(why)
 
 
-def one_sided(members: Bools) -> str | None:
+def one_sided(included: Bools, excluded: Bools) -> str | None:
     """Why leakage cannot be measured with these masks; None where it can."""
-    for target, row in enumerate(members):
-        if row.all() or not row.any():
+    counts = zip(included.sum(axis=1).tolist(), excluded.sum(axis=1).tolist(), strict=True)
+    for target, (inside, outside) in enumerate(counts):
+        if not inside or not outside:
             return (
-                f"target {target} has {int(row.sum())} members and {int((~row).sum())} "
-                "non-members: leakage needs at least one of each"
+                f"target {target} has {inside} members and {outside} non-members: "
+                "leakage needs at least one of each"
             )
     return None
 
@@ -92,14 +112,17 @@ Figure = Callable[[Scored], Influence]
 
 def auc(scored: Scored) -> Influence:
     """The mean over targets of the AUC, ties counting half."""
-    models, records = scored.scores.shape
-    values, aucs = np.empty(scored.scores.shape), np.empty(models)
-    for m, (scores, inside) in enumerate(zip(scored.scores, scored.members, strict=True)):
-        won, aucs[m] = placements(scores, inside)
+    models = scored.models
+    values, aucs = np.zeros(scored.scores.shape), np.empty(models)
+    counted = [slice(None) if scored.evaluated is None else scored.evaluated[m] for m in range(models)]
+    for m, own in enumerate(counted):
+        inside = scored.members[m, own]
+        placed, aucs[m] = placements(scored.scores[m, own], inside)
         n1 = int(inside.sum())
-        values[m] = (won - aucs[m]) / np.where(inside, n1, records - n1) / models
+        values[m, own] = (placed - aucs[m]) / np.where(inside, n1, len(inside) - n1) / models
     mean = float(aucs.mean())
-    values += ((aucs - mean) / records / models)[:, None]
+    for m, own in enumerate(counted):
+        values[m, own] += (aucs[m] - mean) / len(values[m, own]) / models
     return Influence(mean, values)
 
 
@@ -135,12 +158,8 @@ def tpr(scored: Scored, rate: Fraction) -> Influence:
         return Influence(value, np.zeros(scored.scores.shape))
     slope = (roc.at(high) - roc.at(low)) / float(high - low)
     called = roc.threshold(rate).called(scored.scores)
-    values = np.where(
-        scored.members,
-        (called - value) / roc.n_members,
-        (called - float(rate)) * (-slope / roc.n_nonmembers),
-    )
-    return Influence(value, values)
+    inside, outside = (called - value) / roc.n_members, (called - float(rate)) * (-slope / roc.n_nonmembers)
+    return Influence(value, _sides(scored, inside, outside))
 
 
 def balanced_accuracy(scored: Scored) -> Influence:
@@ -148,14 +167,12 @@ def balanced_accuracy(scored: Scored) -> Influence:
 
     The number of members is public, so no threshold is learnt and nothing is biased.
     """
-    members = scored.members
-    n1 = members.sum(axis=1, keepdims=True)
-    n0 = members.shape[1] - n1
-    called = np.stack([call_highest(*pair) for pair in zip(scored.scores, n1[:, 0].tolist(), strict=True)])
-    hits = float(((called * members).sum(axis=1) / n1[:, 0]).mean())
-    alarms = float(((called * ~members).sum(axis=1) / n0[:, 0]).mean())
-    values = np.where(members, (called - hits) / n1, (alarms - called) / n0) / (2 * len(members))
-    return Influence((1 + hits - alarms) / 2, values)
+    called = np.zeros(scored.scores.shape)
+    for m in range(scored.models):
+        own = slice(None) if scored.evaluated is None else scored.evaluated[m]
+        called[m, own] = call_highest(scored.scores[m, own], int(scored.included[m].sum()))
+    gap = mean_gap(called, scored)
+    return Influence((1 + gap.value) / 2, gap.values / 2)
 
 
 def call_highest(scores: Floats, count: int) -> Floats:
@@ -167,12 +184,16 @@ def call_highest(scores: Floats, count: int) -> Floats:
     return np.asarray(called)
 
 
-def mean_gap(gained: Floats, members: Bools) -> Influence:
-    """The mean over targets of the mean over members less the mean over non-members."""
-    models = len(members)
-    n1 = members.sum(axis=1, keepdims=True)
-    n0 = members.shape[1] - n1
-    inside = float(((gained * members).sum(axis=1) / n1[:, 0]).mean())
-    outside = float(((gained * ~members).sum(axis=1) / n0[:, 0]).mean())
-    values = np.where(members, (gained - inside) / n1, (outside - gained) / n0) / models
+def mean_gap(gained: Floats, scored: Scored) -> Influence:
+    """The mean over targets of what is gained on members less what is gained on non-members, (M, n)."""
+    n1, n0 = (side.sum(axis=1, keepdims=True) for side in (scored.included, scored.excluded))
+    inside = float(((gained * scored.included).sum(axis=1) / n1[:, 0]).mean())
+    outside = float(((gained * scored.excluded).sum(axis=1) / n0[:, 0]).mean())
+    values = _sides(scored, (gained - inside) / n1, (outside - gained) / n0) / scored.models
     return Influence(inside - outside, values)
+
+
+def _sides(scored: Scored, inside: Floats, outside: Floats) -> Floats:
+    """(M, n): one value for members, another for non-members, 0 for pairs that do not count."""
+    values = np.where(scored.members, inside, outside)
+    return values if scored.evaluated is None else values * scored.evaluated

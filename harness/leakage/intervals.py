@@ -6,15 +6,15 @@ variance is a closed form of influence values. A delete-one-model jackknife coun
 twice (Efron and Stein 1981) and is 1.3 to 2.5 times too wide.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from scipy import stats
 from scipy.special import expit
 
-from harness.leakage.arrays import Bools, Floats
 from harness.leakage.influence import Figure, Scored, placements
+from harness.leakage.matrices import Bools, Floats
 
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
@@ -118,12 +118,12 @@ def estimate(
 
 
 def scored_apart(
-    half_scores: Floats | None, members: Bools, dependence: Dependence
+    half_scores: Floats | None, scored: Scored, dependence: Dependence
 ) -> tuple[Scored, Scored] | None:
     """The two halves of a cell where H applies: statistics of records, from 8 models on, scored apart."""
-    if half_scores is None or dependence != "record" or len(members) < HALVED:
+    if half_scores is None or dependence != "record" or scored.models < HALVED:
         return None
-    first, second = (Scored(half_scores[half], members[half]) for half in halves(len(members)))
+    first, second = map(replace(scored, scores=half_scores).take, halves(scored.models))
     return first, second
 
 

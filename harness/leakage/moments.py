@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.leakage.arrays import Bools, Floats
+from harness.leakage.matrices import Bools, Floats
 
 RESOLUTION = float(np.finfo(np.float32).eps)
 """Relative step of the stored logits; a spread below it is rounding, not a spread."""

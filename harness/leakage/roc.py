@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from harness.leakage.arrays import Bools, Floats, Ints
+from harness.leakage.matrices import Bools, Floats, Ints
 from workloads.errors import BenchError
 
 RATES = {
@@ -57,7 +57,7 @@ class Roc:
 
     @classmethod
     def of(cls, scores: Floats, members: Bools) -> "Roc":
-        """Pool all targets."""
+        """Of pairs of any shape, pooled."""
         order, ends = _descending(scores)
         tp = _from_zero(np.cumsum(members.ravel()[order], dtype=np.int64)[ends])
         return cls(_from_zero(ends + 1) - tp, tp, scores.ravel()[order[ends]])
@@ -162,10 +162,10 @@ class Roc:
 
 
 def calibrated(scores: Floats, members: Bools) -> Ints:
-    """(M, n): twice the false positives, mid-ranked, of calling from each score up; the lower, the surer.
+    """Twice the false positives, mid-ranked, of calling from each score up; the lower, the surer.
 
-    Pooled over targets, the record itself included. It is comparable between attacks, and within one it
-    changes neither the AUC of a target nor any TPR.
+    For pooled pairs of any shape, the pair itself included. It is comparable between attacks, and within one
+    it changes neither the AUC of a target nor any TPR.
     """
     order, ends = _descending(scores)
     outside = _from_zero(np.cumsum(~members.ravel()[order], dtype=np.int64)[ends])

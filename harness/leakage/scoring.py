@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from harness.leakage.arrays import Bools, Floats, Ints
+from harness.leakage.matrices import Bools, Floats, Ints
 from harness.leakage.moments import Moments, leave_one_out, leave_one_out_log_mean
 from workloads.errors import BenchError
 
@@ -82,22 +82,22 @@ def loss(phi: Floats) -> Floats:
     return -cross_entropy(phi)
 
 
-def lira_offline(phi: Floats, members: Bools, fixed: bool) -> Floats:
+def lira_offline(phi: Floats, excluded: Bools, fixed: bool) -> Floats:
     """(M, n): the distance from the mean of the models without the record, in standard deviations.
 
     Its Phi is the one-sided score of Carlini et al. 2022; Phi itself rounds to 1 beyond 8.3 and would tie the
     surest members.
     """
-    return leave_one_out(phi, ~members).z_scores(phi, fixed)
+    return leave_one_out(phi, excluded).z_scores(phi, fixed)
 
 
-def lira_online(phi: Floats, members: Bools, fixed: bool) -> Floats:
+def lira_online(phi: Floats, included: Bools, excluded: Bools, fixed: bool) -> Floats:
     """(M, n): log N(phi; mu_in, s_in) - log N(phi; mu_out, s_out) over other models (Carlini et al. 2022).
 
     A record without shadows on one side takes the other side's mean, moved by the target's average gap
     mu_in - mu_out over the records that have both. Without shadows on either side the score is 0.
     """
-    absent, present = leave_one_out(phi, ~members), leave_one_out(phi, members)
+    absent, present = leave_one_out(phi, excluded), leave_one_out(phi, included)
     scores = np.empty(phi.shape)
     for m in range(len(phi)):
         scores[m] = _log_ratio(phi[m], present[m], absent[m], fixed)
@@ -135,7 +135,7 @@ def _log_normal(values: Floats, mean: Floats, variance: Floats) -> Floats:
     return density
 
 
-def lira_bayes(phi: Floats, members: Bools) -> Floats:
+def lira_bayes(phi: Floats, included: Bools, excluded: Bools) -> Floats:
     """(M, n): log posterior predictive density of phi with the record less that without it.
 
     phi of a model is b + delta x + noise, x telling whether it trained on the record. With few shadows the
@@ -144,7 +144,7 @@ def lira_bayes(phi: Floats, members: Bools) -> Floats:
     depend on difficulty, and differ IN from OUT where that is seen. Everything about target m comes from the
     other models. Without shadows the score is 0; a side without shadows needs no special case.
     """
-    absent, present = leave_one_out(phi, ~members), leave_one_out(phi, members)
+    absent, present = leave_one_out(phi, excluded), leave_one_out(phi, included)
     return np.stack([_posterior_ratio(phi[m], Shadows(absent[m], present[m])) for m in range(len(phi))])
 
 
@@ -266,7 +266,9 @@ def _prior_gap(shadows: Shadows, v0: Floats, v1: Floats, room: Floats) -> tuple[
     return prior, np.maximum(real, floor)
 
 
-def rmia(phi: Floats, members: Bools, population_phi: Floats, gamma: float | None = None) -> Floats:
+def rmia(
+    phi: Floats, included: Bools, excluded: Bools, population_phi: Floats, gamma: float | None = None
+) -> Floats:
     """(M, n): the rank of p(x|t) / p(x) among p(z|t) / p(z) of population records z (Zarifzadeh et al. 2024).
 
     p(x) is the mean of the IN mean and the OUT mean over the other models; a record that lacks a side takes
@@ -275,25 +277,26 @@ def rmia(phi: Floats, members: Bools, population_phi: Floats, gamma: float | Non
 
     Args:
         phi: (M, n) rescaled logits, at the temperature that p is to have.
-        members: (M, n)
+        included: (M, n): who trained which model.
+        excluded: (M, n): whom a model never saw.
         population_phi: (M, p), of at least one record.
         gamma: None for the fine rank; else the share of z with a ratio of ratios of at least gamma.
     """
     log_p = -cross_entropy(phi)
-    out, inside = leave_one_out_log_mean(log_p, ~members), leave_one_out_log_mean(log_p, members)
+    out, inside = leave_one_out_log_mean(log_p, excluded), leave_one_out_log_mean(log_p, included)
     usual = np.logaddexp(np.where(np.isneginf(out), inside, out), np.where(np.isneginf(inside), out, inside))
     log_z = -cross_entropy(population_phi)
     return _ranked(log_p, usual - np.log(2), log_z, _population_mean(log_z), gamma)
 
 
 def rmia_offline(
-    phi: Floats, members: Bools, population_phi: Floats, offline_a: float, gamma: float | None = None
+    phi: Floats, excluded: Bools, population_phi: Floats, offline_a: float, gamma: float | None = None
 ) -> Floats:
     """(M, n): the same from models without the record: p = ((1 + a) P_out + 1 - a) / 2 for x and for z."""
     log_p, log_z = -cross_entropy(phi), -cross_entropy(population_phi)
     with np.errstate(divide="ignore"):  # a = 1 adds nothing
         steep, flat = np.log((1 + offline_a) / 2), np.log((1 - offline_a) / 2)
-    out = leave_one_out_log_mean(log_p, ~members)
+    out = leave_one_out_log_mean(log_p, excluded)
     usual = np.where(np.isneginf(out), out, np.logaddexp(steep + out, flat))
     usual_z = np.logaddexp(steep + _population_mean(log_z), flat)
     return _ranked(log_p, usual, log_z, usual_z, gamma)

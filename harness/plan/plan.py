@@ -13,7 +13,7 @@ import workloads
 from harness import attacks
 from harness.accounting import FREE, NOISE, calibrate
 from harness.attacks.base import Attack, Audit, Selection
-from harness.leakage.selection import FAMILY
+from harness.leakage.candidates import FAMILY
 from harness.plan.canaries import KINDS, armed_model, refusals
 from harness.plan.public_records import find_lack
 from harness.plan.sweep_file import Choice, Sweep

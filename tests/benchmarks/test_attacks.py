@@ -55,10 +55,10 @@ def evidence() -> Evidence:
 
 def test_the_single_pieces(evidence: Evidence) -> None:
     phi, members = evidence.phi, evidence.members  # made once for all attacks
-    scores = lira_bayes(phi, members)
+    scores = lira_bayes(phi, members, ~members)
     rate: influence.Figure = partial(influence.tpr, rate=Fraction(1, 100))
     pieces: dict[str, tuple[float, Callable[[], object]]] = {
-        "lira bayes": (2.0, lambda: lira_bayes(phi, members)),
+        "lira bayes": (2.0, lambda: lira_bayes(phi, members, ~members)),
         "AUC with variance": (1.5, lambda: estimate(influence.auc, Scored(scores, members), "record")),
         "one TPR with variance": (1.2, lambda: estimate(rate, Scored(scores, members), "record")),
     }

@@ -72,9 +72,10 @@ def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
     members = members[:, :people]
     attacked = (guesses.guessed == guesses.truth)[:, :people].astype(np.float64)
     imputed = np.broadcast_to((guesses.imputed == guesses.truth)[:people].astype(np.float64), attacked.shape)
-    Scored(attacked, members).check()
+    scored = Scored(attacked, members)
+    scored.check()
     gained = attacked - imputed
-    gap = mean_gap(gained, members)
+    gap = mean_gap(gained, scored)
     # Targets share two moments of the other models' members at most, and the imputation cancels in the gap.
     error = variance(gap.values, "alone") ** 0.5
     low, high = linear(gap.value, error, len(members), (-1.0, 1.0))

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from harness.attacks.base import Bools, Floats
-from harness.leakage.arrays import Ints
 from harness.leakage.intervals import CONFIDENCE, FEW, clopper_pearson, linear
+from harness.leakage.matrices import Ints
 
 WINDOW, SIGMA, K1, K2 = 11, 1.5, 0.01, 0.03
 """Of SSIM, as its authors have them (Wang et al. 2004); the range of values is 1."""

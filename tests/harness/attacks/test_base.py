@@ -11,8 +11,8 @@ from torch import nn
 import methods.base
 from harness import attacks
 from harness.attacks.base import Attack, Bools, Evidence, Floats, Selection, Shared, dependence_of
+from harness.leakage.candidates import FAMILY
 from harness.leakage.intervals import DEPENDENCE
-from harness.leakage.selection import FAMILY
 from workloads.base import Records
 from workloads.errors import BenchError
 

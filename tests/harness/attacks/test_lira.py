@@ -87,7 +87,7 @@ def test_the_default_has_a_prior_on_the_gap(
     members = masks(random, 6, 120, 60)
     evidence = from_phi(random.standard_normal((6, 120)) + members, members)
     scores = Lira().scores(evidence, LiraParams())
-    np.testing.assert_array_equal(scores, lira_bayes(evidence.phi, members))
+    np.testing.assert_array_equal(scores, lira_bayes(evidence.phi, members, ~members))
     assert Lira.version == "2" and LiraParams().mode == "bayes"
 
 

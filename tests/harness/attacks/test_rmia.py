@@ -27,11 +27,11 @@ def test_parameters_reach_the_formula(temperature: float, gamma: float | None, e
     given = {"temperature": temperature, "gamma": gamma}
     np.testing.assert_array_equal(
         Rmia().scores(evidence, RmiaParams.model_validate(given)),
-        rmia(phi, evidence.members, others, gamma),
+        rmia(phi, evidence.members, ~evidence.members, others, gamma),
     )
     np.testing.assert_array_equal(
         Rmia().scores(evidence, RmiaParams.model_validate(given | {"mode": "offline", "offline_a": 0.4})),
-        rmia_offline(phi, evidence.members, others, 0.4, gamma),
+        rmia_offline(phi, ~evidence.members, others, 0.4, gamma),
     )
 
 

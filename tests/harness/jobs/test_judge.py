@@ -14,9 +14,9 @@ from harness import attacks
 from harness.attacks.base import Attack, Bools, Evidence, Floats
 from harness.jobs.judge import judge, score, score_apart
 from harness.jobs.train import Outcome
+from harness.leakage.candidates import FAMILY
 from harness.leakage.figures import recompute
 from harness.leakage.intervals import Dependence
-from harness.leakage.selection import FAMILY
 from tests.harness.attacks.conftest import masks as masks
 from workloads.base import Records
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from harness.leakage.arrays import Bools, Floats
 from harness.leakage.influence import Scored
+from harness.leakage.matrices import Bools, Floats
 from tests.harness.attacks.conftest import masks as masks
 
 

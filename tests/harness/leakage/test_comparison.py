@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.leakage.candidates import FAMILY, Candidates
 from harness.leakage.comparison import (
     ACCURACY,
     AUC,
@@ -21,7 +22,6 @@ from harness.leakage.influence import Scored, auc
 from harness.leakage.intervals import halves, heterogeneity, parts, variance
 from harness.leakage.roc import RATES
 from harness.leakage.scoring import lira_bayes, rmia
-from harness.leakage.selection import FAMILY, Candidates
 from tests.harness.leakage.conftest import Signals
 from workloads.errors import BenchError
 
@@ -41,7 +41,9 @@ def test_facts_of_accuracy() -> None:
 
 
 def test_facts_of_leakage(signals: Signals) -> None:
-    one, other = (Scored(lira_bayes(phi, signals.members), signals.members) for phi in signals[:2])
+    one, other = (
+        Scored(lira_bayes(phi, signals.members, ~signals.members), signals.members) for phi in signals[:2]
+    )
     found = paired_leakage("auc", one, other, "record")
     assert found.difference == pytest.approx(0.0701851852, abs=5e-11)
     values = auc(one).values - auc(other).values
@@ -67,8 +69,8 @@ def test_facts_of_the_smallest_detectable_difference() -> None:
 def cells(signals: Signals) -> list[Candidates]:
     found = []
     for phi in signals[:2]:
-        scores = {"loss": phi, "lira": lira_bayes(phi, signals.members)}
-        scores["rmia"] = rmia(phi, signals.members, signals.population)
+        scores = {"loss": phi, "lira": lira_bayes(phi, signals.members, ~signals.members)}
+        scores["rmia"] = rmia(phi, signals.members, ~signals.members, signals.population)
         found.append(Candidates.of(scores, signals.members))
     return found
 
@@ -91,7 +93,7 @@ def test_honest_differences_between_records_are_taken_out(signals: Signals, cell
         parts_of = []
         for half in halves(6):
             members = signals.members[half]
-            parts_of.append(Scored(lira_bayes(phi[half], members), members))
+            parts_of.append(Scored(lira_bayes(phi[half], members, ~members), members))
         apart.append((parts_of[0], parts_of[1]))
     one, other = (each.scored["lira"] for each in cells)
     values = auc(one).values - auc(other).values

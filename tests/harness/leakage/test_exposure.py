@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.leakage.arrays import Bools, Floats
 from harness.leakage.exposure import agreement, ppv, record_tpr_p99, records_exposed
 from harness.leakage.influence import Scored
+from harness.leakage.matrices import Bools, Floats
 
 
 def test_facts_of_the_precision() -> None:
@@ -78,11 +78,16 @@ def test_too_few_flags_are_no_agreement(masks: Callable[..., Bools]) -> None:
     assert agreement(first, second) is None
 
 
-def slow_exposed(phi: Floats, members: Bools) -> tuple[int, int]:
+def unscored(members: Bools) -> Scored:
+    """The truth alone: exposed records are told from signals, not from scores."""
+    return Scored(np.zeros(members.shape), members)
+
+
+def slow_exposed(phi: Floats, scored: Scored) -> tuple[int, int]:
     values = []
-    for column, inside in zip(phi.T, members.T, strict=True):
-        if min(inside.sum(), (~inside).sum()) >= 4:
-            test = stats.ttest_ind(column[inside], column[~inside], alternative="greater")
+    for column, inside, outside in zip(phi.T, scored.included.T, scored.excluded.T, strict=True):
+        if min(inside.sum(), outside.sum()) >= 4:
+            test = stats.ttest_ind(column[inside], column[outside], alternative="greater")
             values.append(float(test.pvalue))
     rejected = stats.false_discovery_control(values) <= 0.05
     return int(rejected.sum()), len(values)
@@ -93,9 +98,11 @@ def test_exposed_records_equal_scipys_tests(masks: Callable[..., Bools]) -> None
     members = masks(random, 16, 400, 120)  # some records have fewer than 4 models
     phi = random.normal(1, 2, 400) + random.normal(size=members.shape)
     phi[:, :50] += 3 * members[:, :50]
-    found = records_exposed(phi, members)
-    assert found == slow_exposed(phi, members)
-    assert found is not None and 10 < found[0] < 60 and found[1] < 400
+    aside = members & (random.random(members.shape) < 0.2)
+    for scored in (Scored(phi, members), Scored(phi, members, ~aside)):
+        found = records_exposed(phi, scored)
+        assert found == slow_exposed(phi, scored)
+        assert found is not None and 10 < found[0] < 60 and found[1] < 400
 
 
 def test_without_leakage_hardly_any_record_is_exposed(masks: Callable[..., Bools]) -> None:
@@ -103,7 +110,7 @@ def test_without_leakage_hardly_any_record_is_exposed(masks: Callable[..., Bools
     exposed = []
     for _ in range(20):
         members = masks(random, 64, 800, 400)
-        found = records_exposed(random.normal(size=members.shape), members)
+        found = records_exposed(random.normal(size=members.shape), unscored(members))
         assert found is not None
         exposed.append(found[0])
     assert np.mean(exposed) < 0.3, "any at all in one cell of twenty"
@@ -111,20 +118,20 @@ def test_without_leakage_hardly_any_record_is_exposed(masks: Callable[..., Bools
 
 def test_a_record_without_spread_is_no_evidence(masks: Callable[..., Bools]) -> None:
     members = masks(np.random.default_rng(0), 16, 30, 15)
-    assert records_exposed(0.1 + members.astype(np.float64), members) == (0, 30)
-    assert records_exposed(np.full(members.shape, 0.1), members) == (0, 30)
+    assert records_exposed(0.1 + members.astype(np.float64), unscored(members)) == (0, 30)
+    assert records_exposed(np.full(members.shape, 0.1), unscored(members)) == (0, 30)
 
 
 def test_fewer_than_sixteen_models_test_nothing(masks: Callable[..., Bools]) -> None:
     random = np.random.default_rng(0)
     members = masks(random, 15, 2000, 1000)
-    assert records_exposed(random.normal(size=members.shape), members) is None
+    assert records_exposed(random.normal(size=members.shape), unscored(members)) is None
     assert record_tpr_p99(Scored(random.normal(size=members.shape), members)) is None
 
 
 def test_nobody_to_test_is_nobody_exposed() -> None:
     members = np.zeros((16, 5), dtype=np.bool_)
-    assert records_exposed(np.zeros((16, 5)), members) == (0, 0)
+    assert records_exposed(np.zeros((16, 5)), unscored(members)) == (0, 0)
 
 
 def test_the_99th_percentile_of_records(masks: Callable[..., Bools]) -> None:

@@ -15,12 +15,12 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from harness.leakage import influence, intervals
-from harness.leakage.arrays import Bools, Floats
+from harness.leakage.candidates import FAMILY, Candidates
 from harness.leakage.figures import METRICS, SAME, Metrics, blind_verdict, evaluate, recompute, unmeasured
 from harness.leakage.influence import Scored
+from harness.leakage.matrices import Bools, Floats
 from harness.leakage.roc import RATES
 from harness.leakage.scoring import lira_bayes, loss, rmia
-from harness.leakage.selection import FAMILY, Candidates
 from tests.harness.leakage.test_influence import slow_auc
 from tests.harness.leakage.test_roc import gaussian_grid
 from workloads.errors import BenchError
@@ -52,7 +52,7 @@ def cell(masks: Callable[..., Bools], models: int, records: int = 400, gap: floa
     random = np.random.default_rng(models)
     members = masks(random, models, records, records // 2)
     phi = random.normal(1, 2, records) + random.normal(size=members.shape) + gap * members
-    stored = {"scores": lira_bayes(phi, members), "members": members, "phi": phi}
+    stored = {"scores": lira_bayes(phi, members, ~members), "members": members, "phi": phi}
     return stored | {"half_scores": apart(phi, members)}
 
 
@@ -60,7 +60,8 @@ def apart(phi: Floats, members: Bools) -> Floats:
     """Every model scored with its own half as shadows."""
     scores = np.empty(phi.shape)
     for half in intervals.halves(len(phi)):
-        scores[half] = lira_bayes(phi[half], members[half]) if len(phi[half]) else 0.0
+        inside = members[half]
+        scores[half] = lira_bayes(phi[half], inside, ~inside) if len(inside) else 0.0
     return scores
 
 
@@ -198,7 +199,7 @@ def test_every_interval_is_that_of_the_declared_dependence(
 ) -> None:
     stored = cell(masks, 9, records=600)
     scored = Scored(stored["scores"], stored["members"])
-    halves = intervals.scored_apart(stored["half_scores"], stored["members"], dependence)
+    halves = intervals.scored_apart(stored["half_scores"], scored, dependence)
     found = evaluate(stored["scores"], stored["members"], dependence, stored["half_scores"])
     area = intervals.estimate(influence.auc, scored, dependence, halves)
     assert (found.auc_se, (found.auc_low, found.auc_high)) == (area.error, intervals.of_share(area, 9, 300))
@@ -213,8 +214,9 @@ def test_halves_narrow_the_interval_where_records_differ(masks: Callable[..., Bo
     members = masks(random, 32, 400, 200)
     gaps = random.gamma(0.5, 2.0, 400)
     phi = random.normal(1, 2, 400) + random.normal(size=members.shape) + gaps * members
-    with_halves = evaluate(lira_bayes(phi, members), members, "record", apart(phi, members))
-    without = evaluate(lira_bayes(phi, members), members, "record")
+    scores = lira_bayes(phi, members, ~members)
+    with_halves = evaluate(scores, members, "record", apart(phi, members))
+    without = evaluate(scores, members, "record")
     assert (with_halves.interval, without.interval) == ("two-way", "two-way, no halves")
     assert with_halves.auc_se is not None and without.auc_se is not None
     assert with_halves.auc_se < 0.9 * without.auc_se
@@ -240,7 +242,7 @@ def test_the_dict_form_is_json_with_exactly_these_keys(masks: Callable[..., Bool
     assert all(set(rate) == RATE for rate in plain["tpr"].values())
     assert plain["version"] == METRICS == 2
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert set(unmeasured(stored["members"], "why")) == NAMES
+    assert set(unmeasured(stored["members"], ~stored["members"], "why")) == NAMES
 
 
 def test_stored_scores_give_the_figures_again(masks: Callable[..., Bools]) -> None:
@@ -265,6 +267,25 @@ def test_canaries_are_judged_apart(masks: Callable[..., Bools]) -> None:
     assert found["canaries"] == {name: alone[name] for name in ("auc", "auc_low", "auc_high", "tpr")}
     spread = intervals.estimate(TENTH, coins, "alone")
     assert found["canaries"]["tpr"]["0.1"]["se"] == spread.error
+
+
+@pytest.mark.parametrize("which", ["scores", "strongest"])
+def test_members_that_were_set_aside_are_kept_out_of_every_figure(
+    which: str, masks: Callable[..., Bools]
+) -> None:
+    stored = cell(masks, 16) if which == "scores" else family(masks, 16)
+    stored["set_aside"] = stored["members"] & (np.random.default_rng(0).random(stored["members"].shape) < 0.2)
+    found = recompute(stored, "record", canaries=50)
+    wild = {
+        name: np.where(stored["set_aside"], 99.0, each) if each.dtype == np.float64 else each
+        for name, each in stored.items()
+    }
+    assert recompute(wild, "record", canaries=50) == found
+    counted = (stored["members"] & ~stored["set_aside"])[:, :-50]
+    assert found["metrics"]["n_members"] == counted.sum()
+    nobody = {**stored, "set_aside": np.zeros_like(stored["members"])}
+    del stored["set_aside"]
+    assert recompute(nobody, "record", canaries=50) == recompute(stored, "record", canaries=50)
 
 
 def test_canaries_of_one_side_have_no_figures() -> None:
@@ -298,7 +319,7 @@ def family(masks: Callable[..., Bools], models: int) -> dict[str, Any]:
     return {
         "scores/loss": loss(stored["phi"]),
         "scores/lira": stored["scores"],
-        "scores/rmia": rmia(stored["phi"], stored["members"], population),
+        "scores/rmia": rmia(stored["phi"], stored["members"], ~stored["members"], population),
         "members": stored["members"],
         "phi": stored["phi"],
     }

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from harness.leakage.arrays import Bools, Floats
 from harness.leakage.influence import (
     Figure,
     Scored,
@@ -23,6 +22,7 @@ from harness.leakage.influence import (
     placements,
     tpr,
 )
+from harness.leakage.matrices import Bools, Floats
 from harness.leakage.roc import Roc
 from tests.harness.leakage.test_roc import gaussian_grid
 from workloads.errors import BenchError
@@ -154,9 +154,33 @@ def test_the_gap_of_means_and_its_influence(masks: Callable[..., Bools]) -> None
     members = masks(random, 5, 30, 12)
     gained = random.integers(-1, 2, members.shape).astype(np.float64)
     gaps = [row[own].mean() - row[~own].mean() for row, own in zip(gained, members, strict=True)]
-    found = mean_gap(gained, members)
+    found = mean_gap(gained, Scored(gained, members))
     assert found.value == pytest.approx(np.mean(gaps))
     np.testing.assert_allclose(found.values.sum(axis=1), (np.array(gaps) - np.mean(gaps)) / 5, atol=1e-15)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_members_that_were_set_aside_count_as_neither(figure: Figure, masks: Callable[..., Bools]) -> None:
+    """The figures of a cell without them: their scores do not matter, and they have no influence."""
+    random = np.random.default_rng(0)
+    members = np.tile(masks(random, 1, 60, 30), (3, 1))
+    scores = random.standard_normal(members.shape) + members
+    aside = np.flatnonzero(members[0])[:10]
+    evaluated = np.ones_like(members)
+    evaluated[:, aside] = False
+    scored = Scored(np.where(evaluated, scores, 99.0), members, evaluated)
+    found = figure(scored)
+    cut = Scored(np.delete(scores, aside, axis=1), np.delete(members, aside, axis=1))
+    assert found.value == pytest.approx(figure(cut).value, abs=1e-12)
+    np.testing.assert_allclose(np.delete(found.values, aside, axis=1), figure(cut).values, atol=1e-15)
+    assert not found.values[:, aside].any()
+    assert scored.members_per_target == 20
+
+
+def test_a_target_that_set_all_its_members_aside_is_refused() -> None:
+    members = np.array([[True, False]])
+    with pytest.raises(BenchError, match="target 0 has 0 members and 1 non-members"):
+        Scored(np.zeros((1, 2)), members, ~members).check()
 
 
 def test_nan_is_refused_with_its_target() -> None:
@@ -171,7 +195,7 @@ def test_a_target_of_one_side_is_refused(everyone: bool) -> None:
     members = np.array([[True, False], [everyone, everyone]])
     with pytest.raises(BenchError, match=r"target 1 has [02] members and [02] non-members"):
         Scored(np.zeros((2, 2)), members).check()
-    assert one_sided(members[:1]) is None
+    assert one_sided(members[:1], ~members[:1]) is None
 
 
 def test_shapes_must_agree() -> None:

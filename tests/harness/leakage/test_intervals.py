@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from harness.leakage import intervals
-from harness.leakage.arrays import Bools
 from harness.leakage.influence import Figure, Scored, auc, balanced_accuracy, tpr
 from harness.leakage.intervals import (
     Dependence,
@@ -29,6 +28,7 @@ from harness.leakage.intervals import (
     scored_apart,
     variance,
 )
+from harness.leakage.matrices import Bools
 from harness.leakage.scoring import lira_bayes
 from tests.harness.leakage.conftest import Signals
 
@@ -72,7 +72,7 @@ def test_facts_of_the_intervals(small: Scored) -> None:
 
 
 def test_facts_of_lira(signals: Signals) -> None:
-    scored = Scored(lira_bayes(signals.phi, signals.members), signals.members)
+    scored = Scored(lira_bayes(signals.phi, signals.members, ~signals.members), signals.members)
     found = parts(auc(scored).values)
     assert (found.by_model, found.by_record, found.by_pair) == pytest.approx(
         (7.1391160837e-4, 3.8303412929e-4, 4.0674719996e-4), rel=1e-10
@@ -80,7 +80,7 @@ def test_facts_of_lira(signals: Signals) -> None:
     halves = []
     for half in intervals.halves(6):
         members = signals.members[half]
-        halves.append(auc(Scored(lira_bayes(signals.phi[half], members), members)).values)
+        halves.append(auc(Scored(lira_bayes(signals.phi[half], members, ~members), members)).values)
     assert heterogeneity(*halves) == pytest.approx(3.4483119951e-5, rel=1e-10)
 
 
@@ -114,10 +114,10 @@ def test_what_targets_share_is_at_most_three_times_the_pairs() -> None:
 @pytest.mark.parametrize("models", [1, 7, 8, 9])
 @pytest.mark.parametrize("dependence", get_args(Dependence))
 def test_halves_count_from_eight_models_on(models: int, dependence: Dependence) -> None:
-    members = np.ones((models, 3), dtype=np.bool_)
-    apart = scored_apart(np.zeros((models, 3)), members, dependence)
+    scored = Scored(np.zeros((models, 3)), np.ones((models, 3), dtype=np.bool_))
+    apart = scored_apart(np.ones((models, 3)), scored, dependence)
     assert (apart is not None) == (models >= 8 and dependence == "record")
-    assert scored_apart(None, members, dependence) is None
+    assert scored_apart(None, scored, dependence) is None
     assert apart is None or [half.models for half in apart] == [(models + 1) // 2, models // 2]
 
 

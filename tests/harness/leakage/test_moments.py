@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.leakage.arrays import Bools, Floats
+from harness.leakage.matrices import Bools, Floats
 from harness.leakage.moments import RESOLUTION, Moments, leave_one_out
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 4))

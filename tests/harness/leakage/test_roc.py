@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from harness.leakage.arrays import Bools, Floats
+from harness.leakage.matrices import Bools, Floats
 from harness.leakage.roc import BETWEEN, RATES, Roc, calibrated
 from workloads.errors import BenchError
 

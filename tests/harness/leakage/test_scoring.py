@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Callable
 from decimal import Decimal, localcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from harness.leakage import scoring
-from harness.leakage.arrays import Bools, Floats
 from harness.leakage.influence import Scored, auc
+from harness.leakage.matrices import Bools, Floats
 from harness.leakage.moments import leave_one_out_log_mean
 from harness.leakage.scoring import (
     cross_entropy,
@@ -30,7 +31,7 @@ from workloads.errors import BenchError
 
 
 def test_facts_of_lira_bayes(signals: Signals) -> None:
-    scores = lira_bayes(signals.phi, signals.members)
+    scores = lira_bayes(signals.phi, signals.members, ~signals.members)
     expected = [-0.3755526653, 1.3082214496, -1.1012449194, -0.2705894513]
     np.testing.assert_allclose(scores[0, :4], expected, atol=5e-11)
     assert scores.sum() == pytest.approx(-6.84298275, abs=5e-9)
@@ -38,7 +39,7 @@ def test_facts_of_lira_bayes(signals: Signals) -> None:
 
 
 def test_facts_of_rmia(signals: Signals) -> None:
-    scores = rmia(signals.phi, signals.members, signals.population)
+    scores = rmia(signals.phi, signals.members, ~signals.members, signals.population)
     expected = [0.1903708153, 0.9555886101, 0.1825236131, 0.5296575571]
     np.testing.assert_allclose(scores[0, :4], expected, atol=5e-11)
     assert scores.sum() == pytest.approx(367.72106880, abs=5e-9)
@@ -93,7 +94,9 @@ def test_lira_bayes_equals_least_squares_and_scipys_normal(masks: Callable[..., 
     for m in range(5):
         others = np.delete(members, m, axis=0).sum(axis=0)
         assert ((others == 0) | (others == 4)).any()
-        np.testing.assert_allclose(lira_bayes(phi, members)[m], slow_bayes(phi, members, m), rtol=1e-8)
+        np.testing.assert_allclose(
+            lira_bayes(phi, members, ~members)[m], slow_bayes(phi, members, m), rtol=1e-8
+        )
 
 
 @pytest.mark.parametrize("models", [1, 2, 3, 8])
@@ -107,25 +110,26 @@ def test_every_score_is_a_number_where_shadows_are_missing(models: int, masks: C
         for phi in cases:
             for members in (masks(random, models, 300, 150), np.ones((models, 300), dtype=np.bool_)):
                 for mask in (members, ~members):
-                    assert np.isfinite(lira_bayes(phi, mask)).all()
-                    assert np.isfinite(rmia(phi, mask, phi[:, :7])).all()
-                    assert np.isfinite(rmia_offline(phi, mask, phi[:, :7], 0.3)).all()
-    assert np.isfinite(lira_bayes(np.ones((models, 1)), np.ones((models, 1), dtype=np.bool_))).all()
+                    assert np.isfinite(lira_bayes(phi, mask, ~mask)).all()
+                    assert np.isfinite(rmia(phi, mask, ~mask, phi[:, :7])).all()
+                    assert np.isfinite(rmia_offline(phi, ~mask, phi[:, :7], 0.3)).all()
+    everyone = np.ones((models, 1), dtype=np.bool_)
+    assert np.isfinite(lira_bayes(np.ones((models, 1)), everyone, ~everyone)).all()
 
 
 def test_a_target_alone_has_no_evidence() -> None:
     phi, members = np.array([[3.0, -1.0]]), np.array([[True, False]])
-    np.testing.assert_array_equal(lira_bayes(phi, members), 0)
-    np.testing.assert_array_equal(lira_online(phi, members, fixed=True), 0)
-    same = rmia(phi, members, np.array([[0.0, 1.0]]))
+    np.testing.assert_array_equal(lira_bayes(phi, members, ~members), 0)
+    np.testing.assert_array_equal(lira_online(phi, members, ~members, fixed=True), 0)
+    same = rmia(phi, members, ~members, np.array([[0.0, 1.0]]))
     assert same[0, 0] == same[0, 1]
 
 
 def test_a_row_uses_nothing_of_its_own_mask(signals: Signals) -> None:
     members = signals.members.copy()
     members[2] = ~members[2]
-    for score in (lira_bayes, lambda p, b: rmia(p, b, signals.population)):
-        one, other = score(signals.phi, signals.members), score(signals.phi, members)
+    for score in (lira_bayes, partial(rmia, population_phi=signals.population)):
+        one, other = (score(signals.phi, each, ~each) for each in (signals.members, members))
         np.testing.assert_array_equal(one[2], other[2])
         assert (one[0] != other[0]).any()
 
@@ -134,7 +138,7 @@ def test_bayes_finds_more_than_online_with_few_shadows(masks: Callable[..., Bool
     random = np.random.default_rng(0)
     members = masks(random, 4, 2000, 1000)
     phi = random.normal(1, 2, 2000) + random.normal(size=members.shape) + 0.3 * members
-    found = lira_bayes(phi, members), lira_online(phi, members, fixed=True)
+    found = lira_bayes(phi, members, ~members), lira_online(phi, members, ~members, fixed=True)
     bayes, online = (auc(Scored(each, members)).value for each in found)
     assert bayes > online + 0.02
 
@@ -154,7 +158,7 @@ def test_rmia_is_one_formula_for_records_and_population(signals: Signals) -> Non
     chances = 1 / (1 + np.exp(-signals.population))
     ratios = np.log(chances[m] / chances[others].mean(axis=0))
     own = np.array([slow_rmia(signals.phi, signals.members, m, i) for i in range(120)])
-    scores = rmia(signals.phi, signals.members, signals.population)[m]
+    scores = rmia(signals.phi, signals.members, ~signals.members, signals.population)[m]
     np.testing.assert_allclose(scores, fine_rank(own, ratios), atol=1e-12)
 
 
@@ -170,23 +174,34 @@ def test_rmia_offline_takes_the_line_for_both(signals: Signals) -> None:
     for i in range(20):
         out = chances[others & ~signals.members[:, i], i]
         own = np.log(chances[m, i] / line(out.mean())) if len(out) else 0.0
-        found = rmia_offline(signals.phi, signals.members, signals.population, a)[m, i]
+        found = rmia_offline(signals.phi, ~signals.members, signals.population, a)[m, i]
         assert found == pytest.approx(fine_rank(np.array([own]), ratios)[0], abs=1e-12)
 
 
 def test_an_offline_line_of_slope_one_has_no_offset(signals: Signals) -> None:
     """a = 1 is P_out itself; then online and offline agree where a record has no IN shadows."""
     nobody = np.zeros(signals.phi.shape, dtype=np.bool_)
-    offline = rmia_offline(signals.phi, nobody, signals.population, 1.0)
-    np.testing.assert_allclose(offline, rmia(signals.phi, nobody, signals.population))
+    offline = rmia_offline(signals.phi, ~nobody, signals.population, 1.0)
+    np.testing.assert_allclose(offline, rmia(signals.phi, nobody, ~nobody, signals.population))
 
 
 def test_vanishing_probabilities_keep_their_differences() -> None:
     """p of e^-900 is 0 in floating point; its logarithm is not."""
     phi = np.array([[-900.0, -905.0], [-902.0, -902.0], [-902.0, -902.0]])
     members = np.array([[True, False], [True, False], [False, True]])
-    scores = rmia(phi, members, np.array([[-1.0, 1.0]] * 3))
+    scores = rmia(phi, members, ~members, np.array([[-1.0, 1.0]] * 3))
     assert scores[0, 0] > scores[0, 1]
+
+
+def test_models_that_set_a_record_aside_say_nothing_about_it(signals: Signals) -> None:
+    """Neither included nor excluded: as if the model had not been there for this record."""
+    included, excluded = signals.members.copy(), ~signals.members
+    included[4, :40] = excluded[4, :40] = False
+    other = signals.phi.copy()
+    other[4, :40] += 100
+    for score in (lira_bayes, partial(rmia, population_phi=signals.population)):
+        one, moved = (score(phi, included, excluded) for phi in (signals.phi, other))
+        np.testing.assert_array_equal(np.delete(one, 4, axis=0), np.delete(moved, 4, axis=0))
 
 
 def test_log_means_leave_a_row_out() -> None:
@@ -219,7 +234,7 @@ def test_sorting_equals_all_pairs_at_a_gamma(signals: Signals) -> None:
     others = np.arange(6) != m
     chances = 1 / (1 + np.exp(-signals.population))
     ratios = chances[m] / chances[others].mean(axis=0)
-    scores = rmia(signals.phi, signals.members, signals.population, gamma=2.0)
+    scores = rmia(signals.phi, signals.members, ~signals.members, signals.population, gamma=2.0)
     for i in range(120):
         own = np.exp(slow_rmia(signals.phi, signals.members, m, i))
         assert scores[m, i] == pytest.approx(np.mean(own / ratios >= 2.0))

@@ -13,9 +13,9 @@ from functools import cached_property, partial
 import numpy as np
 
 from harness.leakage import influence
-from harness.leakage.arrays import Bools, Floats, Ints
 from harness.leakage.influence import Figure, Scored
 from harness.leakage.intervals import DEPENDENCE, Dependence, variance
+from harness.leakage.matrices import Bools, Floats, Ints
 from harness.leakage.roc import BETWEEN, Roc, calibrated
 
 FAMILY: dict[str, Dependence] = {name: DEPENDENCE[name] for name in ("loss", "lira", "rmia")}
@@ -45,21 +45,21 @@ class Candidates:
     scored: Mapping[str, Scored]
 
     @classmethod
-    def of(cls, scores: Mapping[str, Floats], members: Bools) -> "Candidates":
+    def of(cls, scores: Mapping[str, Floats], members: Bools, evaluated: Bools | None = None) -> "Candidates":
         """From one matrix of scores for each attack of the family."""
-        return cls({name: Scored(scores[name], members) for name in FAMILY})
+        return cls({name: Scored(scores[name], members, evaluated) for name in FAMILY})
 
     @property
-    def members(self) -> Bools:
-        """(M, n)"""
-        return next(iter(self.scored.values())).members
+    def any(self) -> Scored:
+        """One of the attacks, for what they have in common."""
+        return next(iter(self.scored.values()))
 
     def auc(self) -> Strongest:
         """The mean over splits of the mean over targets of the chosen attack's AUC."""
         per_target, error = self._by_auc
         picks = choose(per_target)
         # Calibration keeps the AUC of a target, so nothing has to be stitched together.
-        value = per_target[picks, np.arange(len(self.members))].mean()
+        value = per_target[picks, np.arange(self.any.models)].mean()
         return Strongest(float(value), error, self._count(picks))
 
     def tpr(self, rate: Fraction) -> Strongest:
@@ -81,12 +81,17 @@ class Candidates:
     def _stitched(self, pick: Ints) -> Roc:
         """The pooled ROC where target m is attacked by candidate number pick[m]."""
         ranks = np.stack([self._ranks[candidate][m] for m, candidate in enumerate(pick)])
-        return Roc.of_calibrated(ranks, self.members)
+        return Roc.of_calibrated(ranks[self.any.pairs], self.any.members[self.any.pairs])
 
     @cached_property
     def _ranks(self) -> list[Ints]:
         """Calibrated, so that targets attacked by different attacks share a threshold."""
-        return [calibrated(each.scores, each.members) for each in self.scored.values()]
+        found = []
+        for each in self.scored.values():
+            ranks = np.zeros(each.scores.shape, dtype=np.int64)
+            ranks[each.pairs] = calibrated(each.scores[each.pairs], each.members[each.pairs])
+            found.append(ranks)
+        return found
 
     @cached_property
     def _by_auc(self) -> tuple[Floats, float]:

@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from harness.leakage.arrays import Bools, Floats
+from harness.leakage.candidates import FAMILY, SPLITS, Candidates, choose
 from harness.leakage.influence import Scored, auc, tpr
 from harness.leakage.intervals import variance
+from harness.leakage.matrices import Bools, Floats
 from harness.leakage.roc import Roc
 from harness.leakage.scoring import lira_bayes, rmia
-from harness.leakage.selection import FAMILY, SPLITS, Candidates, choose
 from tests.harness.leakage.conftest import Signals
 
 TENTH = Fraction(1, 10)
@@ -22,8 +22,8 @@ def facts(signals: Signals) -> Candidates:
     """The specification's own three: the logit itself, lira and rmia."""
     scores = {
         "loss": signals.phi,
-        "lira": lira_bayes(signals.phi, signals.members),
-        "rmia": rmia(signals.phi, signals.members, signals.population),
+        "lira": lira_bayes(signals.phi, signals.members, ~signals.members),
+        "rmia": rmia(signals.phi, signals.members, ~signals.members, signals.population),
     }
     return Candidates.of(scores, signals.members)
 
@@ -62,7 +62,7 @@ def slow_strongest(
     candidates: Candidates, figure: Callable[[Scored], float], per_target: Floats
 ) -> tuple[float, Floats]:
     """In the words of the specification, split by split and target by target."""
-    models, names = len(candidates.members), list(candidates.scored)
+    models, names = candidates.any.models, list(candidates.scored)
     calibrated = {n: slow_calibrated(s.scores, s.members) for n, s in candidates.scored.items()}
     values, counts = [], np.zeros(len(names))
     for split in range(12):
@@ -73,7 +73,7 @@ def slow_strongest(
             pick = int(per_target[:, others].sum(axis=1).argmax())
             counts[pick] += 1
             rows.append(calibrated[names[pick]][m])
-        values.append(figure(Scored(np.stack(rows), candidates.members)))
+        values.append(figure(Scored(np.stack(rows), candidates.any.members)))
     return float(np.mean(values)), counts
 
 
@@ -151,3 +151,16 @@ def test_calibration_keeps_every_targets_auc(facts: Candidates) -> None:
         moved = Scored(-ranks.astype(np.float64), scored.members)
         np.testing.assert_allclose(auc(moved).per_target, auc(scored).per_target, atol=1e-12)
         assert Roc.of_calibrated(ranks, scored.members).at(TENTH) == pytest.approx(scored.roc.at(TENTH))
+
+
+def test_pairs_that_do_not_count_change_nothing(masks: Callable[..., Bools]) -> None:
+    """Whatever the scores of members that were set aside: neither the choice nor the figure sees them."""
+    random = np.random.default_rng(0)
+    members = masks(random, 5, 200, 100)
+    evaluated = ~members | (random.random(members.shape) < 0.8)
+    scores = {name: random.standard_normal(members.shape) + 0.5 * members for name in FAMILY}
+    wild = {name: np.where(evaluated, each, 99.0) for name, each in scores.items()}
+    one, other = (Candidates.of(each, members, evaluated) for each in (scores, wild))
+    assert one.auc() == other.auc() and one.tpr(TENTH) == other.tpr(TENTH)
+    assert one.drawn() == other.drawn()
+    assert one.auc() != Candidates.of(scores, members).auc()
