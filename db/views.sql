@@ -252,7 +252,7 @@ point as (
         and k.n_train = c.n_train
         and k.epsilon_asked is not distinct from c.epsilon_asked
         and k.levels = cast(c.levels as varchar)
-    where a.attack <> 'blind'
+    where a.attack <> 'blind' and a.auc is not null  -- null: nobody to tell members from, or too few models
 ),
 candidate as (
     select
@@ -512,6 +512,7 @@ attacked as (
     select cell, attack, auc, auc_low, auc_high, balanced_accuracy, tpr_at_0p01pct, tpr_at_0p01pct_low,
         tpr_at_0p01pct_high, tpr_at_0p01pct_reason, attack_task
     from frontier
+    where attack <> 'strongest'  -- of our family; papers that print the best of several mean the one below
     union all
     select cell, 'strongest', auc, auc_low, auc_high, null, null, null, null, null, attack_task
     from frontier

@@ -10,6 +10,7 @@ from scipy import stats
 
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats
+from harness.leakage.intervals import Dependence
 
 BLOCKS = 8
 WIDTH = 64
@@ -54,6 +55,7 @@ class Blind:
     )
     Params: ClassVar[type[methods.base.Params]] = BlindParams
     shadows: ClassVar[int] = 0
+    dependence: ClassVar[Dependence] = "alone"
 
     def scores(self, evidence: Evidence, params: BlindParams) -> Floats:
         """(M, n): centred ranks within blocks, in (-1/2, 1/2)."""

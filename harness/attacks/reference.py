@@ -7,7 +7,8 @@ from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Bools, Evidence, Floats
-from harness.attacks.parts.moments import leave_one_out
+from harness.leakage.intervals import Dependence
+from harness.leakage.moments import leave_one_out
 
 
 class ReferenceParams(methods.base.Params):
@@ -39,6 +40,7 @@ class Reference:
     )
     Params: ClassVar[type[methods.base.Params]] = ReferenceParams
     shadows: ClassVar[int] = 2
+    dependence: ClassVar[Dependence] = "record"
 
     def scores(self, evidence: Evidence, params: ReferenceParams) -> Floats:
         """(M, n): z-scores or ranks."""

@@ -8,6 +8,7 @@ from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
+from harness.leakage.intervals import Dependence
 
 BINS = 512
 """Losses are counted in this many bins of equal content: a fit then costs the same for any pool."""
@@ -41,6 +42,7 @@ class Shadow:
     )
     Params: ClassVar[type[methods.base.Params]] = ShadowParams
     shadows: ClassVar[int] = 1
+    dependence: ClassVar[Dependence] = "learned"
 
     def scores(self, evidence: Evidence, params: ShadowParams) -> Floats:
         """(M, n): log odds; 0 without shadows."""

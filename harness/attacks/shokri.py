@@ -9,6 +9,7 @@ import methods.base
 from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
 from harness.attacks.parts.boosting import boosted_log_odds
 from harness.attacks.parts.posteriors import posteriors, shadows_of
+from harness.leakage.intervals import Dependence
 from methods.base import Count
 
 
@@ -43,6 +44,7 @@ class Shokri:
     )
     Params: ClassVar[type[methods.base.Params]] = ShokriParams
     shadows: ClassVar[int] = 1
+    dependence: ClassVar[Dependence] = "learned"
 
     def scores(self, evidence: Evidence, params: ShokriParams) -> Floats:
         """(M, n): log odds of membership."""

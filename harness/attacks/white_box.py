@@ -15,6 +15,7 @@ from harness.attacks.base import Attack, Bools, Evidence, Floats
 from harness.attacks.parts.boosting import boosted_log_odds
 from harness.attacks.parts.posteriors import shadows_of
 from harness.attacks.parts.queries import blocks
+from harness.leakage.intervals import Dependence
 from methods.base import Count
 from workloads.errors import BenchError
 
@@ -63,6 +64,7 @@ class WhiteBox:
     )
     Params: ClassVar[type[methods.base.Params]] = WhiteBoxParams
     shadows: ClassVar[int] = 0
+    dependence: ClassVar[Dependence] = "learned"
 
     def scores(self, evidence: Evidence, params: WhiteBoxParams) -> Floats:
         """(M, n): log odds of membership."""

@@ -202,6 +202,7 @@ def _membership(payload: Json) -> Json:
     metrics = payload["metrics"]
     row = {name: value for name, value in metrics.items() if name not in ("tpr", "canaries")}
     row |= _rates(metrics["tpr"], RATES, "tpr_at_") | {"roc": _text(payload["roc"])}
+    row["auc_interval"] = metrics.get("interval", metrics.get("auc_interval"))
     canaries = metrics.get("canaries")
     if canaries is not None:
         few = {rate: RATES[rate] for rate in ("0.1", "0.01")}

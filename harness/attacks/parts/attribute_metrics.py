@@ -5,10 +5,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from harness.attacks.base import Attacker, Bools, Evidence, Floats
-from harness.attacks.metrics import CONFIDENCE, check
+from harness.attacks.base import Attacker, Bools, Evidence
+from harness.leakage.influence import Scored, mean_gap
+from harness.leakage.intervals import linear, variance
 
 Ints = NDArray[np.int64]
 
@@ -63,7 +63,7 @@ class Inferred:
     gap_low: float
     gap_high: float
     gap_interval: str
-    """How the interval was made."""
+    """How the interval was made: over `targets`, or over the `records` of one."""
 
 
 def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
@@ -72,10 +72,13 @@ def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
     members = members[:, :people]
     attacked = (guesses.guessed == guesses.truth)[:, :people].astype(np.float64)
     imputed = np.broadcast_to((guesses.imputed == guesses.truth)[:people].astype(np.float64), attacked.shape)
-    check(attacked, members)
+    scored = Scored(attacked, members)
+    scored.check()
     gained = attacked - imputed
-    gaps = np.array([row[own].mean() - row[~own].mean() for row, own in zip(gained, members, strict=True)])
-    low, high, how = _interval(gaps, gained[0], members[0])
+    gap = mean_gap(gained, scored)
+    # Targets share two moments of the other models' members at most, and the imputation cancels in the gap.
+    error = variance(gap.values, "alone") ** 0.5
+    low, high = linear(gap.value, error, len(members), (-1.0, 1.0))
     return Inferred(
         attribute=guesses.attribute,
         n_members=int(members.sum()),
@@ -87,20 +90,8 @@ def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
         imputation_nonmembers=float(imputed[~members].mean()),
         advantage_members=float(gained[members].mean()),
         advantage_nonmembers=float(gained[~members].mean()),
-        gap=float(gaps.mean()),
+        gap=gap.value,
         gap_low=low,
         gap_high=high,
-        gap_interval=how,
+        gap_interval="targets" if len(members) > 1 else "records",
     )
-
-
-def _interval(gaps: Floats, gained: Floats, members: Bools) -> tuple[float, float, str]:
-    """A 95 % interval of the mean gap; for a lone target from the spread over its records (Welch)."""
-    if len(gaps) > 1:
-        error, how = gaps.std(ddof=1) / np.sqrt(len(gaps)), "t over models"
-        half = stats.t.ppf((1 + CONFIDENCE) / 2, len(gaps) - 1) * error
-    else:
-        sides = gained[members], gained[~members]
-        error, how = np.sqrt(sum(side.var() / len(side) for side in sides)), "normal over records"
-        half = stats.norm.ppf((1 + CONFIDENCE) / 2) * error
-    return float(gaps.mean() - half), float(gaps.mean() + half), how
