@@ -34,12 +34,12 @@ from db.schema import arrow_schema, fingerprint, view_names
 
 __all__ = [
     "AttackResult",
-    "ComparisonResult",
     "AttributeResult",
     "AuditResult",
     "Base",
     "BenchResult",
     "Cell",
+    "ComparisonResult",
     "DatabaseBusy",
     "DatabaseError",
     "DatabaseOutdated",

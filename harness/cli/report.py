@@ -54,7 +54,8 @@ def report(
     """Write frontier, overhead, calibration and audit, and one self-contained page: `all`.
 
     Figures are PNG, SVG and PDF, tables Markdown, LaTeX and CSV; each carries its query, date and version.
-    `calibration` compares methods at equal measured leakage, `compare` cells by paired tests; `audit` shows what canaries prove about epsilon.
+    `calibration` compares methods at equal measured leakage, `compare` cells by paired tests; `audit` shows
+    what canaries prove about epsilon.
     `reconstructions` shows members beside what gradient inversion rebuilt of them.
     `reproduce` puts published numbers beside ours, as text. `pd-sgd-theory` draws what pd-sgd's privacy test
     lets pass; it needs no store.

@@ -33,7 +33,7 @@ def frontier(store: Store, cells: Sequence[Cell]) -> None:
     if shown:
         output.out.print(output.table([_frontier_row(row) for row in shown], title="frontier"))
     if len(shown) < len(rows):
-        output.say("All attacks: privbench query \"select label, attack, auc, tpr_at_1pct from frontier\"")
+        output.say('All attacks: privbench query "select label, attack, auc, tpr_at_1pct from frontier"')
     _comparisons(store, keys, labels)
     _unattacked(store, keys, labels)
     _audits(store, keys, labels)

@@ -28,10 +28,21 @@ NAMES = {
     "tpr_at_10pct": "TPR at 10 % FPR",
     "auc": "AUC",
 }
-COLUMNS = ("workload", "axis", "cell", "against", "models", "difference", "95 % interval", "Holm p", "finding")
+COLUMNS = (
+    "workload",
+    "axis",
+    "cell",
+    "against",
+    "models",
+    "difference",
+    "95 % interval",
+    "Holm p",
+    "finding",
+)
 NOTES = (
-    "Differences are paired over models with the same members. Shown is every cell against the best by accuracy "
-    "on non-members and against the private baseline; the family of Holm's correction is all pairs of an axis.",
+    "Differences are paired over models with the same members. Shown is every cell against the best by "
+    "accuracy on non-members and against the private baseline; the family of Holm's correction is all pairs "
+    "of an axis.",
     "Indistinguishable: the data do not show which is better; beside it the smallest difference that so many "
     "models would have shown with a chance of 80 %.",
     "Leakage is that of the strongest of loss, lira and rmia, chosen for each target on other models.",
@@ -95,7 +106,10 @@ def compare_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
     if not known:
         how = "Differences need cells of one workload with four models each, attacked: privbench run SWEEP"
         return empty_figure(TITLE, f"Nothing to compare.\n{how}", sheet)
-    panels = sorted({(row["workload"], row["axis"]) for row in known}, key=lambda each: (each[0], list(NAMES).index(each[1])))
+    panels = sorted(
+        {(row["workload"], row["axis"]) for row in known},
+        key=lambda each: (each[0], list(NAMES).index(each[1])),
+    )
     most = max(sum((row["workload"], row["axis"]) == each for row in known) for each in panels)
     lines = -(-len(panels) // 3)
     width = sheet.inches(13.5)
@@ -109,10 +123,15 @@ def compare_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
             sure = row["p_holm"] is not None and row["p_holm"] < LEVEL
             axes.plot([scale * row["low"], scale * row["high"]], [place, place], color=INK, lw=1.2)
             axes.plot(
-                scale * row["difference"], place, marker="o", ms=scaled(6), color=INK, mfc=INK if sure else "white"
+                scale * row["difference"],
+                place,
+                marker="o",
+                ms=scaled(6),
+                color=INK,
+                mfc=INK if sure else "white",
             )
         axes.axvline(0, color=FAINT, lw=1, ls=":")
-        names = [f"{shorten(row['label'], 18)} − {shorten(row['other_label'], 18)}" for row in own]
+        names = [f"{shorten(row['label'], 18)} less {shorten(row['other_label'], 18)}" for row in own]
         axes.set_yticks(range(len(own)), names, fontsize=scaled(7.5))
         axes.set_ylim(len(own) - 0.4, -0.6)
         axes.set_title(wrap(f"{shorten(workload, 30)}: {NAMES[axis]}", 4, 9), fontsize=scaled(9))

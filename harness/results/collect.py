@@ -24,7 +24,7 @@ import sqlalchemy as sa
 import db
 from harness.results.comparisons import write_comparisons
 from harness.results.matching import write_matches, write_published
-from harness.results.rows import TABLES, Rows, cell_row, task_rows, to_arrow
+from harness.results.rows import TABLES, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
 from harness.spec import Json
 from harness.store import Store, read_result
 from harness.store.imports import Origin, origins
@@ -67,6 +67,8 @@ class Collected:
     broken: tuple[Path, ...] = ()
     """Files that could not be read and were left out."""
     rebuilt: bool = False
+    remeasured: int = 0
+    """Attacks whose leakage was measured anew, from the scores they left."""
 
 
 def collect(store_path: Path | str, database: Path | str | None = None, rebuild: bool = False) -> Collected:
@@ -146,7 +148,8 @@ def _update(engine: sa.Engine, store: Store, begin: float, identity: str, rebuil
     finally:
         engine.dispose()
     counts = (gathering.new, gathering.changed, len(gathering.gone), len(gathering.seen))
-    return Collected(*counts, time.perf_counter() - begin, tuple(gathering.broken), rebuilt)
+    seconds = time.perf_counter() - begin
+    return Collected(*counts, seconds, tuple(gathering.broken), rebuilt, gathering.remeasured)
 
 
 class Gathering:
@@ -170,7 +173,7 @@ class Gathering:
         self.pending: Rows = defaultdict(list)
         self.stale: list[str] = []
         self.broken: list[Path] = []
-        self.new = self.changed = 0
+        self.new = self.changed = self.remeasured = 0
 
     @property
     def gone(self) -> list[str]:
@@ -193,6 +196,9 @@ class Gathering:
         fresh = self.known.get(key) != result["checksum"]
         try:
             cell = cell_row(origin, spec)
+            if fresh and is_outdated(result):
+                result = remeasured(origin, spec, result)
+                self.remeasured += 1
             rows = task_rows(origin, spec, result, self.broken) if fresh else {}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             log.warning("task %s cannot be read: %r", key, error)

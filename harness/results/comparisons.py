@@ -37,7 +37,8 @@ STRONGEST = "strongest"
 
 CELLS = """
     select distinct
-        cell, origin, protocol, workload, workload_version, n_train, seed, coalesce(canary, '') as canary, canaries
+        cell, origin, protocol, workload, workload_version, n_train, seed,
+        coalesce(canary, '') as canary, canaries
     from frontier
     where chosen and coalesce(valid, false)
 """
@@ -63,8 +64,8 @@ class Group(NamedTuple):
 def write_comparisons(connection: sa.Connection, origins: Iterable[Origin]) -> None:
     """Make the table `comparison_result` from the cells that the database holds now."""
     groups: dict[Group, list[str]] = defaultdict(list)
-    for cell, *group in connection.exec_driver_sql(CELLS):
-        groups[Group(*group)].append(cell)
+    for cell, *names in connection.exec_driver_sql(CELLS):
+        groups[Group(*names)].append(cell)
     accuracies = _accuracies(connection)
     attacks = {cell: (task, models) for cell, task, models in connection.exec_driver_sql(ATTACKS)}
     stores = {origin.name: origin for origin in origins}
@@ -75,9 +76,7 @@ def write_comparisons(connection: sa.Connection, origins: Iterable[Origin]) -> N
             rows += _compared(sorted(cells), accuracies, scores)
     connection.execute(sa.delete(TABLES["comparison_result"]))
     if rows:
-        db.insert_arrow(
-            connection, TABLES["comparison_result"], to_arrow("comparison_result", rows)
-        )
+        db.insert_arrow(connection, TABLES["comparison_result"], to_arrow("comparison_result", rows))
 
 
 def _accuracies(connection: sa.Connection) -> dict[tuple[str, str], dict[int, float]]:
@@ -95,7 +94,9 @@ def _compared(
 ) -> Iterator[Json]:
     pairs = list(combinations(cells, 2))
     for axis in ACCURACIES:
-        found = [_accuracy(accuracies.get((axis, one), {}), accuracies.get((axis, two), {})) for one, two in pairs]
+        found = [
+            _accuracy(accuracies.get((axis, one), {}), accuracies.get((axis, two), {})) for one, two in pairs
+        ]
         yield from _rows(axis, None, pairs, found)
     for axis, figure in LEAKAGES.items():
         measured = {cell: scores.measure(cell, figure) for cell in cells}
@@ -111,11 +112,8 @@ def _accuracy(first: Mapping[int, float], second: Mapping[int, float]) -> Compar
 
 
 def _leakage(first: Measured | str, second: Measured | str) -> Comparison:
-    for each in (first, second):
-        if isinstance(each, str):
-            return Comparison(0, reason=each)
-    assert isinstance(first, Measured)
-    assert isinstance(second, Measured)
+    if isinstance(first, str) or isinstance(second, str):
+        return Comparison(0, reason=first if isinstance(first, str) else str(second))
     if first.models != second.models:
         why = f"attacked with {first.models} and {second.models} models: attack both with the same number"
         return Comparison(min(first.models, second.models), reason=why)

@@ -141,7 +141,7 @@ def test_the_front_equals_its_definition(
 
 
 def test_the_front_goes_by_accuracy_on_non_members(rows: Rows) -> None:
-    """A row that is better on test records alone is not on the front (docs/rules.md: no selection on test)."""
+    """A row that is better on test records alone is not on the front (docs/rules.md)."""
     for test, validation in ((0.5, 0.6), (0.9, 0.4)):
         key = add_cell(rows, [test], nonmember_accuracy=validation)
         add_attack(rows, key, auc=0.6, models=1)
