@@ -93,6 +93,14 @@ select
     max(r.epsilon_rdp) as epsilon_rdp,
     max(r.epsilon_paper) as epsilon_paper,
     max(r.delta) as delta,
+    -- Of several ceilings the highest, by the loosest way; none where one of the models has none.
+    case when count(r.ceiling_by) = count(*) then min(r.ceiling_by) end as ceiling_by,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_auc) end as ceiling_auc,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_10pct) end as ceiling_tpr_at_10pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_1pct) end as ceiling_tpr_at_1pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_0p1pct) end as ceiling_tpr_at_0p1pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_0p01pct) end as ceiling_tpr_at_0p01pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_gap) end as ceiling_gap,
     percentile_cont(0.5) within group (order by m.step_seconds_median) as step_seconds,
     percentile_cont(0.5) within group (order by m.step_overhead) as step_overhead,
     percentile_cont(0.5) within group (order by m.step_cpu_overhead) as step_cpu_overhead,
@@ -110,6 +118,8 @@ group by a.task;
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; not cut at 0 or 1
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models
+--   ceiling_*             the most that any attack can have against the guarantee, for members drawn in a fixed number;
+--                         the highest over the models, null where nothing is promised. ceiling_by: how it was found
 --   blind_auc, valid      the check that members and non-members cannot be told apart without a model;
 --                         valid is null where it has not been made
 --   on_front              no other valid row of this workload, attack, origin and protocol is at least as accurate
@@ -188,6 +198,8 @@ point as (
         a.canary_tpr_at_1pct, a.canary_tpr_at_1pct_low, a.canary_tpr_at_1pct_high,
         a.canary_tpr_at_1pct_reason,
         d.epsilon_audited,
+        o.ceiling_by, o.ceiling_auc, o.ceiling_tpr_at_10pct, o.ceiling_tpr_at_1pct, o.ceiling_tpr_at_0p1pct,
+        o.ceiling_tpr_at_0p01pct,
         o.step_seconds, o.step_overhead, o.step_cpu_overhead,
         o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
         c.tuned, b.auc as blind_auc, b.valid, a.task as attack_task,
@@ -270,8 +282,8 @@ join cell c on c.key = a.cell;
 -- Where a cell was attacked several times in the same way, the newest version with the most models.
 --   advantage_*   accuracy less that of an imputation without any model; what non-members have of it was learnt
 --   gap           the advantage on members less that on non-members: the leak of members' own records
---   gap_ceiling   what (epsilon, delta)-DP lets the gap be at most, (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), at
---                 the highest price among the models; null without a price, and where it is no (epsilon, delta)
+--   gap_ceiling   what the guarantee lets the gap be at most: TPR less FPR where the ceiling on any attack is furthest
+--                 above chance, the highest over the models; null where nothing is promised
 create view attribute as
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
@@ -279,10 +291,7 @@ select
     a.attack, a.attack_params, a.models, a.attribute, a.n_members, a.n_nonmembers,
     a.prior, a.accuracy_members, a.accuracy_nonmembers, a.imputation_members, a.imputation_nonmembers,
     a.advantage_members, a.advantage_nonmembers, a.gap, a.gap_low, a.gap_high, a.gap_interval,
-    case when p.guarantee_kind in ('approximate-dp', 'pure-dp') then
-        -- tanh: e^epsilon itself overflows for an epsilon of hundreds.
-        tanh(p.epsilon / 2) + 2 * coalesce(p.delta, 0) / (1 + exp(least(p.epsilon, 700)))
-    end as gap_ceiling,
+    p.ceiling_gap as gap_ceiling, p.ceiling_by,
     c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task,
     c.origin, c.protocol
 from newest_attack p

@@ -35,7 +35,7 @@ class Rows:
 
     def insert(self, table: str, **row: Any) -> None:
         """One row; what a test does not care about is filled in."""
-        blank: dict[type, Any] = {str: "", int: 0, bool: True}
+        blank: dict[type, Any] = {str: "", int: 0, float: 0.0, bool: True}
         needed = {
             column.name: blank.get(column.type.python_type, "{}")
             for column in TABLES[table].columns
@@ -96,6 +96,34 @@ def test_the_interval_is_students_for_any_number_of_models_within_what_an_accura
     assert {
         row["cell"]: (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) for row in table
     } == wanted
+
+
+def test_a_ceiling_is_the_highest_over_the_attacked_models_and_none_where_one_has_none(rows: Rows) -> None:
+    cells = []
+    ways: list[list[str | None]] = [
+        ["pld twice", "pld twice", None], ["pld twice", "epsilon-delta twice"], ["pld twice", None]
+    ]  # fmt: skip
+    for way in ways:
+        cells.append(add_cell(rows, []))
+        for index, by in enumerate(way):
+            ceilings = {"ceiling_by": by, "ceiling_auc": 0.7 + index / 10, "ceiling_gap": 0.2 + index / 10}
+            rows.insert(
+                "model_run", task=f"{cells[-1]}-{index}", cell=cells[-1], index=index,
+                **(ceilings if by else {}),
+            )  # fmt: skip
+        add_attack(rows, cells[-1], models=2)
+        task = f"attribute-{cells[-1]}"
+        rows.insert("attribute_result", task=task, cell=cells[-1], attack="a", attack_params="{}", models=2)
+    found = rows.ask("select cell, ceiling_by, ceiling_auc from frontier")
+    assert {row["cell"]: (row["ceiling_by"], row["ceiling_auc"]) for row in found} == {
+        cells[0]: ("pld twice", pytest.approx(0.8)),
+        cells[1]: ("epsilon-delta twice", pytest.approx(0.8)),
+        cells[2]: (None, None),
+    }
+    gaps = rows.ask("select cell, gap_ceiling from attribute")
+    assert {row["cell"]: row["gap_ceiling"] for row in gaps} == {
+        cells[0]: pytest.approx(0.3), cells[1]: pytest.approx(0.3), cells[2]: None
+    }  # fmt: skip
 
 
 levels = st.sampled_from([0.5, 0.6, 0.7, 0.8])
