@@ -118,6 +118,8 @@ group by a.task;
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; not cut at 0 or 1
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models
+--   tested                worst case too: canaries were scored in this cell or in one with the same workload, method and
+--                         parameters; average case only: a defence without a guarantee has no such cell; else null
 --   ceiling_*             the most that any attack can have against the guarantee, for members drawn in a fixed number;
 --                         the highest over the models, null where nothing is promised. ceiling_by: how it was found
 --   blind_auc, valid      the check that members and non-members cannot be told apart without a model;
@@ -152,6 +154,17 @@ blind_ranked as (
 ),
 proved as (
     select cell, max(epsilon) as epsilon_audited from audit_result group by cell
+),
+worst_case as (
+    -- Whose canaries an attack or an audit has scored.
+    select distinct
+        c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, c.method_version,
+        cast(c.params as varchar) as params
+    from cell c
+    where c.canary is not null and (
+        exists (select 1 from attack_result a where a.cell = c.key and a.canary_auc is not null)
+        or exists (select 1 from audit_result a where a.cell = c.key)
+    )
 ),
 attacked as (
     -- half: of the width of the interval. Beyond 30 degrees of freedom Student's quantile is the normal one plus
@@ -191,7 +204,11 @@ point as (
         a.n_members, a.n_nonmembers,
         a.adaptive, a.record_tpr_median, a.record_tpr_p99, a.record_tpr_max,
         c.canary, c.canaries,
-        case when c.canary is null then 'average case only' else 'worst case too' end as tested,
+        case
+            when w.method is not null then 'worst case too'
+            when o.guarantee_kind in ('empirical', 'claimed-disputed') then 'average case only'
+            when o.guarantee_kind = 'none' and c.method <> 'sgd' then 'average case only'
+        end as tested,
         a.canary_auc, a.canary_auc_low, a.canary_auc_high,
         a.canary_tpr_at_10pct, a.canary_tpr_at_10pct_low, a.canary_tpr_at_10pct_high,
         a.canary_tpr_at_10pct_reason,
@@ -209,6 +226,15 @@ point as (
     join cell c on c.key = a.cell
     left join blind_ranked b on b.cell = a.cell and b.place = 1
     left join proved d on d.cell = a.cell
+    left join worst_case w
+        on w.origin = c.origin
+        and w.protocol = c.protocol
+        and w.workload = c.workload
+        and w.workload_version = c.workload_version
+        and w.n_train = c.n_train
+        and w.method = c.method
+        and w.method_version = c.method_version
+        and w.params = cast(c.params as varchar)
     where a.attack <> 'blind'
 )
 select

@@ -73,7 +73,7 @@ def add_cell(rows: Rows, accuracies: list[float], **changes: Any) -> str:
 
 
 MACHINE = {"device": "cpu", "threads": 1}
-RUN = ("step_seconds_median", "step_cpu_seconds_median", "extra_memory_bytes", "epsilon")
+RUN = ("step_seconds_median", "step_cpu_seconds_median", "extra_memory_bytes", "epsilon", "guarantee_kind")
 
 
 def add_attack(rows: Rows, cell: str, **changes: Any) -> str:
@@ -124,6 +124,34 @@ def test_a_ceiling_is_the_highest_over_the_attacked_models_and_none_where_one_ha
     assert {row["cell"]: row["gap_ceiling"] for row in gaps} == {
         cells[0]: pytest.approx(0.3), cells[1]: pytest.approx(0.3), cells[2]: None
     }  # fmt: skip
+
+
+def test_a_defence_without_a_guarantee_is_average_case_only_until_canaries_were_scored(rows: Rows) -> None:
+    def attacked(kind: str, canary: str | None = None, **changes: Any) -> str:
+        scored = changes.pop("scored", True)
+        key = add_cell(rows, [0.9], guarantee_kind=kind, canary=canary, **{"params": '{"a":1}', **changes})
+        add_attack(rows, key, canary_auc=0.9 if canary and scored else None)
+        return key
+
+    alone = attacked("empirical")
+    disputed, undefended = attacked("claimed-disputed"), attacked("none")
+    covered, plain = attacked("approximate-dp", method="private"), attacked("none", **SGD)
+    shown = attacked("empirical", method="shown")
+    armed = attacked("empirical", "gradient", method="shown")
+    others = [
+        attacked("empirical", "gradient", method="shown", **{name: value})
+        for name, value in {"params": '{"a":2}', "n_train": 11, "workload": "v", "origin": "theirs"}.items()
+    ]
+    untried = attacked("empirical", method="untried")
+    attacked("empirical", "gradient", scored=False, method="untried")
+    found = {row["cell"]: row["tested"] for row in rows.ask("select cell, tested from frontier")}
+    average, worst = "average case only", "worst case too"
+    assert [found[key] for key in (alone, disputed, undefended, untried)] == [average] * 4
+    assert [found[key] for key in (covered, plain)] == [None, None]
+    assert [found[key] for key in (shown, armed, *others)] == [worst] * 6
+    other = attacked("empirical", method="shown", params='{"a":3}')
+    found = {row["cell"]: row["tested"] for row in rows.ask("select cell, tested from frontier")}
+    assert found[other] == average, "other parameters are another defence"
 
 
 levels = st.sampled_from([0.5, 0.6, 0.7, 0.8])

@@ -81,6 +81,7 @@ def frontier_row(
         "blind_auc": 0.501,
         "valid": True,
         "on_front": False,
+        "tested": None,
         "ceiling_by": None if epsilon is None else "pld twice",
         "attack_task": f"{workload}/{label}/{attack}",
     }
