@@ -153,6 +153,18 @@ class ModelRun(Base):
     epsilon_paper: Mapped[float | None]
     """What the authors' own charge comes to where it is disputed (DPSUR counts accepted attempts only)."""
     assumptions: Mapped[list[str]]
+    ceiling_by: Mapped[str | None]
+    """How the ceilings on attacks were found: `pld twice`, `replace-one` or `epsilon-delta twice`; null where
+    nothing is promised."""
+    ceiling_auc: Mapped[float | None]
+    ceiling_tpr_at_10pct: Mapped[float | None]
+    ceiling_tpr_at_1pct: Mapped[float | None]
+    ceiling_tpr_at_0p1pct: Mapped[float | None]
+    ceiling_tpr_at_0p01pct: Mapped[float | None]
+    ceiling_gap: Mapped[float | None]
+    """TPR less FPR where that is largest: what members and non-members may differ by in any mean."""
+    ceiling_curve: Mapped[dict[str, Any] | None]
+    """The whole curve: `fpr` and the highest `tpr` there."""
     stats: Mapped[dict[str, Any]]
     phase: Mapped[str | None]
     steps: Mapped[int | None]

@@ -95,6 +95,14 @@ select
     max(r.epsilon_rdp) as epsilon_rdp,
     max(r.epsilon_paper) as epsilon_paper,
     max(r.delta) as delta,
+    -- Of several ceilings the highest, by the loosest way; none where one of the models has none.
+    case when count(r.ceiling_by) = count(*) then min(r.ceiling_by) end as ceiling_by,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_auc) end as ceiling_auc,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_10pct) end as ceiling_tpr_at_10pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_1pct) end as ceiling_tpr_at_1pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_0p1pct) end as ceiling_tpr_at_0p1pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_0p01pct) end as ceiling_tpr_at_0p01pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_gap) end as ceiling_gap,
     percentile_cont(0.5) within group (order by m.step_seconds_median) as step_seconds,
     percentile_cont(0.5) within group (order by m.step_overhead) as step_overhead,
     percentile_cont(0.5) within group (order by m.step_cpu_overhead) as step_cpu_overhead,
@@ -136,6 +144,10 @@ group by
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; not cut at 0 or 1
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models
+--   tested                worst case too: canaries were scored in this cell or in one with the same workload, method and
+--                         parameters; average case only: a defence without a guarantee has no such cell; else null
+--   ceiling_*             the most that any attack can have against the guarantee, for members drawn in a fixed number;
+--                         the highest over the models, null where nothing is promised. ceiling_by: how it was found
 --   blind_auc, valid      the check that members and non-members cannot be told apart without a model;
 --                         valid is null where it has not been made
 --   validation_accuracy   mean accuracy on the pool's records that a model did not train on: what selections go by.
@@ -174,6 +186,17 @@ blind_ranked as (
 ),
 proved as (
     select cell, max(epsilon) as epsilon_audited from audit_result group by cell
+),
+worst_case as (
+    -- Whose canaries an attack or an audit has scored.
+    select distinct
+        c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, c.method_version,
+        cast(c.params as varchar) as params
+    from cell c
+    where c.canary is not null and (
+        exists (select 1 from attack_result a where a.cell = c.key and a.canary_auc is not null)
+        or exists (select 1 from audit_result a where a.cell = c.key)
+    )
 ),
 attacked as (
     -- t: what a standard error is multiplied with. Beyond 30 degrees of freedom Student's quantile is the normal one plus
@@ -223,13 +246,19 @@ point as (
         a.agreement, a.agreement_chance, a.agreement_untrained,
         a.adaptive, a.record_tpr_p99, a.records_exposed, a.records_tested, a.chosen_attacks, a.note,
         c.canary, c.canaries,
-        case when c.canary is null then 'average case only' else 'worst case too' end as tested,
+        case
+            when w.method is not null then 'worst case too'
+            when o.guarantee_kind in ('empirical', 'claimed-disputed') then 'average case only'
+            when o.guarantee_kind = 'none' and c.method <> 'sgd' then 'average case only'
+        end as tested,
         a.canary_auc, a.canary_auc_low, a.canary_auc_high,
         a.canary_tpr_at_10pct, a.canary_tpr_at_10pct_low, a.canary_tpr_at_10pct_high,
         a.canary_tpr_at_10pct_reason,
         a.canary_tpr_at_1pct, a.canary_tpr_at_1pct_low, a.canary_tpr_at_1pct_high,
         a.canary_tpr_at_1pct_reason,
         d.epsilon_audited,
+        o.ceiling_by, o.ceiling_auc, o.ceiling_tpr_at_10pct, o.ceiling_tpr_at_1pct, o.ceiling_tpr_at_0p1pct,
+        o.ceiling_tpr_at_0p01pct,
         o.step_seconds, o.step_overhead, o.step_cpu_overhead,
         o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
         coalesce(k.configurations, 1) as configurations, c.tried_before, c.tuned_by, c.tuned_on,
@@ -258,6 +287,15 @@ point as (
         and k.n_train = c.n_train
         and k.epsilon_asked is not distinct from c.epsilon_asked
         and k.levels = cast(c.levels as varchar)
+    left join worst_case w
+        on w.origin = c.origin
+        and w.protocol = c.protocol
+        and w.workload = c.workload
+        and w.workload_version = c.workload_version
+        and w.n_train = c.n_train
+        and w.method = c.method
+        and w.method_version = c.method_version
+        and w.params = cast(c.params as varchar)
     where a.attack <> 'blind' and a.auc is not null  -- null: nobody to tell members from, or too few models
 ),
 candidate as (
@@ -380,8 +418,8 @@ join cell c on c.key = a.cell;
 -- Where a cell was attacked several times in the same way, the newest version with the most models.
 --   advantage_*   accuracy less that of an imputation without any model; what non-members have of it was learnt
 --   gap           the advantage on members less that on non-members: the leak of members' own records
---   gap_ceiling   what (epsilon, delta)-DP lets the gap be at most, (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), at
---                 the highest price among the models; null without a price, and where it is no (epsilon, delta)
+--   gap_ceiling   what the guarantee lets the gap be at most: TPR less FPR where the ceiling on any attack is furthest
+--                 above chance, the highest over the models; null where nothing is promised
 create view attribute as
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
@@ -389,10 +427,7 @@ select
     a.attack, a.attack_params, a.models, a.attribute, a.n_members, a.n_nonmembers,
     a.prior, a.accuracy_members, a.accuracy_nonmembers, a.imputation_members, a.imputation_nonmembers,
     a.advantage_members, a.advantage_nonmembers, a.gap, a.gap_low, a.gap_high, a.gap_interval,
-    case when p.guarantee_kind in ('approximate-dp', 'pure-dp') then
-        -- tanh: e^epsilon itself overflows for an epsilon of hundreds.
-        tanh(p.epsilon / 2) + 2 * coalesce(p.delta, 0) / (1 + exp(least(p.epsilon, 700)))
-    end as gap_ceiling,
+    p.ceiling_gap as gap_ceiling, p.ceiling_by,
     c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task,
     c.origin, c.protocol
 from newest_attack p

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 import methods
 import workloads
-from harness.accounting import Guarantee, check, price
+from harness.accounting import Guarantee, check, find_ceilings, price
 from harness.jobs.run import Run, Series
 from harness.plan.canaries import Armed, arm, coins
 from harness.plan.public_records import public_records
@@ -57,11 +57,16 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     run.finish()
     guarantee = price(released.ledger, getattr(params, "delta", DELTA))
     check(guarantee, bound(method, params))
+    ceilings = find_ceilings(released.ledger, guarantee)
     signals = ask(released, armed, device)
     return Outcome(
         payload={
             "metrics": utility(signals, mask[: len(armed.pool)]),
-            "guarantee": {**guarantee.asdict(), "kind": promised(guarantee, method)},
+            "guarantee": {
+                **guarantee.asdict(),
+                "kind": promised(guarantee, method),
+                "ceilings": ceilings and ceilings.asdict(),
+            },
             "stats": finite(released.stats),
             "phases": {name: summary(series) for name, series in run.phases.items()},
         },

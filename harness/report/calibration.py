@@ -7,7 +7,6 @@ is in harness.report.pareto. Beyond its leakiest cell a method offers what that 
 least leaky one it offers nothing.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -121,14 +120,6 @@ def _between(left: Row, right: Row, share: float) -> Offer:
     if accuracy is None:
         raise ValueError("a cell of a front has an accuracy")
     return Offer(accuracy, mix("accuracy_low"), mix("accuracy_high"), mixed=share > 0)
-
-
-def ceiling(epsilon: float, delta: float, fpr: float) -> float:
-    """The highest TPR that any attack can have at this FPR against (epsilon, delta) (Kairouz et al. 2015)."""
-    if math.isinf(epsilon):
-        return 1.0
-    grown = math.exp(min(epsilon, 700.0)) * fpr + delta
-    return max(0.0, min(1.0, grown, 1 - math.exp(-epsilon) * (1 - delta - fpr)))
 
 
 def calibration_tables(found: Sequence[Calibration], query: str) -> list[TextTable]:

@@ -20,6 +20,8 @@ from harness.report.pareto import mean_offer, mean_offer_band
 from harness.report.reading import Reading, Row
 from harness.report.tables import TextTable
 
+AVERAGE_CASE = "average case only"
+"""In the column `tested`: a mark that such a row never goes without (RULES 4)."""
 ROWS_TITLE = "Cells and attacks"
 AREAS_TITLE = "Hypervolume of every method"
 ROW_COLUMNS = (
@@ -44,6 +46,7 @@ ROW_NOTES = (
     "AUC front, among the valid cells of a workload under one attack, selected on the accuracy on "
     "non-members: yes; near, where the intervals cannot tell a cell from it; no.",
     "Epsilons of different guarantees do not compare.",
+    "Average case only: a defence without a guarantee, whose worst case no canaries have shown.",
 )
 AREA_NOTES = (
     "Hypervolume: the test accuracy of the method's best cell under a cap on leakage, chosen by its "
@@ -79,6 +82,7 @@ def frontier_table(reading: Reading) -> TextTable:
 
 def _line(row: Row, attack: str) -> tuple[str, ...]:
     kind = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[0]
+    kind += f", {AVERAGE_CASE}" if row["tested"] == AVERAGE_CASE else ""
     epsilon = "-" if row["epsilon"] is None else f"{row['epsilon']:.4g}"
     valid = {True: "yes", False: "NO", None: "not checked"}[row["valid"]]
     tprs = [_measured(row, leakage.column) for leakage in reversed(TPRS)]

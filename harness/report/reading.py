@@ -48,6 +48,11 @@ REJECTIONS = """
 """
 """What PD-SGD tells of its privacy test."""
 
+CEILINGS = """
+    select distinct cell, cast(ceiling_curve as varchar) as curve
+    from model_run where ceiling_by is not null order by cell, curve
+"""
+
 AT_ONCE = 1000
 """ROC curves in one query."""
 GALLERIES = 24
@@ -79,6 +84,8 @@ class Reading:
     frontier: list[Row]
     rocs: Mapping[str, Roc] = field(default_factory=dict)
     """By the key of the attack's task."""
+    ceilings: Mapping[str, Roc] = field(default_factory=dict)
+    """By cell: the highest TPR that its guarantee allows any attack; of the models that have one."""
     overhead: list[Row] = field(default_factory=list)
     bench: list[Row] = field(default_factory=list)
     """The newest figure of every method that was benched, sgd's among them."""
@@ -158,6 +165,7 @@ def read(
     return Reading(
         frontier=sorted(rows["frontier"], key=_order),
         rocs=_rocs(store, [row["attack_task"] for row in rows["frontier"]]),
+        ceilings=_ceilings(store),
         overhead=sorted(rows["overhead"], key=_order),
         bench=list(benches),
         audits=list(rows_of(store, AUDITS)),
@@ -187,6 +195,16 @@ def _rocs(store: Source, tasks: Sequence[str]) -> dict[str, Roc]:
         for row in rows_of(store, f"select task, roc from attack_result where task in ({keys})"):
             if row["roc"]:
                 found[row["task"]] = Roc(array("d", row["roc"]["fpr"]), array("d", row["roc"]["tpr"]))
+    return found
+
+
+def _ceilings(store: Source) -> dict[str, Roc]:
+    """The ceilings of cells; where the models of one have several, the highest at every FPR."""
+    found: dict[str, Roc] = {}
+    for row in rows_of(store, CEILINGS):
+        curve = Roc(**json.loads(row["curve"]))
+        standing = found.get(row["cell"], curve)
+        found[row["cell"]] = Roc(curve.fpr, np.maximum(curve.tpr, standing.tpr).tolist())
     return found
 
 

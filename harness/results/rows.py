@@ -145,9 +145,29 @@ def _model_row(task: Json, cell: str, payload: Json) -> Json:
         "epsilon_rdp": (guarantee.get("epsilons") or {}).get("rdp"),
         "epsilon_paper": (guarantee.get("epsilons") or {}).get("paper"),
         "assumptions": _text(list(guarantee.get("assumptions") or [])),
+        **_ceilings(guarantee),
         "stats": _text(payload["stats"]),
         **_cost(payload["phases"]),
     }
+
+
+def _ceilings(guarantee: Json) -> Json:
+    """What the guarantee allows any attack."""
+    found = guarantee["ceilings"] if "ceilings" in guarantee else _older_ceilings(guarantee)
+    if found is None:
+        return {}
+    return {
+        **{f"ceiling_{name}": found[name] for name in ("by", "auc", "gap")},
+        **{f"ceiling_tpr_at_{name}": found["tpr"][rate] for rate, name in RATES.items()},
+        "ceiling_curve": _text(found["curve"]),
+    }
+
+
+def _older_ceilings(guarantee: Json) -> Json | None:
+    """Those of a result from before they were stored."""
+    from harness.accounting.ceilings import ceilings_of_guarantee  # a second, which newer stores do without
+
+    return ceilings_of_guarantee(guarantee)
 
 
 def _cost(phases: Json) -> Json:

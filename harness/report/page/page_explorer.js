@@ -106,7 +106,7 @@ function explorerColumns(rows) {
     ...unique([leakage(), auc]).map((each) => [each.name, (row) => sayLeakage(row, each), "", (row) => row[each.column]]),
     ["on the front", (row) => (front.includes(row) ? "yes" : "no"), "", (row) => (front.includes(row) ? 0 : 1)],
     ["balanced accuracy", (row) => say(row.balanced_accuracy, 3), "", (row) => row.balanced_accuracy],
-    ["guarantee", sayGuarantee, "text wide", (row) => row.epsilon],
+    ["guarantee", sayGuarantee, "text wide", (row) => row.epsilon, (row) => kindOf(row).name],
     ["blind check", (row) => (row.valid == null ? "not run" : row.valid ? "passed" : "failed: invalid")],
     ["step time (sgd = 1)", (row) => say(row.step_overhead, 2), "", (row) => row.step_overhead],
     ["memory (sgd = 1)", (row) => say(row.memory_overhead, 2), "", (row) => row.memory_overhead],
@@ -158,8 +158,8 @@ function chooseOrder(name) {
 
 function fillRows(rows) {
   const columns = explorerColumns(rows), { name, down } = state.order;
-  const value = columns.find((column) => column[0] === name)?.[3];
-  fillTable(find("table"), columns, value ? sortRows(rows, value, down) : rows,
+  const [, , , value, group = () => ""] = columns.find((column) => column[0] === name) ?? [];
+  fillTable(find("table"), columns, value ? sortGroups(rows, group, value, down) : rows,
             (row) => [row.valid === false ? "invalid" : "", row.attack_task === state.point ? "chosen" : ""].join(" ").trim(),
             { name, down, choose: chooseOrder });
 }

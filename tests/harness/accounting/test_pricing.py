@@ -321,7 +321,7 @@ def test_a_guarantee_says_what_it_takes_for_granted() -> None:
         "pld",
     )
     assert any("independently" in line for line in told["assumptions"])
-    assert len(told["assumptions"]) == len(set(told["assumptions"])) == 3
+    assert len(told["assumptions"]) == len(set(told["assumptions"])) == 4
     json.dumps(told, allow_nan=False)
 
 
