@@ -10,7 +10,7 @@ from harness.report.pareto import Box, find_front, find_near_front
 from harness.report.reading import Row
 
 RESOLUTION = 10
-"""TPR at FPR f needs n_nonmembers x f of at least this many (RULES 2)."""
+"""TPR at FPR f needs n_nonmembers x f of at least this many (docs/rules.md: resolution guard)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,10 @@ AUC = Leakage("auc", "AUC", None)
 
 
 def choose_leakage(rows: Sequence[Row]) -> Leakage:
-    """The TPR at the lowest FPR that every row resolves (RULES 1, 2); the AUC where there is none."""
+    """The TPR at the lowest FPR that every row resolves; the AUC where there is none.
+
+    See docs/rules.md: low false-positive rates, resolution guard.
+    """
     for leakage in TPRS:
         if rows and all(row[leakage.column] is not None for row in rows):
             return leakage
@@ -101,7 +104,7 @@ def choose_attack(rows: Sequence[Row], leakage: Leakage) -> str:
 
 
 def able_rows(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
-    """The rows known to be valid (RULES 14) that have an accuracy and resolve the leakage."""
+    """Rows known to be valid (docs/rules.md: blind check) that have an accuracy and resolve the leakage."""
     return [
         row
         for row in rows
