@@ -1,10 +1,10 @@
 """Methods at equal measured leakage: how accurate each is where an attack learns no more than so much.
 
-Epsilons of different kinds cannot be compared, and some methods have none (RULES 7). What an attack finds
-can: each method's cells are points (leakage, accuracy), and its front is what it offers. Between two cells
-it offers what the less leaky one does, and by AUC also a model of either drawn at random; why not by the TPR
-is in harness.report.pareto. Beyond its leakiest cell a method offers what that cell does; below its
-least leaky one it offers nothing.
+Epsilons of different kinds cannot be compared, and some methods have none (docs/rules.md: kinds do not mix).
+What an attack finds can: each method's cells are points (leakage, accuracy), and its front is what it offers.
+Between two cells it offers what the less leaky one does, and by AUC also a model of either drawn at random;
+why not by the TPR is in harness.report.pareto. Beyond its leakiest cell a method offers what that cell does;
+below its least leaky one it offers nothing.
 """
 
 from collections.abc import Sequence

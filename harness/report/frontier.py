@@ -190,7 +190,7 @@ def _draw_front(axes: Axes, rows: Sequence[Row], leakage: Leakage) -> Line:
 
 
 def _draw_unresolved(axes: Axes, rows: Sequence[Row]) -> None:
-    """Say why there is no TPR, instead of showing one that is noise (RULES 2)."""
+    """Say why there is no TPR, instead of showing one that is noise (docs/rules.md: resolution guard)."""
     fewest = min((row["n_nonmembers"] or 0 for row in rows), default=0)
     text = f"No TPR is resolved:\nTPR at 10 % FPR needs 100 non-members,\nthe smallest cell has {fewest:,}."
     told = wrap(text, 0.8 * panel_width(axes), SCREEN.font)
@@ -283,7 +283,7 @@ def _lines(groups: list[list[Line2D]], across: int) -> int:
 
 
 def _notes(reading: Reading) -> list[str]:
-    """What a reader must know beside the points, then what failed (RULES 17)."""
+    """What a reader must know beside the points, then what failed (docs/rules.md: failures stay visible)."""
     notes = [
         "Bars: 95 % intervals over seeds (masks and training), on this pool. "
         "Leakage: of the strongest of loss, lira and rmia, chosen for each target on other models, so it can "
@@ -321,7 +321,7 @@ def _ring() -> dict[str, Any]:
 
 
 def _marker(row: Row, colour: str) -> dict[str, Any]:
-    """Shape by kind of guarantee, hollow for a single model (RULES 18)."""
+    """Shape by kind of guarantee, hollow for a single model (docs/rules.md: bands over models)."""
     shape = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
     edge = darken(colour, 0.75)
     return {

@@ -90,7 +90,7 @@ class Reading:
     bench: list[Row] = field(default_factory=list)
     """The newest figure of every method that was benched, sgd's among them."""
     audits: list[Row] = field(default_factory=list)
-    """Every audit, filtered or not: no condition hides an alarm (RULES 15)."""
+    """Every audit, filtered or not: no condition hides an alarm (docs/rules.md: alarm above the price)."""
     reconstructions: list[Row] = field(default_factory=list)
     """Every gradient inversion on the cells that the condition selects."""
     pictures: Mapping[str, Pictures] = field(default_factory=dict)
@@ -108,7 +108,8 @@ class Reading:
     tried: list[Row] = field(default_factory=list)
     """Configurations trained for each method, whatever the condition."""
     failures: list[Row] = field(default_factory=list)
-    """Every failed task: no condition hides them (RULES 17), since a failed cell is in no other view."""
+    """Every failed task: no condition hides them (docs/rules.md: failures stay visible), since a failed cell
+    is in no other view."""
     methods: list[str] = field(default_factory=list)
     """Every method of the database, filtered or not, so that a method keeps its colour."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)

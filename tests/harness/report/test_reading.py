@@ -25,7 +25,7 @@ def cell_rows(epsilon: float | None, n_train: int = 50) -> list[db.Base]:
         db.Cell(
             key=key, workload="digits-mlp", workload_version="1", method=method, method_version="1",
             params={"lr": 0.5}, epsilon_asked=epsilon, seed=0, n_train=n_train, label=label,
-            protocol=1,
+            configuration=key, levels={}, protocol=1,
         )
     ]  # fmt: skip
     for index in range(2):
@@ -114,6 +114,19 @@ def test_a_condition_limits_both_views_but_never_hides_failures_or_moves_colours
     assert len(reading.failures) == 1
     assert reading.methods == ["dp-sgd", "sgd"]
     assert "method = 'sgd'" in reading.query
+
+
+def test_a_condition_hides_no_alarm(tmp_path: Path) -> None:
+    audit = db.AuditResult(
+        task="audit", cell="dp-sgd-4.0-50", attack="audit-one-run", attack_version="1", attack_params={},
+        models=2, epsilon=9.0, confidence=0.95, delta=1e-5, trials=100, guesses=40, correct=40, canaries=50,
+        copies=1, threat="white-box, adds gradients", epsilon_priced=4.0, alarm=True,
+    )  # fmt: skip
+    task = task_row("audit", "dp-sgd-4.0-50", "dp-sgd", attack="audit-one-run")
+    store = make_store(tmp_path / "store", [*cell_rows(None), *cell_rows(4.0), task, audit])
+    reading = read(store, "method = 'sgd'")
+    assert {row["label"] for row in reading.frontier} == {"sgd"}
+    assert [(row["label"], row["alarm"]) for row in reading.audits] == [("dp-sgd ε=4", True)]
 
 
 def test_a_condition_on_overhead(store: Path) -> None:
