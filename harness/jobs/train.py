@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 import methods
 import workloads
 from harness.accounting import Guarantee, check, price
+from harness.jobs.layout import apply_layout, restore_layout
 from harness.jobs.run import Run, Series
 from harness.plan.canaries import Armed, arm, coins
 from harness.plan.public_records import public_records
@@ -53,7 +54,8 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     watch(run)
     given = None if public is None else public.x.to(device)
     problem = Problem(workload.classes, armed.model, per_example_loss, given)
-    released = method.train(armed.members(mask).to(device), problem, params, run)
+    members, problem = apply_layout(armed.members(mask).to(device), problem)
+    released = method.train(members, problem, params, run)
     run.finish()
     guarantee = price(released.ledger, getattr(params, "delta", DELTA))
     check(guarantee, bound(method, params))
@@ -149,7 +151,7 @@ def per_example_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 def ask(released: Released, armed: Armed, device: torch.device) -> dict[str, Tensor]:
     """One pass of the released model over the pool with its canaries and the test records."""
-    predictor = released.predictor.to(device).eval()
+    predictor = restore_layout(released.predictor).to(device).eval()
     asked = armed.asked
     return {
         "logits": answers(predictor, asked, device),
@@ -200,8 +202,11 @@ def finite(stats: Mapping[str, float]) -> dict[str, float]:
 
 
 def weights(predictor: nn.Module) -> dict[str, Tensor]:
-    """The released weights, each tensor on its own memory as safetensors wants it."""
-    return {name: each.detach().cpu().clone() for name, each in predictor.state_dict().items()}
+    """The released weights, each contiguous on its own memory as safetensors wants it."""
+    return {
+        name: each.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, each in predictor.state_dict().items()
+    }
 
 
 def summary(series: Series) -> Json:

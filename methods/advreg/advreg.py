@@ -58,7 +58,7 @@ class Advreg:
     of the batch trained it; the adversary minimises the squared error of h on training and reference records.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "adversarial regularisation: training against a network that infers membership"
     source: ClassVar[str] = (
         "Nasr, Shokri and Houmansadr 2018, Machine Learning with Membership Privacy using Adversarial "

@@ -41,7 +41,7 @@ class Memguard:
     trains on all members.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "MemGuard: plain training, with noise on the confidences that keeps every label"
     source: ClassVar[str] = (
         "Jia et al. 2019, MemGuard: Defending against Black-Box Membership Inference Attacks via Adversarial "

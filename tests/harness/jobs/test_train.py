@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load
 from torch import nn
 
+import methods
 from harness.jobs.run import Series
 from harness.jobs.train import (
     answers,
@@ -32,7 +33,8 @@ CPU = torch.device("cpu")
 
 def task(index: int = 0, method: str = "sgd", seed: int = 0, n_train: int = 718, **params: Any) -> Task:
     given = {"steps": 20, "batch_size": 32, "learning_rate": 0.1, **params}
-    cell = Cell(Plugin("digits-linear", "1"), n_train, Plugin(method, "1"), given, seed)
+    plugin = Plugin(method, methods.family.get(method).version)
+    cell = Cell(Plugin("digits-linear", "1"), n_train, plugin, given, seed)
     return Task("train", cell, index=index)
 
 
