@@ -47,7 +47,7 @@ class Evidence:
     labels: NDArray[np.int64]
     """(n,)"""
     members: Bools
-    """(M, n): who trained which model. An attack on target m may read every row but m."""
+    """(M, n): who is a member of which model. An attack on target m may read every row but m."""
     population_logits: NDArray[np.float32]
     """(M, p, C): answers on records that are nobody's members."""
     population_labels: NDArray[np.int64]
@@ -69,6 +69,10 @@ class Evidence:
     """(M, n, C): of models with the same members, trained by another method; None: of the targets."""
     shadow_population_logits: NDArray[np.float32] | None = None
     """(M, p, C)"""
+    set_aside: Bools | None = None
+    """(M, n): members that never trained their model, by its method's declaration; None: nobody."""
+    shadow_set_aside: Bools | None = None
+    """(M, n): the same of the shadows."""
     sensitive: Attribute | None = None
     """The column that the workload declares sensitive; for attribute inference."""
 
@@ -83,10 +87,35 @@ class Evidence:
             )
         logits, population = self.shadow_logits.copy(), self.shadow_population_logits.copy()
         logits[target], population[target] = self.logits[target], self.population_logits[target]
+        aside = np.zeros_like(self.members) if self.shadow_set_aside is None else self.shadow_set_aside.copy()
+        aside[target] = ~self.evaluated[target]
         # The models at hand are the targets: an attack that asked for a shadow would get one of them.
         return replace(
-            self, logits=logits, population_logits=population, shadow_logits=None, released=nothing_kept
+            self,
+            logits=logits,
+            population_logits=population,
+            set_aside=aside,
+            shadow_logits=None,
+            released=nothing_kept,
         )
+
+    @cached_property
+    def evaluated(self) -> Bools:
+        """(M, n): where a record is a member or a non-member of a model, and not one that was set aside.
+
+        A record that is set aside is a member: for an attack on target m row m is as secret as `members[m]`.
+        """
+        return np.ones_like(self.members) if self.set_aside is None else ~self.set_aside
+
+    @cached_property
+    def included(self) -> Bools:
+        """(M, n): who trained which model."""
+        return self.members & self.evaluated
+
+    @cached_property
+    def excluded(self) -> Bools:
+        """(M, n): whom a model never saw. Who was set aside is neither included nor excluded."""
+        return ~self.members & self.evaluated
 
     @cached_property
     def features(self) -> NDArray[np.float32]:

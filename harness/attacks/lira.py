@@ -72,22 +72,23 @@ class Lira:
         """(M, n): log likelihood ratios, or one-sided z-scores when offline."""
         few = params.fixed_variance == "auto" and len(evidence.members) < FEW
         fixed = few or params.fixed_variance == "always"
-        scores = _scores(evidence.phi, evidence.members, params.mode, fixed)
+        sides = evidence.included, evidence.excluded
+        scores = _scores(evidence.phi, *sides, params.mode, fixed)
         views = lira_views(params.queries)[1:]
         if not views:
             return scores
         check_images(evidence.pool, f"lira with queries = {params.queries}", views)
         for phi in answers_to(views, evidence):
-            scores += _scores(phi, evidence.members, params.mode, fixed)
+            scores += _scores(phi, *sides, params.mode, fixed)
         return scores / params.queries
 
 
-def _scores(phi: Floats, members: Bools, mode: str, fixed: bool) -> Floats:
+def _scores(phi: Floats, included: Bools, excluded: Bools, mode: str, fixed: bool) -> Floats:
     """(M, n): the scores of one query."""
-    absent = leave_one_out(phi, ~members)
+    absent = leave_one_out(phi, excluded)
     if mode == "offline":
         return absent.z_scores(phi, fixed)
-    present = leave_one_out(phi, members)
+    present = leave_one_out(phi, included)
     scores = np.empty(phi.shape)
     for m in range(len(phi)):
         scores[m] = _log_ratio(phi[m], present[m], absent[m], fixed)

@@ -61,18 +61,19 @@ class Metrics:
         return dataclasses.asdict(self)
 
 
-def evaluate(scores: Floats, members: Bools) -> Metrics:
+def evaluate(scores: Floats, members: Bools, evaluated: Bools | None = None) -> Metrics:
     """Judge scores against the truth.
 
     Args:
         scores: (M, n), higher = member. Infinities are ordered as numbers; NaN is an error.
         members: (M, n): the truth; every target needs members and non-members.
+        evaluated: (M, n): False for a member that its method set aside, which counts as neither; None: all.
     """
-    check(scores, members)
-    aucs = _aucs(scores, members)
-    low, high, interval = _auc_interval(aucs, scores, members)
-    curve = _Curve.of(scores, members)
-    accuracy = _balanced_accuracy(scores, members)
+    evaluated = check(scores, members, evaluated)
+    aucs = _aucs(scores, members, evaluated)
+    low, high, interval = _auc_interval(aucs, scores[0, evaluated[0]], members[0, evaluated[0]])
+    curve = _Curve.of(scores[evaluated], members[evaluated])
+    accuracy = _balanced_accuracy(scores, members, evaluated)
     return Metrics(
         models=len(scores),
         n_members=curve.n_members,
@@ -80,7 +81,7 @@ def evaluate(scores: Floats, members: Bools) -> Metrics:
         auc=float(aucs.mean()),
         auc_low=low,
         auc_high=high,
-        auc_pooled=float(_aucs(scores.reshape(1, -1), members.reshape(1, -1))[0]),
+        auc_pooled=float(_aucs(scores.reshape(1, -1), members.reshape(1, -1), evaluated.reshape(1, -1))[0]),
         auc_interval=interval,
         balanced_accuracy=accuracy,
         accuracy_oracle=float((1 + (curve.tpr - curve.fpr).max()) / 2),
@@ -89,26 +90,28 @@ def evaluate(scores: Floats, members: Bools) -> Metrics:
     )
 
 
-def per_record(scores: Floats, members: Bools) -> dict[str, float | None]:
+def per_record(scores: Floats, members: Bools, evaluated: Bools | None = None) -> dict[str, float | None]:
     """How unevenly leakage falls: the TPR of single records at the pooled threshold of 1 % FPR.
 
     A record's TPR is the share of the models trained on it that give it away, so it moves in steps of one
     over their number. Null where there are too few non-members for that FPR.
     """
     names = ("record_tpr_median", "record_tpr_p99", "record_tpr_max")
-    outsiders = scores[~members]
+    evaluated = np.ones_like(members) if evaluated is None else evaluated
+    included, outsiders = members & evaluated, scores[~members & evaluated]
     if len(outsiders) < 10 * ONE_IN["0.01"]:
         return dict.fromkeys(names)
     below = len(outsiders) - 1 - len(outsiders) // ONE_IN["0.01"]
     called = scores > np.partition(outsiders, below)[below]
-    trained = members.sum(axis=0)
-    rates = ((called & members).sum(axis=0) / np.maximum(trained, 1))[trained > 0]
+    trained = included.sum(axis=0)
+    rates = ((called & included).sum(axis=0) / np.maximum(trained, 1))[trained > 0]
     return dict(zip(names, map(float, np.quantile(rates, [0.5, 0.99, 1.0])), strict=True))
 
 
-def of_canaries(scores: Floats, members: Bools) -> dict[str, Any]:
+def of_canaries(scores: Floats, members: Bools, evaluated: Bools | None = None) -> dict[str, Any]:
     """The same figures for canaries alone, over all targets together: every coin is its own."""
-    flat, truth = scores.reshape(1, -1), members.reshape(1, -1)
+    counted = slice(None) if evaluated is None else evaluated
+    flat, truth = scores[counted].reshape(1, -1), members[counted].reshape(1, -1)
     if truth.all() or not truth.any():
         return {"auc": None, "auc_low": None, "auc_high": None, "tpr": unmeasured(truth)["tpr"]}
     found = evaluate(flat, truth).asdict()
@@ -123,16 +126,18 @@ def unmeasured(members: Bools) -> dict[str, Any]:
     return {**counts, "tpr": {name: dict(none) for name in ONE_IN}, "valid": None, "message": why}
 
 
-def roc(scores: Floats, members: Bools, points: int = 300) -> dict[str, list[float]]:
+def roc(
+    scores: Floats, members: Bools, evaluated: Bools | None = None, points: int = 300
+) -> dict[str, list[float]]:
     """The pooled ROC as `fpr` and `tpr`, at most `points` of its own points, both ends included.
 
     The points are chosen evenly along FPR and TPR, on linear and on logarithmic axes, so that the
     curve keeps its shape in either picture.
     """
-    check(scores, members)
+    evaluated = check(scores, members, evaluated)
     if points < 10:
         raise BenchError(f"a ROC of points={points} has no shape; ask for at least 10")
-    curve = _Curve.of(scores, members)
+    curve = _Curve.of(scores[evaluated], members[evaluated])
     kept = np.arange(len(curve.fp))
     if len(kept) > points:
         each = (points - 2) // 4
@@ -176,8 +181,8 @@ def clopper_pearson(successes: int, trials: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def check(scores: Floats, members: Bools) -> None:
-    """Refuse scores that cannot be judged."""
+def check(scores: Floats, members: Bools, evaluated: Bools | None = None) -> Bools:
+    """Refuse scores that cannot be judged; else which (target, record) pairs count, all where nobody says."""
     if scores.ndim != 2 or scores.shape != members.shape:
         raise BenchError(
             f"scores of shape {scores.shape} and members of shape {members.shape}: "
@@ -189,27 +194,32 @@ def check(scores: Floats, members: Bools) -> None:
                 f"the scores of target {target} hold {int(row.sum())} NaN of {len(row)}: "
                 "an attack must give every record a number (infinities are allowed)"
             )
-    for target, row in enumerate(members):
-        if row.all() or not row.any():
+    evaluated = np.ones_like(members) if evaluated is None else evaluated
+    for target, (row, counted) in enumerate(zip(members, evaluated, strict=True)):
+        inside, outside = int((row & counted).sum()), int((~row & counted).sum())
+        if not inside or not outside:
             raise BenchError(
-                f"target {target} has {int(row.sum())} members and {int((~row).sum())} "
+                f"target {target} has {inside} members and {outside} "
                 "non-members: leakage needs at least one of each"
             )
+    return evaluated
 
 
-def _aucs(scores: Floats, members: Bools) -> Floats:
+def _aucs(scores: Floats, members: Bools, evaluated: Bools) -> Floats:
     """(M,): P(member's score > non-member's) + half P(equal), by mid-ranks."""
-    n1 = members.sum(axis=1)
-    n0 = members.shape[1] - n1
-    ranks = stats.rankdata(scores, axis=1)
-    wins = np.where(members, ranks, 0.0).sum(axis=1) - n1 * (n1 + 1) / 2
+    included = members & evaluated
+    n1 = included.sum(axis=1)
+    n0 = evaluated.sum(axis=1) - n1
+    # Who does not count has no rank, and takes none.
+    ranks = stats.rankdata(np.where(evaluated, scores, np.nan), axis=1, nan_policy="omit")
+    wins = np.where(included, ranks, 0.0).sum(axis=1) - n1 * (n1 + 1) / 2
     return np.asarray(wins / n1 / n0, dtype=np.float64)
 
 
 def _auc_interval(aucs: Floats, scores: Floats, members: Bools) -> tuple[float, float, str]:
-    """A 95 % interval of the mean AUC, within [0, 1]."""
+    """A 95 % interval of the mean AUC, within [0, 1]; scores and members are those of a lone target."""
     if len(aucs) == 1:
-        low, high = delong(scores[0], members[0])
+        low, high = delong(scores, members)
         return low, high, "delong"
     error = aucs.std(ddof=1) / np.sqrt(len(aucs))
     half = stats.t.ppf((1 + CONFIDENCE) / 2, len(aucs) - 1) * error
@@ -295,11 +305,12 @@ def _tpr_at(curve: _Curve, one_in: int) -> Rate:
     return Rate(hits / curve.n_members, low, high, None)
 
 
-def _balanced_accuracy(scores: Floats, members: Bools) -> float:
+def _balanced_accuracy(scores: Floats, members: Bools, evaluated: Bools) -> float:
     """Mean over targets of (TPR + TNR) / 2, with every threshold chosen on other scores."""
-    called = _call_across(scores, members, _folds(members))
-    tpr = (called & members).sum(axis=1) / members.sum(axis=1)
-    fpr = (called & ~members).sum(axis=1) / (~members).sum(axis=1)
+    called, included, excluded = np.zeros_like(members), members & evaluated, ~members & evaluated
+    called[evaluated] = _call_across(scores[evaluated], members[evaluated], _folds(members)[evaluated])
+    tpr = (called & included).sum(axis=1) / included.sum(axis=1)
+    fpr = (called & excluded).sum(axis=1) / excluded.sum(axis=1)
     return float((1 + (tpr - fpr).mean()) / 2)
 
 

@@ -62,9 +62,9 @@ class Rmia:
                 "rmia needs population records to compare with, but there are 0: "
                 "give the workload test records or leave the attack out"
             )
-        own = _usual(evidence.phi, evidence.members, params)
+        own = _usual(evidence.phi, evidence.included, evidence.excluded, params)
         never = np.zeros(evidence.population_phi.shape, dtype=np.bool_)
-        population = _usual(evidence.population_phi, never, params)
+        population = _usual(evidence.population_phi, never, ~never, params)
         return np.stack(
             [
                 share_beaten(_log_ratio(evidence.phi[m], own[m]), _log_ratio(z, population[m]), params.gamma)
@@ -79,10 +79,10 @@ def share_beaten(log_ratios: Floats, population: Floats, gamma: float) -> Floats
     return np.asarray(beaten / len(population))
 
 
-def _usual(phi: Floats, members: Bools, params: RmiaParams) -> Floats:
+def _usual(phi: Floats, included: Bools, excluded: Bools, params: RmiaParams) -> Floats:
     """(M, n): p(x) for every target, 0 where there is no other model."""
     chances = np.exp(-cross_entropy(phi))
-    absent, present = leave_one_out(chances, ~members), leave_one_out(chances, members)
+    absent, present = leave_one_out(chances, excluded), leave_one_out(chances, included)
     without = ((1 + params.offline_a) * absent.mean + 1 - params.offline_a) / 2
     with_both = (present.mean + absent.mean) / 2
     if params.mode == "offline":

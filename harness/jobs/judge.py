@@ -50,20 +50,23 @@ def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: 
     """Scores of pool records to AUC, TPR and the rest; those of canaries apart, as the worst case."""
     if checks_split and evidence.members.all():
         # Asked of every cell, also of one that trains on its whole pool for the sake of its accuracy.
-        return Outcome({"metrics": metrics.unmeasured(evidence.members), "roc": {"fpr": [], "tpr": []}}, {})
-    scores, members = score(attacker, evidence, params), evidence.members
+        return Outcome({"metrics": metrics.unmeasured(evidence.included), "roc": {"fpr": [], "tpr": []}}, {})
+    scores, members, evaluated = score(attacker, evidence, params), evidence.members, evidence.evaluated
     people = members.shape[1] - evidence.canaries
-    of_people = scores[:, :people], members[:, :people]
+    of_people = scores[:, :people], members[:, :people], evaluated[:, :people]
     found = metrics.evaluate(*of_people)
     measured = found.asdict() | metrics.per_record(*of_people)
     if evidence.canaries:
-        measured["canaries"] = metrics.of_canaries(scores[:, people:], members[:, people:])
+        of_canaries = scores[:, people:], members[:, people:], evaluated[:, people:]
+        measured["canaries"] = metrics.of_canaries(*of_canaries)
     if checks_split:
         valid, message = metrics.blind_verdict(found)
         measured |= {"valid": valid, "message": message}
     return Outcome(
         payload={"metrics": measured, "roc": metrics.roc(*of_people)},
-        artefacts={"scores.safetensors": save({"scores": scores, "members": members})},
+        artefacts={
+            "scores.safetensors": save({"scores": scores, "members": members, "set_aside": ~evaluated})
+        },
     )
 
 
@@ -100,9 +103,12 @@ def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[
 def inferred(attacker: Inference, evidence: Evidence, params: Any) -> Outcome:
     """How often a sensitive attribute is guessed, on members and on others; canaries have nothing to hide."""
     guesses, members = attacker.guesses(evidence, params), evidence.members
-    found = attribute_metrics.evaluate(guesses, members, members.shape[1] - evidence.canaries)
+    people = members.shape[1] - evidence.canaries
+    found = attribute_metrics.evaluate(guesses, members, people, evidence.evaluated)
     kept = {name: getattr(guesses, name) for name in ("truth", "guessed", "imputed")}
     return Outcome(
         payload={"attribute": dataclasses.asdict(found)},
-        artefacts={"guesses.safetensors": save({**kept, "members": members})},
+        artefacts={
+            "guesses.safetensors": save({**kept, "members": members, "set_aside": ~evidence.evaluated})
+        },
     )

@@ -60,15 +60,18 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     guarantee = price(released.ledger, getattr(params, "delta", DELTA))
     check(guarantee, bound(method, params))
     signals = ask(released, armed, device)
+    aside = set_aside(released, armed, mask)
+    own = slice(len(armed.pool))
     return Outcome(
         payload={
-            "metrics": utility(signals, mask[: len(armed.pool)]),
+            "metrics": utility(signals, mask[own] & ~aside[own], ~mask[own]),
+            "set_aside": int(aside.sum()),
             "guarantee": {**guarantee.asdict(), "kind": promised(guarantee, method)},
             "stats": finite(released.stats),
             "phases": {name: summary(series) for name, series in run.phases.items()},
         },
         artefacts={
-            "signals.safetensors": save({**signals, "members": mask}),
+            "signals.safetensors": save({**signals, "members": mask, "set_aside": aside}),
             "model.safetensors": save(weights(released.predictor)),
             "steps.parquet": step_table(run.phases),
         },
@@ -161,6 +164,18 @@ def ask(released: Released, armed: Armed, device: torch.device) -> dict[str, Ten
     }
 
 
+def set_aside(released: Released, armed: Armed, mask: Tensor) -> Tensor:
+    """Members that never trained the released model, over pool and canaries; a method may declare some."""
+    if released.set_aside is None:
+        return torch.zeros_like(mask)
+    aside = armed.set_aside(mask, released.set_aside.cpu())
+    if not bool((mask & ~aside)[: len(armed.pool)].any()):
+        raise ValueError(
+            f"the method set all of its {int(mask.sum())} members aside; let some train the model"
+        )
+    return aside
+
+
 def answers(predictor: nn.Module, records: Records, device: torch.device) -> Tensor:
     """Logits in float32 on the CPU; a non-finite one means the training diverged unseen."""
     with torch.no_grad():
@@ -171,9 +186,12 @@ def answers(predictor: nn.Module, records: Records, device: torch.device) -> Ten
     return logits.contiguous()
 
 
-def utility(signals: dict[str, Tensor], mask: Tensor) -> Json:
-    """Accuracy of the last iterate on test records, members and non-members; canaries do not count."""
-    logits, labels = signals["logits"][: len(mask)], signals["labels"][: len(mask)]
+def utility(signals: dict[str, Tensor], included: Tensor, excluded: Tensor) -> Json:
+    """Accuracy of the last iterate on test records, members and non-members of the pool.
+
+    Canaries count as neither, and so do members that are set aside.
+    """
+    logits, labels = signals["logits"][: len(included)], signals["labels"][: len(included)]
     test_logits, test_labels = signals["test_logits"], signals["test_labels"]
     right = logits.argmax(1) == labels
     losses = per_example_loss(logits.double(), labels)
@@ -181,9 +199,9 @@ def utility(signals: dict[str, Tensor], mask: Tensor) -> Json:
     return {
         "test_accuracy": share(test_logits.argmax(1) == test_labels),
         "test_loss": float(test_losses.mean()),
-        "train_accuracy": share(right[mask]),
-        "train_loss": float(losses[mask].mean()),
-        "nonmember_accuracy": share(right[~mask]) if not bool(mask.all()) else None,
+        "train_accuracy": share(right[included]),
+        "train_loss": float(losses[included].mean()),
+        "nonmember_accuracy": share(right[excluded]) if bool(excluded.any()) else None,
     }
 
 

@@ -104,7 +104,7 @@ def test_a_method_trains_to_the_same_bits_and_is_judged_the_same(name: str) -> N
         released = method.train(pool.take(mask.nonzero().squeeze(1)), problem, params, Run("0" * 64, CPU))
         armed = Armed(pool, pool, problem.model, pool.take(torch.arange(0)), copies=1)
         signals = ask(released, armed, CPU)
-        found.append((signals, utility(signals, mask)))
+        found.append((signals, utility(signals, mask, ~mask)))
     (signals, judged), (lazy_signals, lazy_judged) = found
     assert all(torch.equal(signals[key], lazy_signals[key]) for key in signals)
     assert judged == lazy_judged

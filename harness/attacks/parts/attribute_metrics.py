@@ -66,27 +66,29 @@ class Inferred:
     """How the interval was made."""
 
 
-def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
+def evaluate(guesses: Guesses, members: Bools, people: int, evaluated: Bools | None = None) -> Inferred:
     """Judge guesses about the first `people` records; BenchError where a target has no members among them, or
-    nobody else."""
+    nobody else. `evaluated` is False for members that their method set aside."""
     members = members[:, :people]
     attacked = (guesses.guessed == guesses.truth)[:, :people].astype(np.float64)
     imputed = np.broadcast_to((guesses.imputed == guesses.truth)[:people].astype(np.float64), attacked.shape)
-    check(attacked, members)
+    evaluated = check(attacked, members, None if evaluated is None else evaluated[:, :people])
+    included, excluded = members & evaluated, ~members & evaluated
     gained = attacked - imputed
-    gaps = np.array([row[own].mean() - row[~own].mean() for row, own in zip(gained, members, strict=True)])
-    low, high, how = _interval(gaps, gained[0], members[0])
+    sides = zip(gained, included, excluded, strict=True)
+    gaps = np.array([row[own].mean() - row[others].mean() for row, own, others in sides])
+    low, high, how = _interval(gaps, gained[0][included[0]], gained[0][excluded[0]])
     return Inferred(
         attribute=guesses.attribute,
-        n_members=int(members.sum()),
-        n_nonmembers=int((~members).sum()),
+        n_members=int(included.sum()),
+        n_nonmembers=int(excluded.sum()),
         prior=guesses.prior,
-        accuracy_members=float(attacked[members].mean()),
-        accuracy_nonmembers=float(attacked[~members].mean()),
-        imputation_members=float(imputed[members].mean()),
-        imputation_nonmembers=float(imputed[~members].mean()),
-        advantage_members=float(gained[members].mean()),
-        advantage_nonmembers=float(gained[~members].mean()),
+        accuracy_members=float(attacked[included].mean()),
+        accuracy_nonmembers=float(attacked[excluded].mean()),
+        imputation_members=float(imputed[included].mean()),
+        imputation_nonmembers=float(imputed[excluded].mean()),
+        advantage_members=float(gained[included].mean()),
+        advantage_nonmembers=float(gained[excluded].mean()),
         gap=float(gaps.mean()),
         gap_low=low,
         gap_high=high,
@@ -94,13 +96,12 @@ def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
     )
 
 
-def _interval(gaps: Floats, gained: Floats, members: Bools) -> tuple[float, float, str]:
+def _interval(gaps: Floats, *lone: Floats) -> tuple[float, float, str]:
     """A 95 % interval of the mean gap; for a lone target from the spread over its records (Welch)."""
     if len(gaps) > 1:
         error, how = gaps.std(ddof=1) / np.sqrt(len(gaps)), "t over models"
         half = stats.t.ppf((1 + CONFIDENCE) / 2, len(gaps) - 1) * error
     else:
-        sides = gained[members], gained[~members]
-        error, how = np.sqrt(sum(side.var() / len(side) for side in sides)), "normal over records"
+        error, how = np.sqrt(sum(side.var() / len(side) for side in lone)), "normal over records"
         half = stats.norm.ppf((1 + CONFIDENCE) / 2) * error
     return float(gaps.mean() - half), float(gaps.mean() + half), how
