@@ -142,6 +142,8 @@ class ModelRun(Base):
     train_accuracy: Mapped[float | None]
     nonmember_accuracy: Mapped[float | None]
     train_loss: Mapped[float | None]
+    set_aside: Mapped[int | None]
+    """Members that never trained the model, by its method's declaration: neither members nor non-members."""
     guarantee_kind: Mapped[str]
     epsilon: Mapped[float | None]
     """Priced by the harness from the ledger; null where there is no guarantee."""

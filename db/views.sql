@@ -45,7 +45,7 @@ left join yardstick y
 create view runs as
 select
     r.task, r.cell, c.workload, c.method, c.label, c.params, c.epsilon_asked, c.n_train, c.seed, r.index,
-    r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy,
+    r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy, r.set_aside,
     r.guarantee_kind, r.epsilon, r.delta, r.adjacency, r.accountant, r.epsilon_rdp, r.epsilon_paper,
     r.steps, r.step_seconds_median as step_seconds, r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
     m.step_overhead, m.step_cpu_overhead, m.memory_overhead, r.stats,

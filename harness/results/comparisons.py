@@ -72,7 +72,7 @@ def write_comparisons(connection: sa.Connection, origins: Iterable[Origin]) -> N
     rows: list[Json] = []
     for group, cells in sorted(groups.items()):
         if 2 <= len(cells) <= MOST_CELLS:
-            scores = Scores(stores[group.origin], attacks)
+            scores = Scores(stores[group.origin], attacks, group.canaries)
             rows += _compared(sorted(cells), accuracies, scores)
     connection.execute(sa.delete(TABLES["comparison_result"]))
     if rows:
@@ -139,8 +139,8 @@ def _rows(
 class Scores:
     """The scores that the attack `strongest` left in a store, a cell at a time."""
 
-    def __init__(self, origin: Origin, attacks: Mapping[str, tuple[str, int]]) -> None:
-        self.origin, self.attacks = origin, attacks
+    def __init__(self, origin: Origin, attacks: Mapping[str, tuple[str, int]], canaries: int) -> None:
+        self.origin, self.attacks, self.canaries = origin, attacks, canaries
         self._figures: dict[str, dict[str, Measured] | str] = {}
 
     def measure(self, cell: str, figure: str) -> Measured | str:
@@ -160,10 +160,9 @@ class Scores:
             return f"its scores are not at hand: {error}"
         if any(f"scores/{name}" not in stored for name in FAMILY):
             return "too few models for the declared attacks"
-        aside = stored.get("set_aside")
-        evaluated = None if aside is None or not aside.any() else ~aside
-        own = slice(0, stored["phi"].shape[1])
-        members = stored["members"][:, own]
+        own = slice(stored["members"].shape[1] - self.canaries)
+        members, aside = stored["members"][:, own], stored.get("set_aside")
+        evaluated = None if aside is None else ~aside[:, own]
         candidates = Candidates.of(
             {name: stored[f"scores/{name}"][:, own] for name in FAMILY}, members, evaluated
         )

@@ -139,6 +139,7 @@ def _model_row(task: Json, cell: str, payload: Json) -> Json:
         "cell": cell,
         "index": task["index"],
         **payload["metrics"],
+        "set_aside": payload.get("set_aside"),
         "guarantee_kind": guarantee["kind"],
         **{name: guarantee[name] for name in ("epsilon", "delta", "adjacency", "accountant")},
         "epsilon_pld": (guarantee.get("epsilons") or {}).get("pld"),
