@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from harness.leakage.comparison import ACCURACY, AUC, LEVEL, TPR, Axis, Comparison, sentence
 from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, scaled, wrap
@@ -113,7 +114,10 @@ def compare_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
     most = max(sum((row["workload"], row["axis"]) == each for row in known) for each in panels)
     lines = -(-len(panels) // 3)
     width = sheet.inches(13.5)
-    figure = new_figure(width, lines * sheet.lines(3) * (1.1 + 0.24 * most) * sheet.font / SCREEN.font + 0.6)
+    figure = new_figure(width, lines * sheet.lines(3) * (1.1 + 0.34 * most) * sheet.font / SCREEN.font + 0.6)
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(w_pad=0.15)  # names of pairs are wider than what it measures
     if not sheet.printed:
         figure.suptitle(TITLE, x=0.01, ha="left", weight="bold", fontsize=scaled(13))
     for axes, (workload, axis) in zip(lay_out(figure, len(panels), sheet), panels, strict=False):
@@ -131,7 +135,7 @@ def compare_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
                 mfc=INK if sure else "white",
             )
         axes.axvline(0, color=FAINT, lw=1, ls=":")
-        names = [f"{shorten(row['label'], 18)} less {shorten(row['other_label'], 18)}" for row in own]
+        names = [f"{shorten(row['label'], 18)}\nless {shorten(row['other_label'], 16)}" for row in own]
         axes.set_yticks(range(len(own)), names, fontsize=scaled(7.5))
         axes.set_ylim(len(own) - 0.4, -0.6)
         axes.set_title(wrap(f"{shorten(workload, 30)}: {NAMES[axis]}", 4, 9), fontsize=scaled(9))
