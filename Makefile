@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STORE ?= privbench-store
 
 .PHONY: quickstart test quick lint wheel clean help cluster-up cluster-down test-cluster
-.PHONY: engine-up engine-down test-docker chaos licences verify-dependencies audit-dependencies
+.PHONY: engine-up engine-down test-docker chaos mutations licences verify-dependencies audit-dependencies
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
@@ -17,6 +17,7 @@ help:
 	@echo "make engine-up    start a Docker engine on this machine; make engine-down removes it"
 	@echo "make test-docker  the tests on a Docker engine of their own, with an image they build"
 	@echo "make chaos        the campaigns of kills, damage, full disks, crowds and malformed input; hours"
+	@echo "make mutations    switch every rule of evidence off and show the test that fails; some minutes"
 	@echo "make verify-dependencies  check what the package index serves against the published hashes"
 	@echo "make audit-dependencies   look the pinned versions up among known vulnerabilities (needs a network)"
 	@echo "make licences     write LICENCES.md from what is installed"
@@ -83,6 +84,10 @@ chaos: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.campaigns.chaos
 	@echo "==> throwing malformed input at every way in"
 	$(BIN)/python -m tests.campaigns.fuzz.campaign --seed 0 --inputs 50000
+
+mutations: $(VENV)/.installed-dev
+	@echo "==> switching rules of evidence off, one at a time (docs/rules.md)"
+	$(BIN)/python -m tests.campaigns.mutations
 
 lint: $(VENV)/.installed-dev
 	@echo "==> ruff, mypy, import-linter"

@@ -50,7 +50,7 @@ class Evidence:
     labels: NDArray[np.int64]
     """(n,)"""
     members: Bools
-    """(M, n): who trained which model. An attack on target m may read every row but m."""
+    """(M, n): who is a member of which model. An attack on target m may read every row but m."""
     population_logits: NDArray[np.float32]
     """(M, p, C): answers on records that are nobody's members."""
     population_labels: NDArray[np.int64]
@@ -72,6 +72,10 @@ class Evidence:
     """(M, n, C): of models with the same members, trained by another method; None: of the targets."""
     shadow_population_logits: NDArray[np.float32] | None = None
     """(M, p, C)"""
+    set_aside: Bools | None = None
+    """(M, n): members that never trained their model, by its method's declaration; None: nobody."""
+    shadow_set_aside: Bools | None = None
+    """(M, n): the same of the shadows."""
     sensitive: Attribute | None = None
     """The column that the workload declares sensitive; for attribute inference."""
 
@@ -86,17 +90,24 @@ class Evidence:
             )
         logits, population = self.shadow_logits.copy(), self.shadow_population_logits.copy()
         logits[target], population[target] = self.logits[target], self.population_logits[target]
+        aside = np.zeros_like(self.members) if self.shadow_set_aside is None else self.shadow_set_aside.copy()
+        aside[target] = ~self.evaluated[target]
         # The models at hand are the targets: an attack that asked for a shadow would get one of them.
         return replace(
-            self, logits=logits, population_logits=population, shadow_logits=None, released=nothing_kept
+            self,
+            logits=logits,
+            population_logits=population,
+            set_aside=aside,
+            shadow_logits=None,
+            released=nothing_kept,
         )
 
     def only(self, models: slice) -> "Evidence":
         """The evidence of some models alone: each is a target once, and only they are shadows."""
         numbers = range(len(self.members))[models]
 
-        def part(answers: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
-            return None if answers is None else answers[models]
+        def part(rows: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if rows is None else rows[models]
 
         return replace(
             self,
@@ -105,9 +116,29 @@ class Evidence:
             population_logits=self.population_logits[models],
             shadow_logits=part(self.shadow_logits),
             shadow_population_logits=part(self.shadow_population_logits),
+            set_aside=part(self.set_aside),
+            shadow_set_aside=part(self.shadow_set_aside),
             released=lambda m: self.released(numbers[m]),
             shared=lambda m, records, when: self.shared(numbers[m], records, when),
         )
+
+    @cached_property
+    def evaluated(self) -> Bools:
+        """(M, n): where a record is a member or a non-member of a model, and not one that was set aside.
+
+        A record that is set aside is a member: for an attack on target m row m is as secret as `members[m]`.
+        """
+        return np.ones_like(self.members) if self.set_aside is None else ~self.set_aside
+
+    @cached_property
+    def included(self) -> Bools:
+        """(M, n): who trained which model."""
+        return self.members & self.evaluated
+
+    @cached_property
+    def excluded(self) -> Bools:
+        """(M, n): whom a model never saw. Who was set aside is neither included nor excluded."""
+        return ~self.members & self.evaluated
 
     @cached_property
     def features(self) -> NDArray[np.float32]:

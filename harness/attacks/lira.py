@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 
 import methods.base
-from harness.attacks.base import Attack, Bools, Evidence, Floats
+from harness.attacks.base import Attack, Evidence, Floats
 from harness.attacks.parts.augment import View, check_images, lira_views
 from harness.attacks.parts.queries import ask, blocks
 from harness.leakage.intervals import Dependence
@@ -75,27 +75,27 @@ class Lira:
 
     def scores(self, evidence: Evidence, params: LiraParams) -> Floats:
         """(M, n): log likelihood ratios, or one-sided z-scores when offline."""
-        scores = score_query(evidence.phi, evidence.members, params)
+        scores = score_query(evidence.phi, evidence, params)
         views = lira_views(params.queries)[1:]
         if not views:
             return scores
         check_images(evidence.pool, f"lira with queries = {params.queries}", views)
         for phi in answers_to(views, evidence):
-            scores += score_query(phi, evidence.members, params)
+            scores += score_query(phi, evidence, params)
         return scores / params.queries
 
 
-def score_query(phi: Floats, members: Bools, params: LiraParams) -> Floats:
+def score_query(phi: Floats, evidence: Evidence, params: LiraParams) -> Floats:
     """(M, n): the scores from the rescaled logits of one view."""
-    few = params.fixed_variance == "auto" and len(members) <= FEW
+    few = params.fixed_variance == "auto" and len(evidence.members) <= FEW
     fixed = few or params.fixed_variance == "always"
     match params.mode:
         case "bayes":
-            return lira_bayes(phi, members, ~members)
+            return lira_bayes(phi, evidence.included, evidence.excluded)
         case "online":
-            return lira_online(phi, members, ~members, fixed)
+            return lira_online(phi, evidence.included, evidence.excluded, fixed)
         case "offline":
-            return lira_offline(phi, ~members, fixed)
+            return lira_offline(phi, evidence.excluded, fixed)
 
 
 def answers_to(views: list[View], evidence: Evidence) -> Floats:

@@ -44,7 +44,7 @@ class Reference:
 
     def scores(self, evidence: Evidence, params: ReferenceParams) -> Floats:
         """(M, n): z-scores or ranks."""
-        absent = ~evidence.members
+        absent = evidence.excluded
         if params.fit == "rank":
             return _ranks(evidence.phi, absent)
         return leave_one_out(evidence.phi, absent).z_scores(evidence.phi, fixed=False)

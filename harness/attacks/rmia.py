@@ -71,8 +71,8 @@ class Rmia:
         phi = rescaled_logit(evidence.logits, evidence.labels, params.temperature)
         others = rescaled_logit(evidence.population_logits, evidence.population_labels, params.temperature)
         if params.mode == "offline":
-            return rmia_offline(phi, ~evidence.members, others, params.offline_a, params.gamma)
-        return rmia(phi, evidence.members, ~evidence.members, others, params.gamma)
+            return rmia_offline(phi, evidence.excluded, others, params.offline_a, params.gamma)
+        return rmia(phi, evidence.included, evidence.excluded, others, params.gamma)
 
 
 attack: Attack = Rmia()

@@ -50,7 +50,9 @@ class Salem:
         scores = np.zeros(evidence.members.shape)
         for m in range(len(scores)):
             for shadow in shadows_of(m, len(scores), 1):
-                scores[m] = _network_log_odds(features[shadow], evidence.members[shadow], features[m])
+                own = evidence.evaluated[shadow]
+                taught = features[shadow][own], evidence.members[shadow, own]
+                scores[m] = _network_log_odds(*taught, features[m])
         return scores
 
 

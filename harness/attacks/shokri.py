@@ -50,7 +50,7 @@ class Shokri:
         """(M, n): log odds of membership."""
         features = [_features(evidence, m, params.extra_features) for m in range(len(evidence.logits))]
         right = evidence.logits.argmax(axis=2) == evidence.labels
-        teaches = right if params.only_correct else np.ones_like(right)
+        teaches = evidence.evaluated & right if params.only_correct else evidence.evaluated
         scores = np.zeros(evidence.members.shape)
         for m in range(len(scores)):
             teachers = shadows_of(m, len(scores), params.shadow_models)

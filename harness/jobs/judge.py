@@ -71,7 +71,7 @@ def score_apart(attacker: Attack, evidence: Evidence, params: Any) -> Floats | N
 def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: bool) -> Outcome:
     """Scores of pool records to AUC, TPR and the rest; those of canaries apart, as the worst case."""
     dependence = dependence_of(attacker)
-    stored: Arrays = {"members": evidence.members}
+    stored: Arrays = {"members": evidence.members, **left_out(evidence)}
     if measurable(evidence):
         stored["scores"] = score(attacker, evidence, params)
         apart = score_apart(attacker, evidence, params)
@@ -83,7 +83,7 @@ def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: 
 
 def strongest(attacker: Selection, evidence: Evidence) -> Outcome:
     """The declared attacks on the same evidence, and the figures of the strongest of them."""
-    stored: Arrays = {"members": evidence.members, "phi": evidence.phi}
+    stored: Arrays = {"members": evidence.members, "phi": evidence.phi, **left_out(evidence)}
     if measurable(evidence) and len(evidence.members) > attacker.shadows:
         for name, each in attacker.candidates().items():
             stored[f"scores/{name}"] = score(each, evidence, each.Params())
@@ -95,8 +95,13 @@ def strongest(attacker: Selection, evidence: Evidence) -> Outcome:
 
 def measurable(evidence: Evidence) -> bool:
     """Whether every target has members and non-members among the pool's own records."""
-    own = evidence.members[:, : evidence.members.shape[1] - evidence.canaries]
-    return one_sided(own, ~own) is None
+    own = slice(evidence.members.shape[1] - evidence.canaries)
+    return one_sided(evidence.included[:, own], evidence.excluded[:, own]) is None
+
+
+def left_out(evidence: Evidence) -> Arrays:
+    """Who counts as neither member nor non-member, where a method set members aside."""
+    return {} if evidence.evaluated.all() else {"set_aside": ~evidence.evaluated}
 
 
 def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[Json]) -> Outcome:
@@ -132,9 +137,12 @@ def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[
 def inferred(attacker: Inference, evidence: Evidence, params: Any) -> Outcome:
     """How often a sensitive attribute is guessed, on members and on others; canaries have nothing to hide."""
     guesses, members = attacker.guesses(evidence, params), evidence.members
-    found = attribute_metrics.evaluate(guesses, members, members.shape[1] - evidence.canaries)
+    people = members.shape[1] - evidence.canaries
+    found = attribute_metrics.evaluate(guesses, members, people, evidence.evaluated)
     kept = {name: getattr(guesses, name) for name in ("truth", "guessed", "imputed")}
     return Outcome(
         payload={"attribute": dataclasses.asdict(found)},
-        artefacts={"guesses.safetensors": save({**kept, "members": members})},
+        artefacts={
+            "guesses.safetensors": save({**kept, "members": members, "set_aside": ~evidence.evaluated})
+        },
     )

@@ -26,7 +26,7 @@ def invert(attacker: Inversion, evidence: Evidence, params: InversionParams) -> 
     pool = evidence.pool.take(torch.arange(people)) if evidence.canaries else evidence.pool
     pixels = Pixels.of(pool)
     stream = torch.Generator().manual_seed(params.seed)
-    chosen = choose(evidence.members[:, :people], params.images, params.seed)
+    chosen = choose(evidence.included[:, :people], params.images, params.seed)
     victims, found = [], []
     for model, rows in enumerate(chosen):
         if len(rows):

@@ -92,44 +92,64 @@ def paired_leakage(
         return _too_few(first.models)
     measure = figure(axis)
     one, other = measure(first), measure(second)
-    error = _paired_error(measure, one.values - other.values, dependence, first_apart, second_apart)
+    halves = (first_apart, second_apart)
+    apart = [each and (measure(each[0]).values, measure(each[1]).values) for each in halves]
+    error = _paired_error(one.values - other.values, dependence, *apart)
     return _compared(one.value - other.value, error, first.models)
 
 
-def paired_strongest(
-    axis: str,
-    first: Candidates,
-    second: Candidates,
-    first_apart: Mapping[str, Halves],
-    second_apart: Mapping[str, Halves],
-) -> Comparison:
-    """Compare the strongest attacks on two cells; the error is the largest of the family's paired ones.
+@dataclass(frozen=True)
+class Measured:
+    """The strongest attack on one cell by one figure, ready to be paired with other cells."""
 
-    `first_apart` and `second_apart` hold the halves of the attacks that have them.
-    """
-    _same_members(first.any.members, second.any.members)
-    models = first.any.models
-    if models < FEWEST:
-        return _too_few(models)
-    measure, errors = figure(axis), []
+    value: float
+    members: Bools
+    values: Mapping[str, Floats]
+    """Influence values of every attack of the family."""
+    apart: Mapping[str, tuple[Floats, Floats]]
+    """Those of the halves of the cell, of the attacks that have them."""
+
+    @property
+    def models(self) -> int:
+        """Targets."""
+        return len(self.members)
+
+
+def measure_strongest(axis: str, candidates: Candidates, apart: Mapping[str, Halves]) -> Measured:
+    """A cell's leakage by `auc` or a reported rate; `apart`: the halves of the attacks that have them."""
+    measure = figure(axis)
+    value = candidates.auc() if axis == "auc" else candidates.tpr(RATES[axis])
+    return Measured(
+        value.value,
+        candidates.any.members,
+        {name: measure(scored).values for name, scored in candidates.scored.items()},
+        {name: (measure(one).values, measure(two).values) for name, (one, two) in apart.items()},
+    )
+
+
+def paired_strongest(first: Measured, second: Measured) -> Comparison:
+    """Compare the strongest attacks on two cells; the error is the largest of the family's paired ones."""
+    _same_members(first.members, second.members)
+    if first.models < FEWEST:
+        return _too_few(first.models)
+    errors = []
     for name, dependence in FAMILY.items():
-        values = measure(first.scored[name]).values - measure(second.scored[name]).values
-        apart = first_apart.get(name), second_apart.get(name)
-        errors.append(_paired_error(measure, values, dependence, *apart))
-    found = [each.auc() if axis == "auc" else each.tpr(RATES[axis]) for each in (first, second)]
-    return _compared(found[0].value - found[1].value, max(errors), models)
+        values = first.values[name] - second.values[name]
+        apart = first.apart.get(name), second.apart.get(name)
+        errors.append(_paired_error(values, dependence, *apart))
+    return _compared(first.value - second.value, max(errors), first.models)
 
 
 def _paired_error(
-    measure: Figure, values: Floats, dependence: Dependence, first: Halves | None, second: Halves | None
+    values: Floats,
+    dependence: Dependence,
+    first: tuple[Floats, Floats] | None,
+    second: tuple[Floats, Floats] | None,
 ) -> float:
     """The standard error of a difference with these influence values; H from the halves of both cells."""
     honest = 0.0
     if first is not None and second is not None:
-        pairs = zip(first, second, strict=True)
-        honest = intervals.heterogeneity(
-            *(measure(one).values - measure(other).values for one, other in pairs)
-        )
+        honest = intervals.heterogeneity(*(one - other for one, other in zip(first, second, strict=True)))
     return float(np.sqrt(intervals.variance(values, dependence, honest)))
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load
 from torch import Tensor, nn
 
 from harness.attacks import family
@@ -196,6 +197,28 @@ def test_a_score_does_not_know_the_membership_of_its_own_record(
         members[m, record] = not members[m, record]
         after = member(name).scores(replace(null, members=members), member(name).Params())
         assert after[m, record] == scored(name)[m, record]
+
+
+@every_membership
+def test_members_that_were_set_aside_are_neither_in_nor_out(name: str, null: Evidence) -> None:
+    """Taken for members or for non-members, they teach nothing and are not judged."""
+    few = replace(
+        null,
+        logits=null.logits[:FEWER],
+        members=null.members[:FEWER],
+        population_logits=null.population_logits[:FEWER],
+    )
+    aside = few.members & (np.random.default_rng(0).random(few.members.shape) < 0.3)
+    taken_for = [few.members, few.members & ~aside]
+    one, other = (
+        judge(name, member(name), replace(few, members=each, set_aside=aside), member(name).Params(), [])
+        for each in taken_for
+    )
+    assert one.payload == other.payload
+    assert one.payload["metrics"]["n_members"] == int((few.members & ~aside).sum())
+    assert one.payload["metrics"]["n_nonmembers"] == int((~few.members).sum())
+    own, others = (load(each.artefacts["scores.safetensors"])["scores"] for each in (one, other))
+    np.testing.assert_array_equal(own, others)
 
 
 @every_membership

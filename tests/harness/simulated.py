@@ -84,7 +84,7 @@ def training(task: Task, accuracy: float, seconds: float = 0.01) -> Json:
             "test_loss": 1 - accuracy,
             "train_accuracy": accuracy / 2,
             "train_loss": 0.1,
-            "nonmember_accuracy": None,
+            "nonmember_accuracy": accuracy,
         },
         "guarantee": {
             "kind": "approximate-dp" if private else "none",

@@ -128,11 +128,11 @@ def _best_level(evidence: Evidence, shadow: int, noise: Noise, params: LabelOnly
     random = torch.Generator().manual_seed(params.seed)
     rows = torch.randperm(people, generator=random)[:TRIED]
     model, some = evidence.released(shadow), evidence.pool.take(rows)
-    members = evidence.members[shadow, rows.numpy()]
+    members, evaluated = (each[shadow, rows.numpy()] for each in (evidence.members, evidence.evaluated))
     aucs = []
     for level in noise.levels:
         shares = _under_noise(model, some, noise, level, min(params.queries, TRIALS), random)
-        scored = Scored(shares.numpy()[None], members[None])
+        scored = Scored(shares.numpy()[None], members[None], evaluated[None])
         scored.check()
         aucs.append(auc(scored).value)
     return noise.levels[int(np.argmax(aucs))]

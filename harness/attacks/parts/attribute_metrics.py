@@ -66,14 +66,15 @@ class Inferred:
     """How the interval was made: over `targets`, or over the `records` of one."""
 
 
-def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
+def evaluate(guesses: Guesses, members: Bools, people: int, evaluated: Bools | None = None) -> Inferred:
     """Judge guesses about the first `people` records; BenchError where a target has no members among them, or
-    nobody else."""
+    nobody else. `evaluated` is False for members that their method set aside."""
     members = members[:, :people]
     attacked = (guesses.guessed == guesses.truth)[:, :people].astype(np.float64)
     imputed = np.broadcast_to((guesses.imputed == guesses.truth)[:people].astype(np.float64), attacked.shape)
-    scored = Scored(attacked, members)
+    scored = Scored(attacked, members, None if evaluated is None else evaluated[:, :people])
     scored.check()
+    included, excluded = scored.included, scored.excluded
     gained = attacked - imputed
     gap = mean_gap(gained, scored)
     # Targets share two moments of the other models' members at most, and the imputation cancels in the gap.
@@ -81,15 +82,15 @@ def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
     low, high = linear(gap.value, error, len(members), (-1.0, 1.0))
     return Inferred(
         attribute=guesses.attribute,
-        n_members=int(members.sum()),
-        n_nonmembers=int((~members).sum()),
+        n_members=int(included.sum()),
+        n_nonmembers=int(excluded.sum()),
         prior=guesses.prior,
-        accuracy_members=float(attacked[members].mean()),
-        accuracy_nonmembers=float(attacked[~members].mean()),
-        imputation_members=float(imputed[members].mean()),
-        imputation_nonmembers=float(imputed[~members].mean()),
-        advantage_members=float(gained[members].mean()),
-        advantage_nonmembers=float(gained[~members].mean()),
+        accuracy_members=float(attacked[included].mean()),
+        accuracy_nonmembers=float(attacked[excluded].mean()),
+        imputation_members=float(imputed[included].mean()),
+        imputation_nonmembers=float(imputed[excluded].mean()),
+        advantage_members=float(gained[included].mean()),
+        advantage_nonmembers=float(gained[excluded].mean()),
         gap=gap.value,
         gap_low=low,
         gap_high=high,

@@ -210,6 +210,14 @@ def test_accountants_that_disagree_are_an_error() -> None:
         check_agreement(pld=2.2, rdp=2.0, width=1e-4)
 
 
+def test_no_price_is_given_on_which_the_accountants_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = SelfComposedDpEvent(PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0)), 20)
+    rdp = price(event, 1e-5).epsilons["rdp"]
+    monkeypatch.setattr("harness.accounting.pricing.epsilon_pld", lambda *_: 1.1 * rdp)
+    with pytest.raises(AccountingError, match="PLD says epsilon"):
+        price(event, 1e-5)
+
+
 def test_a_third_opinion_that_disagrees_is_an_error() -> None:
     opinion = Estimate(lower=1.9, middle=2.0, upper=2.1)
     for epsilon in (1.9, 2.0, 2.1):
@@ -321,7 +329,7 @@ def test_a_guarantee_says_what_it_takes_for_granted() -> None:
         "pld",
     )
     assert any("independently" in line for line in told["assumptions"])
-    assert len(told["assumptions"]) == len(set(told["assumptions"])) == 3
+    assert len(told["assumptions"]) == len(set(told["assumptions"])) == 4
     json.dumps(told, allow_nan=False)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from harness.backends.local.backend import only_one
 from harness.backends.status import Progress, supervisor_summary
+from harness.cli.output import alarms
 from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
 from harness.store import BEAT_OLD_SECONDS, Store, beat
 from workloads.errors import StoreError
@@ -59,6 +60,30 @@ def test_tasks_are_counted_by_what_their_folders_say(store: Store) -> None:
     assert (running.phase, running.done, running.total) == ("train", 3, 9)
     assert [each["key"] for each in progress.failures] == [TASKS[2].key]
     assert not progress.over
+
+
+def test_an_alarm_is_in_the_summary_of_a_sweep(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    entries = []
+    for cell, alarm in zip(CELLS, (True, False), strict=True):
+        audit = Task("attack", cell, models=2, attack=Plugin("audit-one-run", "1"))
+        store.add(audit)
+        found = {"alarm": alarm, "message": "epsilon is at least 9, above the priced 1"}
+        store.publish(
+            {
+                "key": audit.key,
+                "kind": "attack",
+                "status": "done",
+                "reason": None,
+                "artefacts": {},
+                "audit": found,
+            }
+        )
+        entries.append({"key": audit.key, "kind": "attack", "cell": cell.key})
+    store.write_sweep("audited", {"tasks": entries})
+    progress = Progress.of(store, "audited")
+    assert list(progress.alarms.values()) == ["epsilon is at least 9, above the priced 1"]
+    alarms(progress.alarms)
+    assert "ALARM" in capsys.readouterr().out
 
 
 def test_a_look_gives_what_is_new_once(store: Store) -> None:

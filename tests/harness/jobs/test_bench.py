@@ -216,6 +216,15 @@ def test_the_interval_holds_the_ratio_and_knows_that_rounds_are_paired() -> None
     assert mixed["ratio_low"] < mixed["ratio"] < mixed["ratio_high"]
 
 
+def test_figures_are_medians_and_middle_halves_which_a_few_slow_steps_do_not_move() -> None:
+    quiet = [float(1 + i % 5) for i in range(60)]
+    slow = [1000.0, *quiet, 1000.0]
+    figures = laps(slow).figures("cpu")
+    assert (figures["median_cpu_seconds"], figures["iqr_cpu_seconds"]) == (3.0, 2.0)
+    assert (figures["median_wall_seconds"], figures["iqr_wall_seconds"]) == (6.0, 4.0)
+    assert compare(laps(slow), laps([1.5, *quiet, 1.5]), "cpu", seed=0)["ratio"] == 1.0
+
+
 def test_time_of_an_update_counts_rejected_steps() -> None:
     assert laps([2.0] * 4, accepted=0.5).figures("cpu")["seconds_per_update"] == 4.0
     assert laps([2.0] * 4).figures("cpu")["seconds_per_update"] is None

@@ -1,12 +1,12 @@
 """Attacks that load the released models, from sweep to row; what cannot be attacked so fails alone."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import db
+from harness.accounting.ceilings import bound_by_epsilon
 from harness.jobs.loop import Stop, run_task
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
@@ -66,11 +66,14 @@ def test_attribute_inference_has_its_ceiling_beside_it(store: Path) -> None:
         assert row["prior"] == pytest.approx(0.5, abs=0.05)
         assert row["n_members"] == row["n_nonmembers"] == MODELS * 1000
     assert plain["gap_ceiling"] is None and plain["guarantee_kind"] == "none"
-    epsilon, delta = private["epsilon"], private["delta"]
-    bound = (math.exp(epsilon) - 1 + 2 * delta) / (math.exp(epsilon) + 1)
-    assert private["gap_ceiling"] == pytest.approx(bound)
-    assert 0.4 < private["gap_ceiling"] < 0.4622
+    lines = bound_by_epsilon(private["epsilon"], private["delta"], "add-or-remove-one")
+    assert private["ceiling_by"] == "pld twice"
+    assert 0.15 < private["gap_ceiling"] < 0.3 < lines.gap
     assert private["gap_low"] < private["gap_ceiling"]
+    (row, *_) = rows(store, "select * from frontier where method = 'dp-sgd'")
+    assert 0.01 < row["ceiling_tpr_at_1pct"] < lines.tpr["0.01"]
+    assert row["ceiling_tpr_at_0p01pct"] < row["ceiling_tpr_at_0p1pct"] < row["ceiling_tpr_at_1pct"]
+    assert row["ceiling_tpr_at_1pct"] < row["ceiling_tpr_at_10pct"] < row["ceiling_auc"] < lines.auc
 
 
 def test_every_figure_has_its_column(store: Path) -> None:

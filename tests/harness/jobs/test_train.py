@@ -10,11 +10,14 @@ import torch
 from safetensors.torch import load
 from torch import nn
 
+import methods
+from harness.accounting import Guarantee
 from harness.jobs.run import Series
 from harness.jobs.train import (
     answers,
     finite,
     membership,
+    promised,
     quantiles,
     same_version,
     step_table,
@@ -24,15 +27,18 @@ from harness.jobs.train import (
     warm_up,
 )
 from harness.spec import Cell, Plugin, Task
+from methods.dp_sgd import DpSgdParams
+from methods.dp_sgd import method as dp_sgd
 from workloads.base import Records
-from workloads.errors import Diverged, SpecError
+from workloads.errors import AccountingError, Diverged, SpecError
 
 CPU = torch.device("cpu")
 
 
 def task(index: int = 0, method: str = "sgd", seed: int = 0, n_train: int = 718, **params: Any) -> Task:
     given = {"steps": 20, "batch_size": 32, "learning_rate": 0.1, **params}
-    cell = Cell(Plugin("digits-linear", "1"), n_train, Plugin(method, "1"), given, seed)
+    plugin = Plugin(method, methods.family.get(method).version)
+    cell = Cell(Plugin("digits-linear", "1"), n_train, plugin, given, seed)
     return Task("train", cell, index=index)
 
 
@@ -66,6 +72,28 @@ def test_a_task_runs_on_the_version_it_was_planned_for() -> None:
         same_version("method", Plugin("sgd", "1"), "2")
 
 
+# -- price -------------------------------------------------------------------------------------
+
+
+def test_a_training_that_cost_more_than_it_was_to_cost_fails(tmp_path: Path) -> None:
+    """The parameters say epsilon 1, and the noise that was added is worth less."""
+    params = DpSgdParams(epsilon=1.0, noise_multiplier=0.8, steps=3, batch_size=32)
+    method = Plugin("dp-sgd", dp_sgd.version)
+    cell = Cell(Plugin("digits-linear", "1"), 718, method, params.model_dump(), 0)
+    with pytest.raises(AccountingError, match="above its target 1"):
+        train(Task("train", cell), CPU, tmp_path, lambda: False)
+
+
+@pytest.mark.parametrize("name", methods.family.names())
+def test_no_kind_of_guarantee_is_raised_above_the_price(name: str) -> None:
+    """What a method says of itself tells an empirical defence from none, and nothing else."""
+    method = methods.family.get(name)
+    for kind in ("approximate-dp", "pure-dp", "claimed-disputed"):
+        assert promised(Guarantee(kind, 1.0, 1e-5, "add-or-remove-one", "pld"), method) == kind
+    unpriced = promised(Guarantee("none", None, None, "add-or-remove-one", "none"), method)
+    assert unpriced == ("empirical" if method.guarantee == "empirical" else "none")
+
+
 # -- measuring ---------------------------------------------------------------------------------
 
 
@@ -92,7 +120,7 @@ def test_a_training_gives_what_its_contract_says_and_the_same_bits_again(tmp_pat
 def test_without_non_members_their_accuracy_is_null() -> None:
     logits, labels = torch.tensor([[1.0, 0.0]] * 4), torch.tensor([0, 1, 0, 1])
     signals = {"logits": logits, "labels": labels, "test_logits": logits, "test_labels": labels}
-    found = utility(signals, torch.ones(4).bool())
+    found = utility(signals, torch.ones(4).bool(), torch.zeros(4).bool())
     assert found["nonmember_accuracy"] is None
     assert found["train_accuracy"] == 0.5
     assert found["test_loss"] == pytest.approx(0.5 * (math.log1p(math.exp(-1)) + math.log1p(math.exp(1))))

@@ -12,6 +12,7 @@ from harness.leakage.comparison import (
     Comparison,
     accuracy_test_se,
     holm,
+    measure_strongest,
     paired_accuracy,
     paired_leakage,
     paired_strongest,
@@ -80,7 +81,7 @@ def test_the_strongest_attacks_differ_by_their_figures_within_the_largest_error(
     axis: str, cells: list[Candidates]
 ) -> None:
     one, other = cells
-    found = paired_strongest(axis, one, other, {}, {})
+    found = paired_strongest(*(measure_strongest(axis, each, {}) for each in cells))
     figures = [each.auc() if axis == "auc" else each.tpr(RATES[axis]) for each in cells]
     assert found.difference == pytest.approx(figures[0].value - figures[1].value)
     singles = [paired_leakage(axis, one.scored[n], other.scored[n], FAMILY[n]).se for n in FAMILY]
@@ -101,12 +102,15 @@ def test_honest_differences_between_records_are_taken_out(signals: Signals, cell
     honest = heterogeneity(*(auc(first).values - auc(second).values for first, second in pairs))
     found = paired_leakage("auc", one, other, "record", *apart)
     assert found.se == pytest.approx(variance(values, "record", honest) ** 0.5)
-    by_lira = {"lira": apart[0]}, {"lira": apart[1]}
-    assert paired_strongest("auc", cells[0], cells[1], *by_lira).se is not None
+    measured = [
+        measure_strongest("auc", cell, {"lira": half}) for cell, half in zip(cells, apart, strict=True)
+    ]
+    assert paired_strongest(*measured).se is not None
 
 
 def test_a_method_does_not_differ_from_itself(cells: list[Candidates]) -> None:
-    found = paired_strongest("auc", cells[0], cells[0], {}, {})
+    measured = measure_strongest("auc", cells[0], {})
+    found = paired_strongest(measured, measured)
     assert (found.difference, found.se, found.p, found.reason) == (0, 0, 1, None)
 
 

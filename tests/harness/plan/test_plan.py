@@ -16,6 +16,7 @@ from workloads.errors import SpecError
 
 SGD = {"workload": "digits-linear", "method": "sgd"}
 DP = {"workload": "digits-linear", "method": "dp-sgd", "epsilon": 4, "steps": 20}
+OWN = {"batch_size": 32, "learning_rate": 0.5}
 
 
 @pytest.fixture(autouse=True)
@@ -264,6 +265,24 @@ def test_an_attack_that_needs_shadows_refuses_a_single_model() -> None:
     assert "needs at least 2 shadow models" in told
     assert "models = 3 or more" in told
     plan(SGD, models=1, attacks=["loss"])
+
+
+def test_only_tuned_values_that_are_used_count_as_tried_before() -> None:
+    """A search of 18 chose the recipe's batch size, steps and learning rate; else it chose none."""
+    by_recipe = {key: value for key, value in DP.items() if key != "steps"}
+    tasks = [plan(grid, models=1).tasks[0] for grid in (by_recipe, DP, DP | OWN)]
+    assert [task.notes.tried for task in tasks] == [18, 18, None]
+    assert [task.notes.tuned_on for task in tasks] == ["validation", "validation", None]
+
+
+def test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine() -> None:
+    def configurations(**axis: list[Any]) -> int:
+        cells = plan(DP | axis, models=1)
+        return len({task.notes.configuration for task in cells.tasks if task.kind == "train"})
+
+    assert configurations(learning_rate=[0.5, 1.0], clip=[0.1, 1.0]) == 4
+    assert configurations(epsilon=[1, 4, 8]) == 1
+    assert configurations(engine=["bookkeeping", "opacus"], physical_batch_size=[16, 32]) == 1
 
 
 def test_another_seed_is_another_experiment() -> None:

@@ -25,7 +25,7 @@ def cell_rows(epsilon: float | None, n_train: int = 50) -> list[db.Base]:
         db.Cell(
             key=key, workload="digits-mlp", workload_version="1", method=method, method_version="1",
             params={"lr": 0.5}, epsilon_asked=epsilon, seed=0, n_train=n_train, label=label,
-            protocol=1,
+            configuration=key, levels={}, protocol=1,
         )
     ]  # fmt: skip
     for index in range(2):
@@ -34,9 +34,12 @@ def cell_rows(epsilon: float | None, n_train: int = 50) -> list[db.Base]:
         rows.append(
             db.ModelRun(
                 task=name, cell=key, index=index, test_accuracy=0.9 + 0.02 * index, train_accuracy=1.0,
+                nonmember_accuracy=0.9 + 0.02 * index,
                 guarantee_kind="none" if epsilon is None else "approximate-dp", epsilon=epsilon,
                 assumptions=[], stats={}, step_seconds_median=0.01 if epsilon is None else 0.04,
                 step_seconds_p25=0.01, step_seconds_p75=0.05, extra_memory_bytes=100,
+                ceiling_by=None if epsilon is None else "pld twice",
+                ceiling_curve=None if epsilon is None else {"fpr": [0.0, 1.0], "tpr": [index / 10, 1.0]},
             )
         )  # fmt: skip
     for attack, auc in (("loss", 0.6), ("lira", 0.7), ("blind", 0.5)):
@@ -92,6 +95,10 @@ def test_everything_is_read_and_ordered(store: Path) -> None:
     assert first["params"] == {"lr": 0.5}
     assert first["auc_high"] is None, "NaN is no number to draw"
     assert list(reading.rocs[first["attack_task"]].tpr) == [0.0, 0.7, 1.0]
+    assert {cell: list(each.tpr) for cell, each in reading.ceilings.items()} == {
+        "dp-sgd-1.0-50": [0.1, 1.0],
+        "dp-sgd-4.0-50": [0.1, 1.0],
+    }, "the highest over the models"
     assert [row["guarantee_kind"] for row in reading.overhead] == ["none", "approximate-dp", "approximate-dp"]
     assert [row["step_overhead"] for row in reading.overhead] == [1.0, 4.0, 4.0]
     assert [row["reason"] for row in reading.failures] == ["diverged"]
@@ -107,6 +114,19 @@ def test_a_condition_limits_both_views_but_never_hides_failures_or_moves_colours
     assert len(reading.failures) == 1
     assert reading.methods == ["dp-sgd", "sgd"]
     assert "method = 'sgd'" in reading.query
+
+
+def test_a_condition_hides_no_alarm(tmp_path: Path) -> None:
+    audit = db.AuditResult(
+        task="audit", cell="dp-sgd-4.0-50", attack="audit-one-run", attack_version="1", attack_params={},
+        models=2, epsilon=9.0, confidence=0.95, delta=1e-5, trials=100, guesses=40, correct=40, canaries=50,
+        copies=1, threat="white-box, adds gradients", epsilon_priced=4.0, alarm=True,
+    )  # fmt: skip
+    task = task_row("audit", "dp-sgd-4.0-50", "dp-sgd", attack="audit-one-run")
+    store = make_store(tmp_path / "store", [*cell_rows(None), *cell_rows(4.0), task, audit])
+    reading = read(store, "method = 'sgd'")
+    assert {row["label"] for row in reading.frontier} == {"sgd"}
+    assert [(row["label"], row["alarm"]) for row in reading.audits] == [("dp-sgd ε=4", True)]
 
 
 def test_a_condition_on_overhead(store: Path) -> None:

@@ -63,6 +63,14 @@ def test_the_ledger_counts_the_draws() -> None:
     assert sampler.event(0.0) == NonPrivateDpEvent()
 
 
+def test_batches_of_an_epoch_have_no_ledger() -> None:
+    """They depend on each other: nothing they could say of themselves has a Poisson sample's price."""
+    sampler = ShuffleSampler(10, 4, stream())
+    sampler.draw()
+    assert not hasattr(sampler, "event")
+    assert not isinstance(sampler, PoissonSampler | FixedSizeSampler)
+
+
 def test_an_epoch_takes_everybody_once() -> None:
     sampler = ShuffleSampler(10, 4, stream())
     epochs = [[sampler.draw() for _ in range(3)] for _ in range(2)]
