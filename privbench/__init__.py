@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from harness.attacks.parts.inversion import Intercepted as Intercepted
     from harness.attacks.parts.inversion import Inversion as Inversion
     from harness.attacks.parts.inversion import Reconstructions as Reconstructions
+    from harness.leakage.intervals import Dependence as Dependence
     from harness.leakage.moments import leave_one_out as leave_one_out
     from harness.leakage.scoring import cross_entropy as cross_entropy
     from harness.leakage.scoring import rescaled_logit as rescaled_logit
@@ -83,6 +84,7 @@ _HOMES = {
     "harness.attacks.base": ("Attack", "Audit", "Bound", "Evidence", "Floats"),
     "harness.attacks.parts.attribute_metrics": ("Guesses", "Inference"),
     "harness.attacks.parts.inversion": ("Intercepted", "Inversion", "Reconstructions"),
+    "harness.leakage.intervals": ("Dependence",),
     "harness.leakage.moments": ("leave_one_out",),
     "harness.leakage.scoring": ("cross_entropy", "rescaled_logit"),
     "harness.results.frames": ("Results", "open_store"),

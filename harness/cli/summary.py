@@ -76,6 +76,7 @@ def _unattacked(store: Store, keys: str, labels: dict[str, str]) -> None:
         where c.key in ({keys}) and not exists (
             select 1 from task t
             where t.cell = c.key and t.kind = 'attack' and t.attack <> 'blind' and t.status = 'done'
+                and not exists (select 1 from attack_result a where a.task = t.key and a.auc is null)
         )
         group by c.key, c.workload, c.label, c.epsilon_asked
         order by c.workload, c.epsilon_asked desc nulls first, c.label

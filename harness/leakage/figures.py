@@ -295,7 +295,7 @@ def _constant(scored: Scored) -> bool:
 def _auc_interval(found: Estimate, scored: Scored) -> tuple[float | None, tuple[float, float]]:
     """Standard error and interval; for a lone target DeLong's."""
     if scored.models == 1 and not _constant(scored):
-        return intervals.delong(scored.scores[0], scored.members[0])
+        return intervals.delong(scored.scores[scored.pairs].ravel(), scored.members[scored.pairs].ravel())
     return found.error, intervals.of_share(found, scored.models, scored.members_per_target)
 
 

@@ -214,8 +214,3 @@ def clopper_pearson(successes: int, trials: int) -> Interval:
     low = stats.beta.ppf(TAIL, successes, failures + 1) if successes else 0.0
     high = stats.beta.ppf(1 - TAIL, successes + 1, failures) if failures else 1.0
     return float(low), float(high)
-
-
-def of_models(values: Floats) -> Interval:
-    """The t-interval of a mean over models that share nothing but the pool."""
-    return linear(float(values.mean()), float(stats.sem(values)), len(values), (-np.inf, np.inf))

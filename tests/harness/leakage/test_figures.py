@@ -288,6 +288,17 @@ def test_members_that_were_set_aside_are_kept_out_of_every_figure(
     assert recompute(nobody, "record", canaries=50) == recompute(stored, "record", canaries=50)
 
 
+def test_a_lone_target_leaves_them_out_too(masks: Callable[..., Bools]) -> None:
+    random = np.random.default_rng(0)
+    members = masks(random, 1, 300, 150)
+    scores = random.standard_normal(members.shape) + members
+    evaluated = ~members | (random.random(members.shape) < 0.7)
+    found = evaluate(scores, members, "alone", evaluated=evaluated)
+    cut = evaluate(scores[evaluated][None], members[evaluated][None], "alone")
+    assert (found.auc, found.auc_low, found.auc_high) == pytest.approx((cut.auc, cut.auc_low, cut.auc_high))
+    assert found.balanced_accuracy == pytest.approx(cut.balanced_accuracy)
+
+
 def test_canaries_of_one_side_have_no_figures() -> None:
     members = np.array([[True, False, True, True]] * 2)
     found = recompute({"scores": np.arange(8.0).reshape(2, 4), "members": members}, "alone", canaries=2)
