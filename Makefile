@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STORE ?= privbench-store
 
 .PHONY: quickstart test quick lint wheel clean help cluster-up cluster-down test-cluster
-.PHONY: engine-up engine-down test-docker chaos licences verify-dependencies audit-dependencies
+.PHONY: engine-up engine-down test-docker chaos calibration-check licences verify-dependencies audit-dependencies
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
@@ -17,6 +17,7 @@ help:
 	@echo "make engine-up    start a Docker engine on this machine; make engine-down removes it"
 	@echo "make test-docker  the tests on a Docker engine of their own, with an image they build"
 	@echo "make chaos        the campaigns of kills, damage, full disks, crowds and malformed input; hours"
+	@echo "make calibration-check  coverage, false winners and power of leakage figures, by simulation; hours"
 	@echo "make verify-dependencies  check what the package index serves against the published hashes"
 	@echo "make audit-dependencies   look the pinned versions up among known vulnerabilities (needs a network)"
 	@echo "make licences     write LICENCES.md from what is installed"
@@ -83,6 +84,13 @@ chaos: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.campaigns.chaos
 	@echo "==> throwing malformed input at every way in"
 	$(BIN)/python -m tests.campaigns.fuzz.campaign --seed 0 --inputs 50000
+
+# Its counts are kept, so a run that was stopped is continued by the next.
+CALIBRATION ?= --cells 2000 --models 4,8,16,32
+
+calibration-check: $(VENV)/.installed-dev
+	@echo "==> measuring coverage, false winners and power of leakage figures (docs/calibration.md)"
+	$(BIN)/python -m tests.campaigns.calibration $(CALIBRATION) --state .calibration.json --out docs/calibration.md
 
 lint: $(VENV)/.installed-dev
 	@echo "==> ruff, mypy, import-linter"
