@@ -105,6 +105,8 @@ class Reading:
     """Every published number and ours beside it, whatever the condition."""
     conflicts: list[Row] = field(default_factory=list)
     """Every imported figure that differs from ours of the same task."""
+    comparisons: list[Row] = field(default_factory=list)
+    """Every paired difference, whatever the condition."""
     tried: list[Row] = field(default_factory=list)
     """Configurations trained for each method, whatever the condition."""
     failures: list[Row] = field(default_factory=list)
@@ -177,6 +179,7 @@ def read(
         rejections=list(rows_of(store, REJECTIONS)),
         reproduction=list(rows_of(store, "select * from reproduction order by published_key")),
         conflicts=list(rows_of(store, "select * from conflicts order by origin, task, figure")),
+        comparisons=list(rows_of(store, "select * from comparison order by workload, axis, cell, other")),
         tried=list(rows_of(store, "select * from tried order by workload, method, epsilon_asked, levels")),
         failures=sorted(rows_of(store, "select * from failures"), key=_order),
         methods=sorted({row["method"] for row in [*cells.values(), *benches]}),

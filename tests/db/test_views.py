@@ -82,7 +82,7 @@ RUN = (
 
 def add_attack(rows: Rows, cell: str, **changes: Any) -> str:
     task = f"attack-{next(counter)}"
-    fields = {"attack": "lira", "attack_version": "1", "attack_params": "{}", "models": 2}
+    fields = {"attack": "lira", "attack_version": "1", "attack_params": "{}", "models": 2, "auc": 0.5}
     rows.insert("attack_result", task=task, cell=cell, **(fields | changes))
     return task
 

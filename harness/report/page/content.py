@@ -202,6 +202,7 @@ def _views(reading: Reading, frontier: Sequence[Row]) -> dict[str, Any]:
         "failures": reading.failures,
         "conflicts": reading.conflicts,
         "tried": reading.tried,
+        "comparison": reading.comparisons,
     }
     return {name: table(found, _columns(reading, name, found)) for name, found in rows.items()}
 
