@@ -13,6 +13,7 @@ from db.file import read_file
 from db.findings import AttackResult, AttributeResult, AuditResult, ReconstructionResult
 from db.models import (
     Base,
+    BenchMatch,
     BenchResult,
     Cell,
     ModelRun,
@@ -31,6 +32,7 @@ __all__ = [
     "AttributeResult",
     "AuditResult",
     "Base",
+    "BenchMatch",
     "BenchResult",
     "Cell",
     "DatabaseBusy",

@@ -24,7 +24,7 @@ AREAS_TITLE = "Hypervolume of every method"
 ROW_COLUMNS = (
     *("workload", "cell", "guarantee", "ε", "attack", "models", "accuracy"),
     *(leakage.name for leakage in reversed(TPRS)),
-    *("AUC", "step time (sgd = 1)", "extra memory (sgd = 1)", "valid", "AUC front"),
+    *("AUC", "training time (sgd = 1)", "extra memory (sgd = 1)", "valid", "AUC front"),
 )
 AREA_COLUMNS = (
     "workload",
@@ -42,6 +42,8 @@ ROW_NOTES = (
     "AUC front, among the valid cells of a workload under one attack: yes; near, where the intervals do "
     "not tell a cell from it; no.",
     "Epsilons of different guarantees do not compare.",
+    "Training time: wall seconds of all steps over those of sgd's training of the workload, each with its "
+    "own number of steps and batch size; the report `overhead` has the time of a step.",
 )
 AREA_NOTES = (
     "Hypervolume: the best accuracy that the method has under a cap on leakage, mean over all caps from "
@@ -80,7 +82,7 @@ def _line(row: Row, attack: str) -> tuple[str, ...]:
     valid = {True: "yes", False: "NO", None: "not checked"}[row["valid"]]
     tprs = [_measured(row, leakage.column) for leakage in reversed(TPRS)]
     numbers = [_measured(row, "accuracy"), *tprs, _measured(row, "auc")]
-    costs = [_ratio(row["step_overhead"]), _ratio(row["memory_overhead"])]
+    costs = [_ratio(row["training_overhead"]), _ratio(row["memory_overhead"])]
     names = [row["group"], row["label"] or row["method"], kind, epsilon, attack, str(row["models"])]
     return *names, *numbers, *costs, valid
 

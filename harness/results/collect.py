@@ -22,6 +22,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 import db
+from harness.results.bench_matching import write_bench_matches
 from harness.results.matching import write_matches, write_published
 from harness.results.rows import TABLES, Rows, cell_row, task_rows, to_arrow
 from harness.spec import Json
@@ -228,6 +229,8 @@ class Gathering:
             _insert(self.connection, "task_stamp", stamps)
         if write_published(self.connection) or altered:
             write_matches(self.connection)
+        if altered:
+            write_bench_matches(self.connection)
 
     def _write_cells(self, touched: Set[str | None]) -> None:
         """Make these cells anew from all of their tasks: of those that were not read, the specs are now."""
