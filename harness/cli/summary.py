@@ -21,7 +21,8 @@ def frontier(store: Store, cells: Sequence[Cell]) -> None:
     """The frontier rows of these cells, as a table with intervals."""
     columns = (
         "cell, workload, attack, models, accuracy, accuracy_low, accuracy_high, auc, auc_low, auc_high, "
-        "tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, step_cpu_overhead, valid, on_front, "
+        "tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, step_overhead, example_cpu_overhead, "
+        "training_overhead, valid, on_front, "
         "guarantee_kind || case when tested = 'average case only' then ', ' || tested else '' end as kind"
     )
     keys = ", ".join(f"'{each.key}'" for each in cells)
@@ -153,8 +154,7 @@ def _reconstructions(store: Store, keys: str, labels: dict[str, str]) -> None:
 
 def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
     priced = None if row["epsilon"] is None else f"{row['epsilon']:.3g}"
-    # CPU time: the wall times of trainings that ran side by side are not comparable.
-    overhead = None if row["step_cpu_overhead"] is None else f"{row['step_cpu_overhead']:.1f}x"
+    training = None if row["training_overhead"] is None else f"{row['training_overhead']:.1f}x"
     return {
         "workload": row["workload"],
         "method": row["label"],
@@ -165,9 +165,19 @@ def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
         "TPR at 1 % FPR": _percent(row, "tpr_at_1pct"),
         "priced ε": priced,
         "kind": row["kind"],
-        "step CPU": overhead,
+        "time": _time(row),
+        "training": training,
         "front": "★" if row["on_front"] else "",
     }
+
+
+def _time(row: dict[str, Any]) -> str | None:
+    """What a step costs beside sgd's: at equal batch size where a bench timed it, else per example."""
+    if row["step_overhead"] is not None:
+        return f"{row['step_overhead']:.2f}x a step"
+    # CPU time: the wall times of trainings that ran side by side are not comparable.
+    example = row["example_cpu_overhead"]
+    return None if example is None else f"{example:.1f}x an example"
 
 
 def _percent(row: dict[str, Any], name: str) -> str | None:
