@@ -231,7 +231,7 @@ def test_an_attack_that_needs_shadows_refuses_a_single_model() -> None:
 
 
 def test_only_tuned_values_that_are_used_count_as_tried_before() -> None:
-    """A search of 18 chose the recipe's batch size, steps and learning rate; given otherwise, it chose none."""
+    """A search of 18 chose the recipe's batch size, steps and rate; where others are given, it chose none."""
     by_recipe = {key: value for key, value in DP.items() if key != "steps"}
     tasks = [plan(grid, models=1).tasks[0] for grid in (by_recipe, DP, DP | OWN)]
     assert [task.notes.tried for task in tasks] == [18, 18, None]
