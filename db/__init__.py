@@ -19,6 +19,7 @@ from db.findings import (
 )
 from db.models import (
     Base,
+    BenchMatch,
     BenchResult,
     Cell,
     ModelRun,
@@ -37,6 +38,7 @@ __all__ = [
     "AttributeResult",
     "AuditResult",
     "Base",
+    "BenchMatch",
     "BenchResult",
     "Cell",
     "ComparisonResult",

@@ -57,6 +57,8 @@ class Cell(Base):
     delta: Mapped[float | None]
     seed: Mapped[int]
     n_train: Mapped[int]
+    batch_size: Mapped[int | None]
+    """The parameter of that name, which time per example is told by; null where the method has none."""
     label: Mapped[str]
     """A short name for people, e.g. `dp-sgd ε=4`."""
     configuration: Mapped[str] = mapped_column(default="")
@@ -237,6 +239,8 @@ class BenchResult(Base):
     engine_used: Mapped[str | None]
     """What `auto` came to."""
     params: Mapped[dict[str, Any]]
+    step_params: Mapped[dict[str, Any] | None]
+    """Those that decide what a step computes: all but real numbers and `steps`; null in older benches."""
     device: Mapped[str]
     """`cpu` or `cuda`; the task tells which."""
     threads: Mapped[int]
@@ -271,6 +275,17 @@ class BenchResult(Base):
     clocks: Mapped[dict[str, Any]]
     phases: Mapped[dict[str, Any]]
     """Timed steps by phase."""
+
+
+class BenchMatch(Base):
+    """A cell whose step a bench timed: the same work at the same batch size, found at collection."""
+
+    __tablename__ = "bench_match"
+
+    cell: Mapped[str] = mapped_column(primary_key=True)
+    task: Mapped[str] = mapped_column(primary_key=True)
+    """The bench."""
+    variant: Mapped[str] = mapped_column(primary_key=True)
 
 
 class Published(Base):

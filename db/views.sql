@@ -1,14 +1,48 @@
 -- Views for people. Their columns are an interface; the README documents them.
 -- Plain SQL that DuckDB and PostgreSQL both read. A statement ends with a semicolon at a line's end.
 
--- model_cost: one row per trained model, with its cost as a ratio to plain sgd.
--- The yardstick is the median over all sgd models of the same workload (name, version, n_train), origin and protocol that
--- ran on the same device with the same number of threads. The ratios are null where there is none.
--- A step is one pass of the method's own loop at the cell's own batch size.
+-- bench: what a step costs relative to plain sgd, one row per bench, workload, batch size and method. All of
+-- a bench took turns in one process. ratio and its 95 % interval are of CPU time (device time on a GPU)
+-- without drawing the batch; ratio_whole_step is with it; ratio_wall is by the wall clock.
+--   role           yardstick (sgd), control (sgd measured again: how far it is from 1 is noise) or method
+--   trustworthy    false where the machine was too noisy or the steps too few; doubt tells which
+--   newest         no later bench has a row of this variant on the same workload, batch size, device, threads, host
+--                  origin and protocol; one that is trustworthy goes before any that is not
+create view bench as
+select
+    b.task, b.workload, b.n_train, b.batch_size, b.variant, b.role, b.method, b.guarantee_kind,
+    b.engine, b.engine_used, b.params,
+    b.physical_batch_size, b.parameters, b.device, b.threads, t.host,
+    b.status, b.reason, b.message, b.trustworthy, b.doubt, b.steps,
+    b.ratio, b.ratio_low, b.ratio_high, b.ratio_whole_step, b.ratio_wall,
+    b.median_cpu_seconds, b.iqr_cpu_seconds, b.median_wall_seconds, b.iqr_wall_seconds,
+    b.median_net_seconds, b.seconds_per_update,
+    b.peak_memory_bytes, b.resting_memory_bytes, b.memory_ratio, b.clocks, b.phases, b.malloc,
+    b.workload_version, b.method_version, t.finished, t.origin, t.protocol,
+    row_number() over (
+        partition by
+            t.origin, t.protocol, b.workload, b.workload_version, b.n_train, b.batch_size, b.variant, b.method_version,
+            b.device, b.threads, t.host
+        order by case when b.status = 'done' and b.trustworthy then 0 else 1 end, t.finished desc nulls last, b.task
+    ) = 1 as newest
+from bench_result b
+join task t on t.key = b.task;
+
+-- model_cost: one row per trained model, with its cost as ratios to plain sgd, each named for what it is:
+--   step_overhead       a step over one of sgd at the same batch size, both this cell's, from a bench that interleaved
+--                       the two (`bench_match`); its 95 % interval beside it; null where none has timed it
+--   example_overhead    the step over its batch_size, relative to the same of sgd: at each cell's own batch size, so a
+--                       larger batch, which spreads the fixed cost of a step over more examples, is cheaper
+--   training_overhead   the seconds of the whole training, all steps of all phases
+--   overhead_by         which of the first two to read: 'bench', else 'per example'; null where there is neither
+-- But for the bench, sgd is the median over all sgd models of the same workload (name, version, n_train), origin and
+-- protocol that ran on the same device with the same number of threads. The ratios are null where there is none.
 create view model_cost as
 with run as (
     select
-        r.*, c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, t.device, t.threads
+        r.*, c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, c.batch_size, t.device, t.threads,
+        r.step_seconds_median / nullif(c.batch_size, 0) as example_seconds,
+        r.step_cpu_seconds_median / nullif(c.batch_size, 0) as example_cpu_seconds
     from model_run r
     join cell c on c.key = r.cell
     join task t on t.key = r.task
@@ -16,30 +50,60 @@ with run as (
 yardstick as (
     select
         origin, protocol, workload, workload_version, n_train, device, threads,
-        percentile_cont(0.5) within group (order by step_seconds_median) as step_seconds,
-        percentile_cont(0.5) within group (order by step_cpu_seconds_median) as step_cpu_seconds,
+        percentile_cont(0.5) within group (order by example_seconds) as example_seconds,
+        percentile_cont(0.5) within group (order by example_cpu_seconds) as example_cpu_seconds,
+        percentile_cont(0.5) within group (order by train_seconds) as train_seconds,
         percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes
     from run
     where method = 'sgd'
     group by origin, protocol, workload, workload_version, n_train, device, threads
+),
+benched as (
+    select
+        m.cell, t.device, b.threads, b.ratio, b.ratio_low, b.ratio_high,
+        row_number() over (
+            partition by m.cell, t.device, b.threads order by b.finished desc nulls last, b.task, b.variant
+        ) as place
+    from bench_match m
+    join bench b on b.task = m.task and b.variant = m.variant
+    join task t on t.key = m.task
+    where b.newest and b.status = 'done' and b.trustworthy
+),
+ratio as (
+    select
+        r.task, b.ratio as step_overhead, b.ratio_low as step_overhead_low, b.ratio_high as step_overhead_high,
+        r.example_seconds / nullif(y.example_seconds, 0) as example_overhead,
+        r.example_cpu_seconds / nullif(y.example_cpu_seconds, 0) as example_cpu_overhead,
+        r.train_seconds / nullif(y.train_seconds, 0) as training_overhead,
+        r.extra_memory_bytes / nullif(y.extra_memory_bytes, 0) as memory_overhead
+    from run r
+    left join yardstick y
+        on y.origin = r.origin
+        and y.protocol = r.protocol
+        and y.workload = r.workload
+        and y.workload_version = r.workload_version
+        and y.n_train = r.n_train
+        and y.device is not distinct from r.device
+        and y.threads is not distinct from r.threads
+    left join benched b
+        on b.cell = r.cell
+        and b.device is not distinct from r.device
+        and b.threads is not distinct from r.threads
+        and b.place = 1
 )
 select
-    r.task, r.cell, r.index, r.device, r.threads, r.phase, r.steps,
+    r.task, r.cell, r.index, r.device, r.threads, r.phase, r.steps, r.batch_size,
     r.step_seconds_p25, r.step_seconds_median, r.step_seconds_p75,
     r.step_cpu_seconds_p25, r.step_cpu_seconds_median, r.step_cpu_seconds_p75,
     r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
-    r.step_seconds_median / nullif(y.step_seconds, 0) as step_overhead,
-    r.step_cpu_seconds_median / nullif(y.step_cpu_seconds, 0) as step_cpu_overhead,
-    r.extra_memory_bytes / nullif(y.extra_memory_bytes, 0) as memory_overhead
+    o.step_overhead, o.step_overhead_low, o.step_overhead_high, o.example_overhead, o.example_cpu_overhead,
+    case
+        when o.step_overhead is not null then 'bench'
+        when o.example_overhead is not null then 'per example'
+    end as overhead_by,
+    o.training_overhead, o.memory_overhead
 from run r
-left join yardstick y
-    on y.origin = r.origin
-    and y.protocol = r.protocol
-    and y.workload = r.workload
-    and y.workload_version = r.workload_version
-    and y.n_train = r.n_train
-    and y.device is not distinct from r.device
-    and y.threads is not distinct from r.threads;
+join ratio o on o.task = r.task;
 
 -- runs: one row per trained model: what it is, how good, at what price, and where and when it was trained.
 create view runs as
@@ -48,7 +112,8 @@ select
     r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy, r.set_aside,
     r.guarantee_kind, r.epsilon, r.delta, r.adjacency, r.accountant, r.epsilon_rdp, r.epsilon_paper,
     r.steps, r.step_seconds_median as step_seconds, r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
-    m.step_overhead, m.step_cpu_overhead, m.memory_overhead, r.stats,
+    m.batch_size, m.step_overhead, m.example_overhead, m.example_cpu_overhead, m.overhead_by, m.training_overhead,
+    m.memory_overhead, r.stats,
     t.host, t.device, t.threads, t.started, t.finished, t.wall_seconds,
     c.workload_version, c.method_version, c.canary, c.canaries, c.origin, c.protocol
 from model_run r
@@ -105,7 +170,10 @@ select
     case when count(r.ceiling_by) = count(*) then max(r.ceiling_gap) end as ceiling_gap,
     percentile_cont(0.5) within group (order by m.step_seconds_median) as step_seconds,
     percentile_cont(0.5) within group (order by m.step_overhead) as step_overhead,
-    percentile_cont(0.5) within group (order by m.step_cpu_overhead) as step_cpu_overhead,
+    percentile_cont(0.5) within group (order by m.example_overhead) as example_overhead,
+    percentile_cont(0.5) within group (order by m.example_cpu_overhead) as example_cpu_overhead,
+    min(m.overhead_by) as overhead_by,
+    percentile_cont(0.5) within group (order by m.training_overhead) as training_overhead,
     percentile_cont(0.5) within group (order by m.extra_memory_bytes) as extra_memory_bytes,
     percentile_cont(0.5) within group (order by m.memory_overhead) as memory_overhead,
     percentile_cont(0.5) within group (order by m.train_seconds) as train_seconds
@@ -143,7 +211,8 @@ group by
 -- Where a cell was attacked several times, the row is of the attack's newest version and of the task
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; not cut at 0 or 1
---   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models
+--   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models; what each overhead is,
+--                         and which of them overhead_by says to read, stands at model_cost
 --   tested                worst case too: canaries were scored in this cell or in one with the same workload, method and
 --                         parameters; average case only: a defence without a guarantee has no such cell; else null
 --   ceiling_*             the most that any attack can have against the guarantee, for members drawn in a fixed number;
@@ -259,8 +328,8 @@ point as (
         d.epsilon_audited,
         o.ceiling_by, o.ceiling_auc, o.ceiling_tpr_at_10pct, o.ceiling_tpr_at_1pct, o.ceiling_tpr_at_0p1pct,
         o.ceiling_tpr_at_0p01pct,
-        o.step_seconds, o.step_overhead, o.step_cpu_overhead,
-        o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
+        o.step_seconds, o.step_overhead, o.example_overhead, o.example_cpu_overhead, o.overhead_by,
+        o.extra_memory_bytes, o.memory_overhead, o.train_seconds, o.training_overhead,
         coalesce(k.configurations, 1) as configurations, c.tried_before, c.tuned_by, c.tuned_on,
         case
             when c.tuned_on = 'test' then 'by paper on test'
@@ -435,7 +504,8 @@ join attribute_result a on a.task = p.task
 join cell c on c.key = a.cell;
 
 -- overhead: what training costs, one row per cell and kind of machine (device and threads; usually one).
--- All figures are medians over the cell's models. _p25 and _p75 bound the middle half of one model's steps.
+-- All figures are medians over the cell's models. _p25 and _p75 bound the middle half of one model's steps. What each
+-- overhead is, and which of them overhead_by says to read, stands at model_cost.
 create view overhead as
 with cost as (
     select
@@ -446,10 +516,15 @@ with cost as (
         percentile_cont(0.5) within group (order by step_seconds_p25) as step_seconds_p25,
         percentile_cont(0.5) within group (order by step_seconds_p75) as step_seconds_p75,
         percentile_cont(0.5) within group (order by step_overhead) as step_overhead,
+        percentile_cont(0.5) within group (order by step_overhead_low) as step_overhead_low,
+        percentile_cont(0.5) within group (order by step_overhead_high) as step_overhead_high,
+        percentile_cont(0.5) within group (order by example_overhead) as example_overhead,
+        percentile_cont(0.5) within group (order by example_cpu_overhead) as example_cpu_overhead,
+        min(overhead_by) as overhead_by,
+        percentile_cont(0.5) within group (order by training_overhead) as training_overhead,
         percentile_cont(0.5) within group (order by step_cpu_seconds_median) as step_cpu_seconds,
         percentile_cont(0.5) within group (order by step_cpu_seconds_p25) as step_cpu_seconds_p25,
         percentile_cont(0.5) within group (order by step_cpu_seconds_p75) as step_cpu_seconds_p75,
-        percentile_cont(0.5) within group (order by step_cpu_overhead) as step_cpu_overhead,
         percentile_cont(0.5) within group (order by peak_memory_bytes) as peak_memory_bytes,
         percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes,
         percentile_cont(0.5) within group (order by memory_overhead) as memory_overhead,
@@ -459,40 +534,15 @@ with cost as (
 )
 select
     o.cell, c.workload, c.n_train, c.method, c.label, c.params, c.epsilon_asked,
-    o.device, o.threads, o.models, o.steps,
-    o.step_seconds, o.step_seconds_p25, o.step_seconds_p75, o.step_overhead,
-    o.step_cpu_seconds, o.step_cpu_seconds_p25, o.step_cpu_seconds_p75, o.step_cpu_overhead,
-    o.peak_memory_bytes, o.extra_memory_bytes, o.memory_overhead, o.train_seconds, c.tried_before, c.tuned_by, c.tuned_on,
+    o.device, o.threads, o.models, o.steps, c.batch_size,
+    o.step_seconds, o.step_seconds_p25, o.step_seconds_p75,
+    o.step_cpu_seconds, o.step_cpu_seconds_p25, o.step_cpu_seconds_p75,
+    o.step_overhead, o.step_overhead_low, o.step_overhead_high, o.example_overhead, o.example_cpu_overhead, o.overhead_by,
+    o.train_seconds, o.training_overhead,
+    o.peak_memory_bytes, o.extra_memory_bytes, o.memory_overhead, c.tried_before, c.tuned_by, c.tuned_on,
     c.origin, c.protocol
 from cost o
 join cell c on c.key = o.cell;
-
--- bench: what a step costs relative to plain sgd, one row per bench, workload, batch size and method. All of
--- a bench took turns in one process. ratio and its 95 % interval are of CPU time (device time on a GPU)
--- without drawing the batch; ratio_whole_step is with it; ratio_wall is by the wall clock.
---   role           yardstick (sgd), control (sgd measured again: how far it is from 1 is noise) or method
---   trustworthy    false where the machine was too noisy or the steps too few; doubt tells which
---   newest         no later bench has a row of this variant on the same workload, batch size, device, threads, host
---                  origin and protocol; one that is trustworthy goes before any that is not
-create view bench as
-select
-    b.task, b.workload, b.n_train, b.batch_size, b.variant, b.role, b.method, b.guarantee_kind,
-    b.engine, b.engine_used, b.params,
-    b.physical_batch_size, b.parameters, b.device, b.threads, t.host,
-    b.status, b.reason, b.message, b.trustworthy, b.doubt, b.steps,
-    b.ratio, b.ratio_low, b.ratio_high, b.ratio_whole_step, b.ratio_wall,
-    b.median_cpu_seconds, b.iqr_cpu_seconds, b.median_wall_seconds, b.iqr_wall_seconds,
-    b.median_net_seconds, b.seconds_per_update,
-    b.peak_memory_bytes, b.resting_memory_bytes, b.memory_ratio, b.clocks, b.phases, b.malloc,
-    b.workload_version, b.method_version, t.finished, t.origin, t.protocol,
-    row_number() over (
-        partition by
-            t.origin, t.protocol, b.workload, b.workload_version, b.n_train, b.batch_size, b.variant, b.method_version,
-            b.device, b.threads, t.host
-        order by case when b.status = 'done' and b.trustworthy then 0 else 1 end, t.finished desc nulls last, b.task
-    ) = 1 as newest
-from bench_result b
-join task t on t.key = b.task;
 
 -- failures: every task that ended without a result, and every method that failed in a bench, with its reason.
 create view failures as

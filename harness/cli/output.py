@@ -268,6 +268,11 @@ def bench(document: "Json") -> None:
     time = "CPU time" if document["clock"] == "cpu" else "device time"
     say(f"step / sgd: {time} of a step without drawing the batch, median and 95 % interval.")
     say("extra memory: peak of a step above the level before it; below a few MiB it is noise.")
+    if any(entry["role"] == "method" and (entry["ratio"] or 1) < 1 for entry in document["methods"]):
+        say(
+            "below 1: sgd computes by autograd and pays for its graph, which the method partly does without; "
+            "this compares implementations, it does not make privacy free."
+        )
     if not document["trustworthy"]:
         say(f"NOT TRUSTWORTHY: {document['reason']}")
     say(f"recorded as task {document['key'][:12]}")

@@ -6,7 +6,9 @@ from typing import Any
 from harness.cli import output
 from harness.leakage.candidates import FAMILY
 from harness.report.compare import NAMES, say
+from harness.report.costs import BELOW_ONE
 from harness.report.leakage import STRONGEST
+from harness.report.reading import BASELINE
 from harness.results.query import query
 from harness.spec import Cell, distinct_labels
 from harness.store import Store
@@ -20,8 +22,9 @@ LINES = 12
 def frontier(store: Store, cells: Sequence[Cell]) -> None:
     """The frontier rows of these cells, as a table with intervals."""
     columns = (
-        "cell, workload, attack, models, accuracy, accuracy_low, accuracy_high, auc, auc_low, auc_high, "
-        "tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, step_cpu_overhead, valid, on_front, "
+        "cell, workload, method, attack, models, accuracy, accuracy_low, accuracy_high, "
+        "auc, auc_low, auc_high, tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, "
+        "step_overhead, example_cpu_overhead, training_overhead, valid, on_front, "
         "guarantee_kind || case when tested = 'average case only' then ', ' || tested else '' end as kind"
     )
     keys = ", ".join(f"'{each.key}'" for each in cells)
@@ -32,6 +35,8 @@ def frontier(store: Store, cells: Sequence[Cell]) -> None:
     shown = _headlines(rows)
     if shown:
         output.out.print(output.table([_frontier_row(row) for row in shown], title="frontier"))
+    if any(row["method"] != BASELINE and (_ratio(row) or 1) < 1 for row in shown):
+        output.say(BELOW_ONE)
     if len(shown) < len(rows):
         output.say('All attacks: privbench query "select label, attack, auc, tpr_at_1pct from frontier"')
     _comparisons(store, keys, labels)
@@ -153,8 +158,7 @@ def _reconstructions(store: Store, keys: str, labels: dict[str, str]) -> None:
 
 def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
     priced = None if row["epsilon"] is None else f"{row['epsilon']:.3g}"
-    # CPU time: the wall times of trainings that ran side by side are not comparable.
-    overhead = None if row["step_cpu_overhead"] is None else f"{row['step_cpu_overhead']:.1f}x"
+    training = None if row["training_overhead"] is None else f"{row['training_overhead']:.1f}x"
     return {
         "workload": row["workload"],
         "method": row["label"],
@@ -165,9 +169,24 @@ def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
         "TPR at 1 % FPR": _percent(row, "tpr_at_1pct"),
         "priced ε": priced,
         "kind": row["kind"],
-        "step CPU": overhead,
+        "time": _time(row),
+        "training": training,
         "front": "★" if row["on_front"] else "",
     }
+
+
+def _time(row: dict[str, Any]) -> str | None:
+    """What a step costs beside sgd's: at equal batch size where a bench timed it, else per example."""
+    ratio = _ratio(row)
+    if ratio is None:
+        return None
+    return f"{ratio:.2f}x a step" if row["step_overhead"] is not None else f"{ratio:.1f}x an example"
+
+
+def _ratio(row: dict[str, Any]) -> float | None:
+    # CPU time: the wall times of trainings that ran side by side are not comparable.
+    ratio: float | None = row["step_overhead"]
+    return row["example_cpu_overhead"] if ratio is None else ratio
 
 
 def _percent(row: dict[str, Any], name: str) -> str | None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import numpy as np
@@ -314,9 +314,25 @@ def _head(name: str, role: str, cell: Cell) -> Json:
         "engine": cell.params.get("engine"),
         "engine_used": None,
         "params": dict(cell.params),
+        "step_params": step_params(cell),
         "logical_batch_size": logical,
         "physical_batch_size": cell.params.get("physical_batch_size") or logical,
     }
+
+
+def step_params(cell: Cell) -> Json:
+    """The parameters that decide what a step computes: all but real numbers (rates, noise) and `steps`."""
+    fields = methods.family.get(cell.method.name).Params.model_fields
+    return {
+        name: value
+        for name, value in cell.params.items()
+        if name != "steps" and not is_real(fields[name].annotation)
+    }
+
+
+def is_real(annotation: Any) -> bool:
+    """Whether a parameter is a real number, or none."""
+    return annotation is float or any(is_real(each) for each in get_args(annotation))
 
 
 def used(cell: Cell) -> str | None:

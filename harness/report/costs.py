@@ -1,4 +1,4 @@
-"""Which figure of a method's cost a report shows: benches before training runs, a paper's beside them."""
+"""Which figure of a method's cost a report shows: a bench before training clocks, a paper's beside them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,26 +15,43 @@ PRINTED = {"shape-linear-768x10": HEAD, "shape-wrn16-4": WRN, "cifar10-wrn16-4":
 """Step time in units of SGD's, by workload of that shape. The paper names no GPU and no batch size."""
 
 NOT_PRINTED = (
-    *("cell", "models", "device", "threads", "epsilon", "step_seconds", "step_cpu_seconds"),
-    *("step_cpu_overhead", "train_seconds", "extra_memory_bytes", "memory_overhead"),
+    *("cell", "models", "device", "threads", "epsilon", "step_seconds", "step_cpu_seconds", "batch_size"),
+    *("step_overhead_low", "step_overhead_high", "example_overhead", "example_cpu_overhead", "overhead_by"),
+    *("train_seconds", "training_overhead", "extra_memory_bytes", "memory_overhead"),
 )
+BELOW_ONE = (
+    "A ratio below 1 compares implementations and not privacy: sgd computes by autograd and pays for its "
+    "graph, which engines of per-example gradients partly do without; per example a larger batch is cheaper."
+)
+"""Said wherever such a ratio is shown."""
 
 
 def choose_costs(reading: Reading) -> list[Row]:
-    """One row per line of the overhead report, each with its `source`.
+    """One row per line of the overhead report: cells, and benches that timed no cell's step.
 
-    Where a trustworthy bench timed a method on a workload, it stands instead of that method's training
-    runs; a bench that is not trustworthy stands only where there is nothing else.
+    `time_overhead` is what the line shows: a step at equal batch size where a bench timed it, else the time
+    per example; `source` says which. A bench that is not trustworthy stands only where its method has nothing
+    else.
     """
-    runs = [{**row, "source": TRAINING} for row in reading.overhead]
+    runs = [as_line(row) for row in reading.overhead]
     benches = [as_cost(row) for row in reading.bench]
+    shown = {_timed(row) for row in runs if row["source"] == BENCH}
     trusted = {(row["group"], row["method"]) for row in benches if row["trustworthy"]}
-    kept = [row for row in runs if (row["group"], row["method"]) not in trusted]
-    ran = {(row["group"], row["method"]) for row in kept}
-    kept += [
-        row for row in benches if row["trustworthy"] or (row["group"], row["method"]) not in ran | trusted
+    ran = {(row["group"], row["method"]) for row in runs}
+    kept = runs + [
+        row
+        for row in benches
+        if (row["trustworthy"] and _timed(row) not in shown)
+        or (row["group"], row["method"]) not in ran | trusted
     ]
     return sorted([*kept, *printed(kept)], key=_order)
+
+
+def as_line(row: Row) -> dict[str, Any]:
+    """A row of the view `overhead` with what its line shows."""
+    timed = row["overhead_by"] == BENCH
+    time = row["step_overhead"] if timed else row["example_overhead"]
+    return {**row, "source": BENCH if timed else TRAINING, "time_overhead": time}
 
 
 def as_cost(row: Row) -> dict[str, Any]:
@@ -48,12 +65,22 @@ def as_cost(row: Row) -> dict[str, Any]:
         "models": None,
         "step_seconds": row["median_wall_seconds"],
         "step_cpu_seconds": row["median_cpu_seconds"],
+        "time_overhead": row["ratio"],
         "step_overhead": row["ratio"],
-        "step_cpu_overhead": None,
+        "step_overhead_low": row["ratio_low"],
+        "step_overhead_high": row["ratio_high"],
+        "example_overhead": None,
+        "example_cpu_overhead": None,
+        "overhead_by": BENCH,
         "extra_memory_bytes": row["peak_memory_bytes"],
         "memory_overhead": row["memory_ratio"],
         "train_seconds": None,
+        "training_overhead": None,
     }
+
+
+def _timed(row: Row) -> tuple[Any, ...]:
+    return row["group"], row["method"], row["batch_size"]
 
 
 def printed(rows: Iterable[Row]) -> list[dict[str, Any]]:
@@ -69,6 +96,7 @@ def printed(rows: Iterable[Row]) -> list[dict[str, Any]]:
             "method": method,
             "guarantee_kind": kinds.get(method),
             "label": f"{method}, Table 6",
+            "time_overhead": ratio,
             "step_overhead": ratio,
         }
         for group, row in groups.items()

@@ -31,7 +31,7 @@ from harness.report.reading import Reading, Row
 
 COST_TITLE = "Accuracy against leakage and cost"
 COSTS = {
-    "step_overhead": "time of a training step (sgd = 1)",
+    "training_overhead": "time of the whole training (sgd = 1)",
     "memory_overhead": "extra peak memory (sgd = 1)",
 }
 SCALE = "cividis"

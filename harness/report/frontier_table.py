@@ -27,7 +27,7 @@ AREAS_TITLE = "Hypervolume of every method"
 ROW_COLUMNS = (
     *("workload", "cell", "guarantee", "ε", "attack", "models", "accuracy"),
     *(leakage.name for leakage in reversed(TPRS)),
-    *("AUC", "step time (sgd = 1)", "extra memory (sgd = 1)", "valid", "AUC front"),
+    *("AUC", "training time (sgd = 1)", "extra memory (sgd = 1)", "valid", "AUC front"),
 )
 AREA_COLUMNS = (
     "workload",
@@ -47,6 +47,8 @@ ROW_NOTES = (
     "non-members: yes; near, where the intervals cannot tell a cell from it; no.",
     "Epsilons of different guarantees do not compare.",
     "Average case only: a defence without a guarantee, whose worst case no canaries have shown.",
+    "Training time: wall seconds of all steps over those of sgd's training of the workload, each with its "
+    "own number of steps and batch size; the report `overhead` has the time of a step.",
 )
 AREA_NOTES = (
     "Hypervolume: the test accuracy of the method's best cell under a cap on leakage, chosen by its "
@@ -87,7 +89,7 @@ def _line(row: Row, attack: str) -> tuple[str, ...]:
     valid = {True: "yes", False: "NO", None: "not checked"}[row["valid"]]
     tprs = [_measured(row, leakage.column) for leakage in reversed(TPRS)]
     numbers = [_measured(row, "accuracy"), *tprs, _measured(row, "auc")]
-    costs = [_ratio(row["step_overhead"]), _ratio(row["memory_overhead"])]
+    costs = [_ratio(row["training_overhead"]), _ratio(row["memory_overhead"])]
     names = [row["group"], row["label"] or row["method"], kind, epsilon, attack, str(row["models"])]
     return *names, *numbers, *costs, valid
 

@@ -1,4 +1,4 @@
-"""The overhead figure: step time and memory of each method relative to plain SGD."""
+"""The overhead figure: time of a step, of the whole training, and memory, relative to plain SGD."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.report.costs import BENCH, PAPER, TABLE_6, TRAINING, choose_costs
+from harness.report.costs import BELOW_ONE, BENCH, PAPER, TABLE_6, TRAINING, choose_costs
 from harness.report.figure.artists import Bars, Marks
 from harness.report.figure.panels import say_thinned, spread
-from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, scaled, wrap
+from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
 from harness.report.figure.style import (
     FAINT,
     INK,
@@ -26,7 +26,7 @@ from harness.report.figure.style import (
     shorten,
 )
 from harness.report.metadata import Imprint
-from harness.report.reading import Reading, Row, read
+from harness.report.reading import BASELINE, Reading, Row, read
 from harness.report.tables import TextTable, write_table
 from harness.results.query import Source
 
@@ -37,15 +37,24 @@ COLUMNS = (
     "cell",
     "source",
     "models",
-    "step time (sgd = 1)",
+    "time (sgd = 1)",
+    "of",
     "its bar",
-    "CPU time (sgd = 1)",
+    "CPU time per example (sgd = 1)",
+    "whole training (sgd = 1)",
     "extra memory (sgd = 1)",
     "extra memory in MiB",
 )
 LINES = 120
 """Lines of a group in the figure, at most; the table has all."""
 MARKERS = {TRAINING: "o", BENCH: "s", PAPER: "D"}
+OF = {TRAINING: "an example", BENCH: "a step, equal batch", PAPER: "a step"}
+"""What the time of a line is the time of."""
+PANELS = {
+    "time_overhead": "time of a step at equal batch (■), else per example (●), sgd = 1",
+    "training_overhead": "time of the whole training, sgd = 1",
+    "memory_overhead": "extra peak memory, sgd = 1",
+}
 
 
 def write_overhead(store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN) -> list[Path]:
@@ -61,7 +70,7 @@ def draw_overhead(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Pa
 
 
 def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
-    """One row of panels for each workload: time of a step, extra memory; one line for each cell."""
+    """One row of panels for each workload, a line in them for each cell."""
     costs = choose_costs(reading)
     if not costs:
         return empty_figure(TITLE, explain_empty(reading), sheet)
@@ -73,7 +82,7 @@ def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     text = wrap(explain_clocks(reading), width, 8.5)
     heights = [
         (0.16 + 0.16 * len(text.splitlines()) + 0.51 * (not sheet.printed)) * scale,
-        *((1.25 + 0.3 * len(rows)) * scale * sheet.lines(2) for rows in groups),
+        *((1.35 + 0.3 * len(rows)) * scale * sheet.lines(len(PANELS)) for rows in groups),
     ]
     figure = new_figure(width, sum(heights))
     parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
@@ -98,18 +107,15 @@ def _draw_group(part: Any, rows: Sequence[Row], cells: int, colours: Mapping[str
     thinned = say_thinned(len(rows), cells)
     head = wrap(f"{shorten(rows[0]['group'], 60)} · {_models(rows)}{thinned}", sheet.inches(11), 10.5)
     part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
-    left, right = panels = lay_out(part, 2, sheet)
-    _draw_ratios(left, rows, "step_overhead", colours)
-    _draw_ratios(right, rows, "memory_overhead", colours)
-    left.set_xlabel("time of a training step (sgd = 1)")
-    right.set_xlabel("extra peak memory (sgd = 1)")
-    for axes in panels:
+    names = [shorten(name) for name in name_lines(rows)]
+    panels = lay_out(part, len(PANELS), sheet)
+    for place, (axes, (column, title)) in enumerate(zip(panels, PANELS.items(), strict=True)):
+        _draw_ratios(axes, rows, column, colours)
+        axes.set_xlabel(wrap(title, panel_width(axes), SCREEN.font))
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.yaxis.set_label_coords(0, 0.5)  # it has none: matplotlib would measure every name to place it
-    named = panels if sheet.across == 1 else [left]  # side by side, one list of names serves both
-    names = [shorten(name) for name in name_lines(rows)]
-    for axes in panels:
-        axes.set_yticks(range(len(rows)) if axes in named else [], names if axes in named else [])
+        first = place % sheet.across == 0  # side by side, one list of names serves all
+        axes.set_yticks(range(len(rows)) if first else [], names if first else [])
 
 
 def overhead_table(reading: Reading) -> TextTable:
@@ -128,9 +134,11 @@ def overhead_table(reading: Reading) -> TextTable:
                 name,
                 row["source"],
                 _number(row["models"], "d"),
-                _number(row["step_overhead"]),
+                _number(row["time_overhead"]),
+                OF[row["source"]],
                 "-" if bar is None else f"{bar[0]:.3g} to {bar[1]:.3g}",
-                _number(row["step_cpu_overhead"]),
+                _number(row["example_cpu_overhead"]),
+                _number(row["training_overhead"]),
                 _number(row["memory_overhead"]),
                 _number(None if extra is None else extra / 2**20),
             )
@@ -144,33 +152,42 @@ def overhead_table(reading: Reading) -> TextTable:
 
 def explain_clocks(reading: Reading) -> str:
     """What was measured, and what it is not; a line for each source that is there."""
-    sources = {row["source"] for row in choose_costs(reading)}
-    memory = "Memory: peak above the level at the start of the {}; below a few MiB it is noise."
+    costs = choose_costs(reading)
+    sources = {row["source"] for row in costs}
     lines = []
     if BENCH in sources:
-        lines += [
-            "Square = privbench bench, shown instead of training runs: steps of sgd and of the others took "
-            "turns in one process;",
-            "CPU time (on a GPU its own) without drawing the batch, median; bar = 95 % interval. "
-            + memory.format("step"),
-        ]
+        lines.append(
+            "Square = a step over one of sgd at the same batch size, by privbench bench: the two took turns "
+            "in one process; CPU time (on a GPU its own) without drawing the batch; bar: 95 % interval."
+        )
     if PAPER in sources:
         lines.append(
             f"Hollow diamond = printed in the {TABLE_6}: GPU and batch size not stated, mean of 3 steps."
         )
     if TRAINING in sources or not lines:
-        lines += [_explain_runs(reading), memory.format("phase")]
+        lines.append(_explain_runs(reading))
+    lines.append(
+        "Whole training: wall seconds of all steps over those of sgd's training of the workload, each with "
+        "its own number of steps and batch size. Memory: peak above the level at the start of the phase (of "
+        "a bench: of the step), at each cell's own batch size; below a few MiB it is noise."
+    )
+    if any(is_below_one(row) for row in costs):
+        lines.append(BELOW_ONE)
     return "\n".join(lines)
+
+
+def is_below_one(row: Row) -> bool:
+    """Whether a method's line shows less time than sgd's."""
+    return row["method"] != BASELINE and row["time_overhead"] is not None and row["time_overhead"] < 1
 
 
 def _explain_runs(reading: Reading) -> str:
     threads = " or ".join(str(number) for number in reading.threads)
     on = f", {threads} thread{'' if threads == '1' else 's'} each" if threads else ""
     return (
-        f"Clocks of the training runs themselves{on}: dot = wall time, median of the steps; "
-        "bar = its quartiles; short stroke = CPU time.\n"
-        "Not interleaved with sgd: trainings that ran side by side slow each other, so read a ratio "
-        "of wall times to about one digit."
+        f"Dot = time per example by the clocks of the training runs themselves{on}: the median step over its "
+        "batch size, wall time; bar: its quartiles; short stroke: CPU time. Not interleaved with sgd: batch "
+        "sizes differ, and trainings that ran side by side slow each other, so read it to about one digit."
     )
 
 
@@ -186,12 +203,13 @@ def name_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def relative_quartiles(row: Row) -> tuple[float, float] | None:
-    """The quartiles of the step time in units of sgd's median step; for a bench the ratio's interval."""
+    """The quartiles of the time per example in units of sgd's median; of a bench the ratio's interval."""
     if row.get("source") == BENCH:
-        return None if row["ratio_low"] is None else (row["ratio_low"], row["ratio_high"])
+        low, high = row["step_overhead_low"], row["step_overhead_high"]
+        return None if low is None else (low, high)
     if row.get("source") == PAPER:
         return None
-    ratio, median = row["step_overhead"], row["step_seconds"]
+    ratio, median = row["example_overhead"], row["step_seconds"]
     low, high = row["step_seconds_p25"], row["step_seconds_p75"]
     if None in (ratio, median, low, high) or median <= 0:
         return None
@@ -207,7 +225,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
             axes.text(
                 0.02,
                 place,
-                say_missing(row),
+                say_missing(row, column),
                 transform=axes.get_yaxis_transform(),
                 va="center",
                 fontsize=scaled(8),
@@ -216,16 +234,18 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
             continue
         single = row["models"] == 1 or row["source"] == PAPER
         end = value
-        if column == "step_overhead":
+        if column == "time_overhead":
             quartiles = relative_quartiles(row)
             if quartiles:
                 bars.add((quartiles[0], place), (quartiles[1], place), colour)
                 end = max(end, quartiles[1])
-            if row["step_cpu_overhead"] is not None:
-                marks.add(row["step_cpu_overhead"], place, marker="|", ms=scaled(11), mew=1.4, color=INK)
-                end = max(end, row["step_cpu_overhead"])
+            if row["source"] == TRAINING and row["example_cpu_overhead"] is not None:
+                marks.add(row["example_cpu_overhead"], place, marker="|", ms=scaled(11), mew=1.4, color=INK)
+                end = max(end, row["example_cpu_overhead"])
         look = {"mec": colour, "mfc": "white" if single else colour}
-        marks.add(value, place, marker=MARKERS[row["source"]], ms=scaled(7), mew=1.5, **look)
+        # Of a cell only the time of a step may come from a bench.
+        source = row["source"] if column == "time_overhead" or row["cell"] is None else TRAINING
+        marks.add(value, place, marker=MARKERS[source], ms=scaled(7), mew=1.5, **look)
         text = f"{value:.3g}"
         if column == "memory_overhead" and row["extra_memory_bytes"] is not None:
             text += f"  ({row['extra_memory_bytes'] / 2**20:.3g} MiB)"
@@ -248,13 +268,19 @@ def _number(value: float | None, form: str = ".3g") -> str:
     return "-" if value is None else f"{value:{form}}"
 
 
-def say_missing(row: Row) -> str:
+def say_missing(row: Row, column: str) -> str:
     """Why a ratio is not there."""
-    return "not printed" if row.get("source") == PAPER else "no sgd to compare with"
+    if row.get("source") == PAPER:
+        return "not printed"
+    if column == "training_overhead" and row["cell"] is None:
+        return "a bench trains nothing to its end"
+    if column == "time_overhead" and row.get("batch_size") is None:
+        return "no batch size to divide by"
+    return "no sgd to compare with"
 
 
 def _models(rows: Sequence[Row]) -> str:
-    counts = sorted({row["models"] for row in rows if row["source"] == TRAINING})
+    counts = sorted({row["models"] for row in rows if row["models"] is not None})
     if not counts:
         return "privbench bench"
     span = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

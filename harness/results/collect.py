@@ -22,6 +22,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 import db
+from harness.results.bench_matching import write_bench_matches
 from harness.results.comparisons import write_comparisons
 from harness.results.matching import write_matches, write_published
 from harness.results.rows import TABLES, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
@@ -236,6 +237,7 @@ class Gathering:
         if write_published(self.connection) or altered:
             write_matches(self.connection)
         if altered:
+            write_bench_matches(self.connection)
             write_comparisons(self.connection, self.origins)
 
     def _write_cells(self, touched: Set[str | None]) -> None:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 KEPT_STEPS = 1000
 """Single steps kept per task and phase; the full series stays in Parquet."""
 QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
+BENCH_JSON = ("params", "step_params", "clocks", "phases")
 RATES = {"0.1": "10pct", "0.01": "1pct", "0.001": "0p1pct", "0.0001": "0p01pct"}
 
 TABLES: dict[str, sa.Table] = dict(db.Base.metadata.tables)
@@ -88,6 +89,7 @@ def cell_row(origin: Origin, spec: Json) -> Json | None:
         "delta": params.get("delta"),
         "seed": task["seed"],
         "n_train": task["n_train"],
+        "batch_size": _whole(params.get("batch_size")),
         "label": notes["label"],
         "configuration": beside.configuration or configuration_of(params, UNCOUNTED),
         "levels": _text(spelled(beside.levels)),
@@ -99,6 +101,11 @@ def cell_row(origin: Origin, spec: Json) -> Json | None:
         "origin": origin.name,
         "protocol": task["protocol"],
     }
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number; None for anything else that a plug-in may call so."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _task_row(task: Json, cell: str | None, result: Json) -> Json:
@@ -293,7 +300,7 @@ def _bench_rows(task: Json, payload: Json) -> list[Json]:
         "doubt": bench["reason"],
     }
     return [
-        {**entry, **shared, **{name: _text(spelled(entry[name])) for name in ("params", "clocks", "phases")}}
+        {**entry, **shared, **{name: _text(spelled(entry[name])) for name in BENCH_JSON if name in entry}}
         for entry in bench["methods"]
     ]
 

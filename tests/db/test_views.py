@@ -2,6 +2,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def add_cell(rows: Rows, accuracies: list[float], **changes: Any) -> str:
     key = f"cell-{next(counter)}"
     machine = {name: changes.pop(name, value) for name, value in MACHINE.items()}
     run = {name: changes.pop(name) for name in list(changes) if name in RUN}
-    fields = {"workload": "w", "workload_version": "1", "n_train": 10, "method": "dp-sgd"}
+    fields = {"workload": "w", "workload_version": "1", "n_train": 10, "method": "dp-sgd", "batch_size": 8}
     rows.insert("cell", key=key, **(fields | changes))
     for index, accuracy in enumerate(accuracies):
         task = f"{key}-{index}"
@@ -75,7 +76,7 @@ def add_cell(rows: Rows, accuracies: list[float], **changes: Any) -> str:
 
 MACHINE = {"device": "cpu", "threads": 1}
 RUN = (
-    *("step_seconds_median", "step_cpu_seconds_median", "extra_memory_bytes", "epsilon"),
+    *("step_seconds_median", "step_cpu_seconds_median", "train_seconds", "extra_memory_bytes", "epsilon"),
     *("guarantee_kind", "nonmember_accuracy"),
 )
 
@@ -300,8 +301,12 @@ def test_the_price_of_a_cell_is_the_highest_of_its_models(rows: Rows) -> None:
     assert row["epsilon"] == 4.0
 
 
-COST = {"step_seconds_median": 0.2, "step_cpu_seconds_median": 0.1, "extra_memory_bytes": 100}
+COST = {"step_seconds_median": 0.2, "step_cpu_seconds_median": 0.1, "train_seconds": 9.0}
+COST |= {"extra_memory_bytes": 100}
 TWICE = {name: 2 * value for name, value in COST.items()}
+
+
+RATIOS = ("example_overhead", "example_cpu_overhead", "training_overhead", "memory_overhead")
 
 
 def test_overhead_is_relative_to_sgd(rows: Rows) -> None:
@@ -309,9 +314,60 @@ def test_overhead_is_relative_to_sgd(rows: Rows) -> None:
     key = add_cell(rows, [0.5], **TWICE)
     add_attack(rows, key, models=1)
     (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
-    assert (row["step_overhead"], row["step_cpu_overhead"], row["memory_overhead"]) == (2, 2, 2)
+    assert [row[name] for name in RATIOS] == [2, 2, 2, 2]
     (row,) = rows.ask("select * from frontier")
-    assert (row["step_overhead"], row["memory_overhead"], row["extra_memory_bytes"]) == (2, 2, 200)
+    assert [row[name] for name in RATIOS] == [2, 2, 2, 2]
+    assert (row["step_overhead"], row["overhead_by"], row["extra_memory_bytes"]) == (None, "per example", 200)
+
+
+def test_steps_of_unequal_batches_are_compared_per_example(rows: Rows) -> None:
+    """A step of 256 examples that takes twice as long as one of 64 is no overhead of 2."""
+    add_cell(rows, [0.5], **COST, **SGD, batch_size=64)
+    key = add_cell(rows, [0.5], **TWICE, batch_size=256)
+    no_batch = add_cell(rows, [0.5], **TWICE, batch_size=None)
+    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    assert (row["step_overhead"], row["overhead_by"], row["batch_size"]) == (None, "per example", 256)
+    assert [row[name] for name in RATIOS] == [0.5, 0.5, 2, 2]
+    (row,) = rows.ask(f"select * from overhead where cell = '{no_batch}'")
+    assert (row["example_overhead"], row["overhead_by"], row["training_overhead"]) == (None, None, 2)
+
+
+def add_bench(rows: Rows, cell: str, ratio: float, **changes: Any) -> None:
+    """A bench that timed the cell's step."""
+    task, variant = f"bench-{next(counter)}", changes.pop("variant", "dp-sgd auto")
+    machine = {name: changes.pop(name, value) for name, value in MACHINE.items()}
+    finished = changes.pop("finished", datetime(2026, 1, 1))
+    rows.insert("task", key=task, kind="bench", status="done", finished=finished, **machine)
+    fields = {"workload": "w", "method": "dp-sgd", "status": "done", **machine}
+    ratios = {"ratio": ratio, "ratio_low": ratio - 0.1, "ratio_high": ratio + 0.1}
+    rows.insert("bench_result", task=task, variant=variant, **(fields | ratios | changes))
+    rows.insert("bench_match", cell=cell, task=task, variant=variant)
+
+
+def test_a_bench_of_the_cells_step_is_its_overhead(rows: Rows) -> None:
+    add_cell(rows, [0.5], **COST, **SGD, batch_size=64)
+    key = add_cell(rows, [0.5, 0.6], **TWICE, batch_size=256)
+    add_attack(rows, key)
+    add_bench(rows, key, 1.5)
+    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    assert (row["step_overhead"], row["overhead_by"], row["example_overhead"]) == (1.5, "bench", 0.5)
+    assert (row["step_overhead_low"], row["step_overhead_high"]) == pytest.approx((1.4, 1.6))
+    assert row["training_overhead"] == 2
+    (row,) = rows.ask("select * from frontier")
+    assert (row["step_overhead"], row["overhead_by"]) == (1.5, "bench")
+    assert {run["overhead_by"] for run in rows.ask(f"select * from runs where cell = '{key}'")} == {"bench"}
+
+
+def test_the_newest_trustworthy_bench_on_such_a_machine_counts(rows: Rows) -> None:
+    key = add_cell(rows, [0.5], **TWICE)
+    add_bench(rows, key, 1.5, finished=datetime(2026, 1, 2))
+    add_bench(rows, key, 1.7, finished=datetime(2026, 1, 1))
+    add_bench(rows, key, 1.8, finished=datetime(2026, 1, 3), trustworthy=False)
+    add_bench(rows, key, 1.9, finished=datetime(2026, 1, 3), status="failed")
+    add_bench(rows, key, 2.0, finished=datetime(2026, 1, 4), threads=8)
+    add_bench(rows, key, 2.1, finished=datetime(2026, 1, 4), device="gpu")
+    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    assert (row["step_overhead"], row["overhead_by"], row["example_overhead"]) == (1.5, "bench", None)
 
 
 @pytest.mark.parametrize(
@@ -329,8 +385,8 @@ def test_what_does_not_compare_has_no_ratio(rows: Rows, differs: dict[str, Any])
     key = add_cell(rows, [0.5], **TWICE, **differs)
     (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
     assert row["step_seconds"] == 0.4
-    assert row["step_overhead"] is None
-    assert row["memory_overhead"] is None
+    assert [row[name] for name in RATIOS] == [None] * 4
+    assert row["overhead_by"] is None
 
 
 def test_no_memory_to_compare_with_is_no_infinite_ratio(rows: Rows) -> None:

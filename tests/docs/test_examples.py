@@ -33,7 +33,8 @@ def test_the_method_runs_and_promises_nothing(store: Path) -> None:
     for row in found:
         assert row["accuracy"] > 0.5
         assert (row["guarantee_kind"], row["epsilon"]) == ("empirical", None)
-        assert row["step_overhead"] > 0
+        assert row["example_overhead"] > 0
+        assert row["training_overhead"] > 0
     stats = query(
         store, "select stats from model_run join cell on cell.key = cell where method = 'noisy-sgd'"
     )

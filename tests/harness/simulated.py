@@ -23,7 +23,7 @@ PAPER = {"batch_size": 64, "steps": 90, "sigma": 0.3, "gamma": 4, "T": 3}
 
 
 def cell(workload: str, method: str, **params: Any) -> Cell:
-    return Cell(Plugin(workload, "1"), 100, Plugin(method, "1"), {"lr": 0.5, **params}, 0)
+    return Cell(Plugin(workload, "1"), 100, Plugin(method, "1"), {"lr": 0.5, "batch_size": 64, **params}, 0)
 
 
 def cells(workload: str) -> list[Cell]:
@@ -212,8 +212,8 @@ def fill_findings(store: Store) -> None:
 def publish_bench(store: Store) -> None:
     """Two methods of which one failed."""
     timed = {"sgd": cell("digits-mlp", "sgd"), "dp-sgd": cell("digits-mlp", "dp-sgd", epsilon=1.0)}
-    task = BenchTask(timed, 64, {"threads": 1}, "2026-01-02")
-    shared = {"n_train": 100, "batch_size": 64, "parameters": 10, "device": "cpu", "threads": 1, "malloc": {}}
+    task = BenchTask(timed, 64, {"threads": 2}, "2026-01-02")
+    shared = {"n_train": 100, "batch_size": 64, "parameters": 10, "device": "cpu", "threads": 2, "malloc": {}}
     entries: list[Json] = [
         {
             "variant": name,

@@ -201,6 +201,19 @@ def test_batch_normalisation_is_refused_by_name(members: Records, run: "Simplest
         method.train(members, Problem(3, model, nothing), params(), run)
 
 
+class OwnNormalisation(nn.BatchNorm1d):
+    """Somebody's, which no list of types knows."""
+
+
+def test_batch_normalisation_is_refused_whatever_it_is_called(members: Records, run: "SimplestRun") -> None:
+    def model(seed: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 3), OwnNormalisation(3))
+
+    for engine in ("auto", "opacus"):
+        with pytest.raises(SpecError, match=r"layer '1' \(OwnNormalisation\).*GroupNorm"):
+            method.train(members, Problem(3, model, nothing), params(engine=engine), run)
+
+
 def test_a_batch_larger_than_the_members_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:

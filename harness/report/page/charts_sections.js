@@ -13,31 +13,38 @@ function lineLayout(title, names) {
   return layout;
 }
 
+// Of a cell only the time of a step may come from a bench.
+function ofTraining(row, column) {
+  return column !== "time_overhead" && row.cell != null;
+}
+
 function ratioTrace(rows, column) {
   const colours = rows.map((row) => DATA.colours[row.method]);
   return {
     type: "scatter", mode: "markers", x: rows.map((row) => row[column]), y: rows.map((row, place) => place),
     hoverinfo: "text", hovertext: rows.map(hoverCost),
     marker: { size: 11, color: colours, line: { color: colours, width: 2 },
-              symbol: rows.map((row) => SOURCES[row.source] ?? (row.models === 1 ? "circle-open" : "circle")) },
+              symbol: rows.map((row) => (ofTraining(row, column) ? null : SOURCES[row.source])
+                                        ?? (row.models === 1 ? "circle-open" : "circle")) },
   };
 }
 
 function drawRatios(target, rows, column, title) {
   const traces = [ratioTrace(rows, column)];
-  if (column === "step_overhead") {
+  if (column === "time_overhead") {
     const bars = rows.map((row, place) => [row, place]).filter(([row]) => row.quartiles);
     traces.unshift(...bars.map(([row, place]) => ({
       type: "scatter", mode: "lines", x: row.quartiles, y: [place, place], hoverinfo: "skip",
       opacity: 0.45, line: { color: DATA.colours[row.method], width: 5 } })));
-    traces.push({ type: "scatter", mode: "markers", x: rows.map((row) => row.step_cpu_overhead), hoverinfo: "skip",
+    traces.push({ type: "scatter", mode: "markers", hoverinfo: "skip",
+                  x: rows.map((row) => (row.source === "training" ? row.example_cpu_overhead : null)),
                   y: rows.map((row, place) => place),
                   marker: { symbol: "line-ns", size: 16, line: { color: cssColour("--ink"), width: 2 } } });
   }
   const layout = lineLayout(title, rows.map((row) => clip(row.line_name, 20)));
   const bare = rows.map((row, place) => [row, place]).filter(([row]) => row[column] == null);
   layout.annotations = bare.map(([row, place]) => ({ xref: "paper", x: 0.02, y: place, xanchor: "left", showarrow: false,
-                                                    text: row.missing }));
+                                                    text: row.missing[column] }));
   layout.shapes = [verticalLine(1, cssColour("--soft"))];
   Plotly.react(target, traces, layout, CONFIG);
 }

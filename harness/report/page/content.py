@@ -21,7 +21,7 @@ from harness.report.leakage import (
     name_attacks,
     resolved_fpr,
 )
-from harness.report.overhead import explain_clocks, name_lines, relative_quartiles, say_missing
+from harness.report.overhead import PANELS, explain_clocks, name_lines, relative_quartiles, say_missing
 from harness.report.page.commands import command_of
 from harness.report.page.sections import calibration_data, picture_data, reproduction_data, theory_data
 from harness.report.reading import Reading, Roc, Row, group_failures, program_version
@@ -31,13 +31,15 @@ UTILITIES = (
     {"column": "train_accuracy", "name": "train accuracy", "higher": True},
     {"column": "test_loss", "name": "test loss", "higher": False},
     {"column": "train_seconds", "name": "seconds of training", "higher": False},
-    {"column": "step_overhead", "name": "time of a step (sgd = 1)", "higher": False},
+    {"column": "training_overhead", "name": "time of the training (sgd = 1)", "higher": False},
+    {"column": "example_overhead", "name": "time per example (sgd = 1)", "higher": False},
     {"column": "memory_overhead", "name": "extra memory (sgd = 1)", "higher": False},
 )
 """The axes across leakage: means or medians over a cell's models."""
 
 THIRDS = (
-    {"column": "step_overhead", "name": "time of a step (sgd = 1)"},
+    {"column": "training_overhead", "name": "time of the training (sgd = 1)"},
+    {"column": "example_overhead", "name": "time per example (sgd = 1)"},
     {"column": "memory_overhead", "name": "extra memory (sgd = 1)"},
     {"column": "train_seconds", "name": "seconds of training"},
 )
@@ -87,7 +89,7 @@ def page_data(reading: Reading) -> dict[str, Any]:
                 **row,
                 "quartiles": relative_quartiles(row),
                 "line_name": name,
-                "missing": say_missing(row),
+                "missing": {column: say_missing(row, column) for column in PANELS},
             }
             for row, name in zip(costs, name_lines(costs), strict=True)
         ],

@@ -22,7 +22,8 @@ function blocksIn(place, count) {
 function showOverhead() {
   const costs = DATA.costs.filter(chosen);
   find("clocks").textContent = DATA.clocks;
-  drawLater(find("time-plot"), () => drawRatios("time-plot", costs, "step_overhead", "time of a training step (sgd = 1)"));
+  drawLater(find("time-plot"), () => drawRatios("time-plot", costs, "time_overhead", "a step at equal batch (■), else per example (●), sgd = 1"));
+  drawLater(find("training-plot"), () => drawRatios("training-plot", costs, "training_overhead", "time of the whole training (sgd = 1)"));
   drawLater(find("memory-plot"), () => drawRatios("memory-plot", costs, "memory_overhead", "extra peak memory (sgd = 1)"));
 }
 

@@ -113,6 +113,12 @@ function hoverText(row, narrow) {
   return lines.join("<br>");
 }
 
+// What a step costs: at equal batch size where a bench timed it, else per example.
+function sayTime(row) {
+  if (row.overhead_by == null) return say(null, 2);
+  return row.overhead_by === "bench" ? `${say(row.step_overhead, 2)} a step` : `${say(row.example_overhead, 2)} an example`;
+}
+
 function hoverBench(row) {
   return [
     `<b>${escapeText(clip(row.line_name, 48))}</b>`,
@@ -125,13 +131,15 @@ function hoverBench(row) {
 }
 
 function hoverCost(row) {
-  if (row.source === "bench") return hoverBench(row);
+  if (row.source === "bench" && row.cell == null) return hoverBench(row);
   if (row.source === "paper") return `<b>${escapeText(row.line_name)}</b><br>step relative to sgd: ${say(row.step_overhead, 2)}`;
   const scaled = (value, factor) => (value == null ? null : value * factor);
   return [
     `<b>${escapeText(clip(row.line_name, 48))}</b>`,
     `step ${say(scaled(row.step_seconds, 1e3), 3)} ms wall, ${say(scaled(row.step_cpu_seconds, 1e3), 3)} ms CPU`,
-    `relative to sgd: ${say(row.step_overhead, 2)} wall, ${say(row.step_cpu_overhead, 2)} CPU, ${say(row.memory_overhead, 2)} memory`,
+    row.source === "bench" ? `a step at equal batch, relative to sgd: ${say(row.step_overhead, 3)}${sayInterval(row, "step_overhead", 3)}`
+      : `per example, relative to sgd: ${say(row.example_overhead, 2)} wall, ${say(row.example_cpu_overhead, 2)} CPU`,
+    `whole training, relative to sgd: ${say(row.training_overhead, 2)}; memory ${say(row.memory_overhead, 2)}`,
     `extra memory ${say(scaled(row.extra_memory_bytes, 2 ** -20), 1)} MiB`,
     `training ${say(row.train_seconds, 1)} s, ${plural(row.models, "model")}`,
   ].join("<br>");

@@ -281,7 +281,7 @@ def test_no_price_is_given_on_which_the_accountants_disagree(monkeypatch: pytest
     event = SelfComposedDpEvent(PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0)), 20)
     rdp = price(event, 1e-5).epsilons["rdp"]
     monkeypatch.setattr("harness.accounting.pricing.epsilon_pld", lambda *_: 1.1 * rdp)
-    with pytest.raises(AccountingError, match="PLD says epsilon"):
+    with pytest.raises(AccountingError, match="RDP is an upper bound that PLD cannot exceed"):
         price(event, 1e-5)
 
 

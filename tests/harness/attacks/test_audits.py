@@ -72,6 +72,16 @@ def test_many_runs_judge_by_a_threshold_that_others_chose(from_phi: FromPhi) -> 
     assert found.epsilon == pytest.approx(3.2, abs=0.3)  # about 100 perfect runs on each side
 
 
+def test_models_are_not_judged_by_a_threshold_that_only_they_could_have_chosen(from_phi: FromPhi) -> None:
+    """Models of odd number tell their canary as well as those of even number, at lower scores."""
+    members = np.tile([[True], [True], [False], [False]], (50, 1))
+    phi = np.where(members, 1.0, 0.0)
+    phi[1::2] -= 5.0
+    evidence = replace(from_phi(phi, members), canaries=1)
+    found = AuditManyRun().bound(evidence, AuditManyRunParams(), 1e-5)
+    assert (found.epsilon, found.correct, found.trials) == (0.0, 50, 100)
+
+
 def test_an_audit_without_canaries_is_refused(from_phi: FromPhi) -> None:
     evidence = replace(armed(from_phi, 1.0, 0), canaries=0)
     for name in family.names():

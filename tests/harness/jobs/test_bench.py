@@ -15,10 +15,14 @@ import torch
 
 import methods
 import workloads
+from harness.cli import output
 from harness.jobs.bench import Measure, plan_benches, run_bench
 from harness.jobs.interleaving import Lap, Player, play
+from harness.jobs.loop import Stop, run_task
 from harness.jobs.run import Run
 from harness.jobs.timing import Laps, compare, find_doubt
+from harness.plan.plan import make_plan
+from harness.plan.sweep_file import read_sweep
 from harness.report import write_overhead
 from harness.report.costs import choose_costs
 from harness.report.page.html import encode_data, page_data
@@ -307,6 +311,38 @@ def test_rows_of_the_database(benched: tuple[Store, Json]) -> None:
     assert collect(store.path).new == 0
 
 
+def test_a_bench_is_the_overhead_of_the_cells_whose_step_it_timed(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    grid: Grid = {"workload": ["digits-linear"], "method": ["dp-sgd"], "batch_size": [32]}
+    (task,) = plan_benches(grid | {"engine": ["bookkeeping"]}, QUICK)
+    run_bench(task, store)
+    step = {"workload": "digits-linear", "batch_size": 32, "steps": 3}
+    private = step | {"method": "dp-sgd", "engine": "bookkeeping", "optimizer": "sgd"}
+    grids = [step | {"method": "sgd"}, private | {"epsilon": 1}, private | {"epsilon": 2, "momentum": 0.5}]
+    grids += [private | change | {"epsilon": 4} for change in ({"batch_size": 64}, {"clipping": "per_layer"})]
+    plan = make_plan(*read_sweep({"grid": grids, "models": 1}, "timed"), None)
+    trainings = [each for each in plan.tasks if each.kind == "train"]
+    store.add(*trainings)
+    assert {run_task(store, each.key, Stop()) for each in trainings} == {"done"}
+    collect(store.path)
+    sql = "select c.label, m.variant from bench_match m join cell c on c.key = m.cell order by c.label"
+    timed = [("dp-sgd ε=1", "dp-sgd bookkeeping"), ("dp-sgd ε=2", "dp-sgd bookkeeping"), ("sgd", "sgd")]
+    assert query(store.path, sql).rows == timed
+
+
+def test_a_ratio_below_one_is_explained(
+    benched: tuple[Store, Json], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, document = benched
+    told = []
+    for ratio in (0.8, 1.2):
+        slow = [each | {"ratio": max(each["ratio"], 1.0)} for each in document["methods"]]
+        output.bench(document | {"methods": [slow[0], slow[1] | {"ratio": ratio}, *slow[2:]]})
+        captured = capsys.readouterr()
+        told.append("pays for its graph" in " ".join((captured.out + captured.err).split()))
+    assert told == [True, False]
+
+
 def test_reports_draw_benches(benched: tuple[Store, Json], tmp_path: Path) -> None:
     store, _ = benched
     pictures = [
@@ -319,7 +355,8 @@ def test_reports_draw_benches(benched: tuple[Store, Json], tmp_path: Path) -> No
 
 def test_a_bench_goes_before_training_runs_and_print_beside_it() -> None:
     machine = {"device": "cpu", "threads": 1, "guarantee_kind": "none", "workload": "shape-wrn16-4"}
-    run = machine | {"group": "shape-wrn16-4", "cell": "c", "label": "x", "models": 2, "step_overhead": 9.0}
+    run = machine | {"group": "shape-wrn16-4", "cell": "c", "label": "x", "models": 2, "batch_size": 8}
+    run |= {"step_overhead": None, "example_overhead": 9.0, "overhead_by": "per example"}
     figures = (
         "ratio",
         "ratio_low",
@@ -331,14 +368,17 @@ def test_a_bench_goes_before_training_runs_and_print_beside_it() -> None:
     bench = machine | {"group": "shape-wrn16-4", "method": "dp-sgd", "variant": "dp-sgd auto"}
     bench |= dict.fromkeys(figures, 1.5) | {"peak_memory_bytes": 1, "batch_size": 8, "trustworthy": True}
 
-    def sources(trustworthy: bool, *methods: str) -> list[tuple[str, str]]:
-        runs = [run | {"method": name} for name in methods]
+    def sources(trustworthy: bool, *methods: str, **changes: Any) -> list[tuple[str, str]]:
+        runs = [run | {"method": name} | changes for name in methods]
         reading = read_like(runs, [bench | {"trustworthy": trustworthy}])
         return [(row["method"], row["source"]) for row in choose_costs(reading)]
 
     printed = [("pd-sgd", "paper")]
     both = sources(True, "sgd", "dp-sgd")
-    assert both == [("sgd", "training"), ("dp-sgd", "bench"), ("dp-sgd", "paper"), *printed]
+    lines = [("sgd", "training"), ("dp-sgd", "training"), ("dp-sgd", "bench"), ("dp-sgd", "paper"), *printed]
+    assert both == lines, "of another step than the cell's"
+    timed = sources(True, "dp-sgd", overhead_by="bench", step_overhead=1.5)
+    assert timed == [("dp-sgd", "bench"), ("dp-sgd", "paper"), *printed], "the cell's line shows it"
     noisy = sources(False, "sgd", "dp-sgd")
     assert noisy == [("sgd", "training"), ("dp-sgd", "training"), ("dp-sgd", "paper"), *printed]
     alone = sources(False, "sgd")

@@ -73,12 +73,12 @@ def test_empty_tables_have_no_lines(reading: Any) -> None:
 
 
 def test_a_cheap_cell_behind_the_front_is_efficient(row: Any) -> None:
-    good = row(epsilon=1.0, accuracy=0.9, mu=0.3, step_overhead=40.0)
-    cheap = row(epsilon=4.0, accuracy=0.85, mu=0.4, step_overhead=2.0)
-    worse = row(epsilon=8.0, accuracy=0.84, mu=0.5, step_overhead=2.0)
-    unknown = row(epsilon=2.0, accuracy=0.99, mu=0.1, step_overhead=None)
-    invalid = row(epsilon=3.0, accuracy=0.99, mu=0.1, step_overhead=1.0, valid=False)
-    found = find_efficient([good, cheap, worse, unknown, invalid], AUC, "step_overhead")
+    good = row(epsilon=1.0, accuracy=0.9, mu=0.3, training_overhead=40.0)
+    cheap = row(epsilon=4.0, accuracy=0.85, mu=0.4, training_overhead=2.0)
+    worse = row(epsilon=8.0, accuracy=0.84, mu=0.5, training_overhead=2.0)
+    unknown = row(epsilon=2.0, accuracy=0.99, mu=0.1, training_overhead=None)
+    invalid = row(epsilon=3.0, accuracy=0.99, mu=0.1, training_overhead=1.0, valid=False)
+    found = find_efficient([good, cheap, worse, unknown, invalid], AUC, "training_overhead")
     assert found == [good, cheap]
 
 
@@ -94,7 +94,7 @@ def test_cost_is_drawn_where_it_is_known(row: Any, reading: Any, columns: Any) -
     assert points == [[row["tpr_at_1pct"], row["accuracy"]] for row in rows]
     found: list[Any] = memory.findobj(match=Text)
     assert any("not known of any cell" in text.get_text() for text in found)
-    assert "time of a training step" in bar.get_ylabel()
+    assert "time of the whole training" in bar.get_ylabel()
 
 
 def test_few_of_many_efficient_cells_are_named(row: Any, reading: Any) -> None:

@@ -31,29 +31,30 @@ def said(figure: Figure) -> str:
 
 def test_one_line_for_each_cell_with_its_ratio(quickstart: Reading) -> None:
     figure = drawn(quickstart)
-    assert len(figure.axes) == 4
+    assert len(figure.axes) == 6
     labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
     assert labels == [row["label"] for row in quickstart.overhead if row["workload"] == "digits-linear"]
     text = said(figure)
-    assert "4.2" in text.splitlines()
+    assert {"4.2", "2.1"} <= set(text.splitlines()), "per example, and the whole training"
     assert "1 thread each" in text
     assert "8 models a cell" in text
 
 
 def test_quartiles_are_in_units_of_the_yardsticks_step() -> None:
-    row: dict[str, Any] = {"step_overhead": 4.0, "step_seconds": 0.02}
+    row: dict[str, Any] = {"example_overhead": 4.0, "step_seconds": 0.02}
     row |= {"step_seconds_p25": 0.01, "step_seconds_p75": 0.03}
     assert relative_quartiles(row) == pytest.approx((2.0, 6.0))
-    assert relative_quartiles(row | {"step_overhead": None}) is None
+    assert relative_quartiles(row | {"example_overhead": None}) is None
     assert relative_quartiles(row | {"step_seconds_p25": None}) is None
     assert relative_quartiles(row | {"step_seconds": 0.0}) is None
 
 
 def test_no_sgd_is_said_and_large_ratios_are_logarithmic(row: Any, reading: Any) -> None:
-    alone = [row("digits-mlp", step_overhead=None, memory_overhead=None)]
-    figure = drawn(reading([*alone, row("digits-linear", step_overhead=80.0, models=1)]))
-    assert "no sgd to compare with" in said(figure)
-    assert [axes.get_xscale() for axes in figure.axes] == ["log", "linear", "linear", "linear"]
+    none = {"example_overhead": None, "overhead_by": None, "training_overhead": None, "memory_overhead": None}
+    alone = [row("digits-mlp", **none)]
+    figure = drawn(reading([*alone, row("digits-linear", example_overhead=80.0, models=1)]))
+    assert said(figure).count("no sgd to compare with") == 3
+    assert [axes.get_xscale() for axes in figure.axes] == ["log", *["linear"] * 5]
     dots = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
     assert [dot.get_markerfacecolor() for dot in dots] == ["white"]
 
@@ -81,7 +82,14 @@ def test_of_very_many_cells_some_of_every_method_are_lines_and_the_figure_says_s
 
 def test_what_the_clocks_are(quickstart: Reading, reading: Any) -> None:
     assert "not interleaved with sgd" in explain_clocks(quickstart).lower()
-    mixed = [{"group": "g", "workload": "g", "method": "m", "threads": number} for number in (8, None, 1, 8)]
+    line: dict[str, Any] = {
+        "group": "g",
+        "workload": "g",
+        "method": "m",
+        "overhead_by": None,
+        "example_overhead": None,
+    }
+    mixed = [line | {"threads": number} for number in (8, None, 1, 8)]
     assert "1 or 8 threads each" in explain_clocks(reading([], overhead=mixed))
     assert "thread" not in explain_clocks(reading([], overhead=[]))
 
@@ -101,12 +109,12 @@ def test_the_table_has_a_line_for_each_line_of_the_figure(quickstart: Reading) -
     table = overhead_table(quickstart)
     assert [line[2] for line in table.rows] == [row["label"] for row in quickstart.overhead]
     first, second = table.rows[0], table.rows[1]
-    assert first[5:] == ("1", "0.9 to 1.25", "0.97", "1", "1")
-    assert second[5:] == ("4.2", "3.78 to 5.25", "4.07", "3", "3")
+    assert first[5:] == ("1", "an example", "0.9 to 1.25", "0.97", "1", "1", "1")
+    assert second[5:] == ("4.2", "an example", "3.78 to 5.25", "4.07", "2.1", "3", "3")
     assert table.query == "select * from frontier"
 
 
-@pytest.mark.parametrize(("columns", "width", "panels"), [("1", 3.3, (2, 1)), ("2", 7.0, (1, 2))])
+@pytest.mark.parametrize(("columns", "width", "panels"), [("1", 3.3, (3, 1)), ("2", 7.0, (2, 2))])
 def test_in_print_panels_stand_below_each_other_where_there_is_one_column(
     quickstart: Reading, columns: Any, width: float, panels: tuple[int, int]
 ) -> None:
@@ -115,3 +123,32 @@ def test_in_print_panels_stand_below_each_other_where_there_is_one_column(
     assert figure.get_size_inches()[0] == width
     grid: Any = figure.axes[0].get_gridspec()
     assert (grid.nrows, grid.ncols) == panels
+
+
+def test_a_step_that_a_bench_timed_is_shown_as_that(row: Any, reading: Any) -> None:
+    """At equal batch size, with its interval; the whole training stands beside it."""
+    found = reading([row(method="sgd", epsilon=None), row(step_overhead=1.4, overhead_by="bench")])
+    found.overhead[1].update(step_overhead_low=1.3, step_overhead_high=1.5)
+    table = overhead_table(found)
+    assert table.rows[1][3] == "bench"
+    assert table.rows[1][5:10] == ("1.4", "a step, equal batch", "1.3 to 1.5", "4.07", "2.1")
+    figure = drawn(found)
+    time, training = ([line.get_marker() for line in axes.get_lines()] for axes in figure.axes[:2])
+    assert "s" in time
+    assert "s" not in training, "the training was timed by its own clocks"
+    assert "same batch size" in explain_clocks(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"example_overhead": 0.7}, True),
+        ({"step_overhead": 0.8, "overhead_by": "bench"}, True),
+        ({"example_overhead": 1.3}, False),
+        ({"example_overhead": None}, False),
+    ],
+)
+def test_a_ratio_below_one_says_why(changes: dict[str, Any], told: bool, row: Any, reading: Any) -> None:
+    found = reading([row(method="sgd", epsilon=None, example_overhead=0.9), row(**changes)])
+    assert ("autograd" in explain_clocks(found)) is told
+    assert any("autograd" in note for note in overhead_table(found).protocol) is told

@@ -25,7 +25,7 @@ def cell_rows(epsilon: float | None, n_train: int = 50) -> list[db.Base]:
         db.Cell(
             key=key, workload="digits-mlp", workload_version="1", method=method, method_version="1",
             params={"lr": 0.5}, epsilon_asked=epsilon, seed=0, n_train=n_train, label=label,
-            configuration=key, levels={}, protocol=1,
+            configuration=key, levels={}, protocol=1, batch_size=8,
         )
     ]  # fmt: skip
     for index in range(2):
@@ -100,7 +100,8 @@ def test_everything_is_read_and_ordered(store: Path) -> None:
         "dp-sgd-4.0-50": [0.1, 1.0],
     }, "the highest over the models"
     assert [row["guarantee_kind"] for row in reading.overhead] == ["none", "approximate-dp", "approximate-dp"]
-    assert [row["step_overhead"] for row in reading.overhead] == [1.0, 4.0, 4.0]
+    assert [row["example_overhead"] for row in reading.overhead] == [1.0, 4.0, 4.0]
+    assert {row["overhead_by"] for row in reading.overhead} == {"per example"}
     assert [row["reason"] for row in reading.failures] == ["diverged"]
     assert (reading.methods, reading.threads) == (["dp-sgd", "sgd"], [1])
     assert reading.groups == ["digits-mlp"]

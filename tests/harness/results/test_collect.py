@@ -80,8 +80,7 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
         "comparison": 20,
         "comparison_result": 20,
         "tried": 8,
-        "bench_result": 0,
-        "bench": 0,
+        **dict.fromkeys(("bench_result", "bench_match", "bench"), 0),
         "published": 772,
         "published_match": 0,
         "reproduction": 772,
@@ -192,11 +191,15 @@ def test_the_front_is_pareto_over_valid_rows(collected: Store) -> None:
 
 def test_cost_is_told_relative_to_sgd(collected: Store) -> None:
     cost = rows(collected.database, "from overhead where models = 4 order by workload, step_seconds")
-    assert [row["step_overhead"] for row in cost] == pytest.approx([1, 2, 3, 1, 2, 3])
+    assert [row["example_overhead"] for row in cost] == pytest.approx([1, 2, 3, 1, 2, 3])
+    assert [row["training_overhead"] for row in cost] == pytest.approx([1, 2, 3, 1, 2, 3])
+    assert {(row["batch_size"], row["overhead_by"], row["step_overhead"]) for row in cost} == {
+        (64, "per example", None)
+    }
     assert [row["memory_overhead"] for row in cost] == [1.0] * 6
     assert [row["step_seconds_p25"] / row["step_seconds"] for row in cost] == pytest.approx([0.9] * 6)
     frontier = rows(collected.database, "from frontier where method = 'sgd'")
-    assert [row["step_overhead"] for row in frontier] == [1.0] * 4
+    assert [row["example_overhead"] for row in frontier] == [1.0] * 4
 
 
 def test_a_failure_is_a_row(collected: Store) -> None:

@@ -47,7 +47,8 @@ def run_rows(cell: str, count: int) -> list[dict[str, Any]]:
 ROWS = [
     frontier_row(
         cell=str(place), label=str(place), attack_task=str(place), auc=leak, accuracy=gain,
-        train_seconds=1 - gain, step_overhead=(1.0, 4.0, None)[place % 3], valid=None if place == 6 else True,
+        train_seconds=1 - gain, training_overhead=(1.0, 4.0, None)[place % 3],
+        valid=None if place == 6 else True,
     )
     for place, (leak, gain) in enumerate(zip(LEAKS, GAINS, strict=True))
 ]  # fmt: skip
@@ -78,12 +79,12 @@ def test_the_front_is_that_of_the_figures_on_every_axis(axes: Any) -> None:
 
 def test_the_size_of_points_tells_a_third_axis(axes: Any) -> None:
     assert axes.locator("#sizes").inner_text() == ""
-    choose(axes, "Size of points", "step_overhead")
+    choose(axes, "Size of points", "training_overhead")
     sizes = axes.evaluate("document.getElementById('frontier-plot').data[1].marker.size")
     assert sizes[1] == 2 * sizes[0], "areas are as the values"
     assert sizes[2] < sizes[0], "what is not known is a dot"
     legend = axes.locator("#sizes").inner_text()
-    assert " ".join(legend.split()) == "Area: time of a step (sgd = 1) 1 2 4"
+    assert " ".join(legend.split()) == "Area: time of the training (sgd = 1) 1 2 4"
     choose(axes, "Size of points", "")
 
 

@@ -108,7 +108,8 @@ def test_the_table_holds_the_numbers_of_the_chosen_workload_and_attack(
         interval = f"[{row[tpr + '_low']:.4f}, {row[tpr + '_high']:.4f}]"
         assert line["TPR at 1 % FPR"] == f"{row[tpr]:.4f} {interval}"
         assert line["on the front"] == "yes"
-        assert line["step time (sgd = 1)"] == f"{row['step_overhead']:.2f}"
+        assert line["time (sgd = 1)"] == f"{row['example_overhead']:.2f} an example"
+        assert line["training (sgd = 1)"] == f"{row['training_overhead']:.2f}"
     assert "digits-mlp, attack loss, 8 models a cell" in page.locator("#frontier-note").inner_text()
 
 
@@ -241,4 +242,5 @@ def test_trainings_without_attacks_show_their_cost(
     page = open_page(reading([], overhead=quickstart.overhead))
     page.locator("#overhead").scroll_into_view_if_needed()
     sync_api.expect(page.locator("#time-plot .points path")).to_have_count(8)  # four cells, wall and CPU
+    sync_api.expect(page.locator("#training-plot .points path")).to_have_count(4)
     assert page.locator("#table tbody tr").count() == 0

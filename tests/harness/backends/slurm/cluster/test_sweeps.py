@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 MEASURED = (
     "step_seconds",
     "step_overhead",
-    "step_cpu_overhead",
+    "example_overhead",
+    "example_cpu_overhead",
     "extra_memory_bytes",
     "memory_overhead",
     "train_seconds",
+    "training_overhead",
 )
 """Columns that say something about a machine at a moment."""
 
