@@ -10,7 +10,13 @@ from db.engine import (
 )
 from db.errors import DatabaseBusy, DatabaseError, DatabaseOutdated
 from db.file import read_file
-from db.findings import AttackResult, AttributeResult, AuditResult, ReconstructionResult
+from db.findings import (
+    AttackResult,
+    AttributeResult,
+    AuditResult,
+    ComparisonResult,
+    ReconstructionResult,
+)
 from db.models import (
     Base,
     BenchResult,
@@ -33,6 +39,7 @@ __all__ = [
     "Base",
     "BenchResult",
     "Cell",
+    "ComparisonResult",
     "DatabaseBusy",
     "DatabaseError",
     "DatabaseOutdated",

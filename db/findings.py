@@ -33,34 +33,56 @@ class AttackResult(Finding):
     auc_low: Mapped[float | None]
     auc_high: Mapped[float | None]
     auc_pooled: Mapped[float | None]
+    auc_se: Mapped[float | None]
     auc_interval: Mapped[str | None]
-    """How the interval was made."""
+    """How intervals of leakage were made (docs/numbers.md)."""
     balanced_accuracy: Mapped[float | None]
+    """Of calling as many records of each target as it has members."""
+    balanced_accuracy_low: Mapped[float | None]
+    balanced_accuracy_high: Mapped[float | None]
     accuracy_oracle: Mapped[float | None]
     advantage: Mapped[float | None]
     tpr_at_10pct: Mapped[float | None]
     tpr_at_10pct_low: Mapped[float | None]
     tpr_at_10pct_high: Mapped[float | None]
     tpr_at_10pct_reason: Mapped[str | None]
+    tpr_at_10pct_tied: Mapped[float | None]
     tpr_at_1pct: Mapped[float | None]
     tpr_at_1pct_low: Mapped[float | None]
     tpr_at_1pct_high: Mapped[float | None]
     tpr_at_1pct_reason: Mapped[str | None]
+    tpr_at_1pct_tied: Mapped[float | None]
     tpr_at_0p1pct: Mapped[float | None]
     tpr_at_0p1pct_low: Mapped[float | None]
     tpr_at_0p1pct_high: Mapped[float | None]
     tpr_at_0p1pct_reason: Mapped[str | None]
+    tpr_at_0p1pct_tied: Mapped[float | None]
     tpr_at_0p01pct: Mapped[float | None]
     tpr_at_0p01pct_low: Mapped[float | None]
     tpr_at_0p01pct_high: Mapped[float | None]
     tpr_at_0p01pct_reason: Mapped[str | None]
+    tpr_at_0p01pct_tied: Mapped[float | None]
     adaptive: Mapped[bool] = mapped_column(default=True)
     """Shadows were trained as the target was; false where `attack_params` names another method for them."""
-    record_tpr_median: Mapped[float | None]
+    ppv_at_1pct: Mapped[float | None]
+    """Share of members among the records called at 1 % FPR where one in ten is a member."""
+    ppv_at_1pct_low: Mapped[float | None]
+    ppv_at_1pct_high: Mapped[float | None]
+    agreement: Mapped[float | None]
+    """Whether two halves of the models, scored apart, flag the same records (Jaccard index)."""
+    agreement_chance: Mapped[float | None]
+    agreement_untrained: Mapped[float | None]
+    """The same for models that were not trained on the record: difficulty, not exposure."""
+    record_tpr_p99: Mapped[float | None]
     """Of the TPRs of single records at the threshold of 1 % FPR: a record's is the share of the models
     trained on it that give it away."""
-    record_tpr_p99: Mapped[float | None]
-    record_tpr_max: Mapped[float | None]
+    records_exposed: Mapped[int | None]
+    """Records whose signal is higher in the models trained on them, at a false discovery rate of 5 %."""
+    records_tested: Mapped[int | None]
+    chosen_attacks: Mapped[dict[str, Any] | None]
+    """Of `strongest`: by figure, how often each attack was chosen."""
+    note: Mapped[str | None]
+    metrics_version: Mapped[int | None]
     canary_auc: Mapped[float | None]
     """Of the canaries alone, over all targets together; null where the cell has none."""
     canary_auc_low: Mapped[float | None]
@@ -78,6 +100,34 @@ class AttackResult(Finding):
     message: Mapped[str | None]
     roc: Mapped[dict[str, Any]]
     """{"fpr": [...], "tpr": [...]}: pooled over targets and thinned."""
+
+
+class ComparisonResult(Base):
+    """A paired difference between two cells of a workload on one axis, first less second."""
+
+    __tablename__ = "comparison_result"
+
+    axis: Mapped[str] = mapped_column(primary_key=True)
+    """`accuracy`, `validation_accuracy`, `auc`, `tpr_at_10pct` or `tpr_at_1pct`."""
+    cell: Mapped[str] = mapped_column(primary_key=True)
+    other: Mapped[str] = mapped_column(primary_key=True)
+    attack: Mapped[str | None]
+    """By which leakage was measured; null for accuracies."""
+    models: Mapped[int]
+    """Pairs of models with the same members."""
+    pairs: Mapped[int]
+    """Pairs of cells on this axis: the family of Holm's correction."""
+    difference: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    se: Mapped[float | None]
+    p: Mapped[float | None]
+    p_holm: Mapped[float | None]
+    effect_size: Mapped[float | None]
+    detectable: Mapped[float | None]
+    """The smallest difference that so many models show with a chance of 80 %."""
+    reason: Mapped[str | None]
+    """Why there is no difference, or no test of it."""
 
 
 class AuditResult(Finding):

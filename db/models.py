@@ -59,10 +59,10 @@ class Cell(Base):
     n_train: Mapped[int]
     label: Mapped[str]
     """A short name for people, e.g. `dp-sgd ε=4`."""
-    configuration: Mapped[str]
+    configuration: Mapped[str] = mapped_column(default="")
     """A hash of the parameters that were chosen: without epsilon, delta, what was solved for, and what
     changes no number."""
-    levels: Mapped[dict[str, Any]]
+    levels: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Parameters beside epsilon that trade privacy."""
     tried_before: Mapped[int | None]
     """Configurations tried before, by the recipe values really used; the highest count any task was given."""
@@ -142,6 +142,8 @@ class ModelRun(Base):
     train_accuracy: Mapped[float | None]
     nonmember_accuracy: Mapped[float | None]
     train_loss: Mapped[float | None]
+    set_aside: Mapped[int | None]
+    """Members that never trained the model, by its method's declaration: neither members nor non-members."""
     guarantee_kind: Mapped[str]
     epsilon: Mapped[float | None]
     """Priced by the harness from the ledger; null where there is no guarantee."""
@@ -153,6 +155,18 @@ class ModelRun(Base):
     epsilon_paper: Mapped[float | None]
     """What the authors' own charge comes to where it is disputed (DPSUR counts accepted attempts only)."""
     assumptions: Mapped[list[str]]
+    ceiling_by: Mapped[str | None]
+    """How the ceilings on attacks were found: `pld twice`, `replace-one` or `epsilon-delta twice`; null where
+    nothing is promised."""
+    ceiling_auc: Mapped[float | None]
+    ceiling_tpr_at_10pct: Mapped[float | None]
+    ceiling_tpr_at_1pct: Mapped[float | None]
+    ceiling_tpr_at_0p1pct: Mapped[float | None]
+    ceiling_tpr_at_0p01pct: Mapped[float | None]
+    ceiling_gap: Mapped[float | None]
+    """TPR less FPR where that is largest: what members and non-members may differ by in any mean."""
+    ceiling_curve: Mapped[dict[str, Any] | None]
+    """The whole curve: `fpr` and the highest `tpr` there."""
     stats: Mapped[dict[str, Any]]
     phase: Mapped[str | None]
     steps: Mapped[int | None]

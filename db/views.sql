@@ -45,7 +45,7 @@ left join yardstick y
 create view runs as
 select
     r.task, r.cell, c.workload, c.method, c.label, c.params, c.epsilon_asked, c.n_train, c.seed, r.index,
-    r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy,
+    r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy, r.set_aside,
     r.guarantee_kind, r.epsilon, r.delta, r.adjacency, r.accountant, r.epsilon_rdp, r.epsilon_paper,
     r.steps, r.step_seconds_median as step_seconds, r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
     m.step_overhead, m.step_cpu_overhead, m.memory_overhead, r.stats,
@@ -87,6 +87,7 @@ select
     stddev_samp(r.test_accuracy order by r.index) as accuracy_sd,
     avg(r.train_accuracy order by r.index) as train_accuracy,
     avg(r.nonmember_accuracy order by r.index) as validation_accuracy,
+    stddev_samp(r.nonmember_accuracy order by r.index) as validation_sd,
     max(r.guarantee_kind) as guarantee_kind,
     max(r.adjacency) as adjacency,
     max(r.accountant) as accountant,
@@ -94,6 +95,14 @@ select
     max(r.epsilon_rdp) as epsilon_rdp,
     max(r.epsilon_paper) as epsilon_paper,
     max(r.delta) as delta,
+    -- Of several ceilings the highest, by the loosest way; none where one of the models has none.
+    case when count(r.ceiling_by) = count(*) then min(r.ceiling_by) end as ceiling_by,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_auc) end as ceiling_auc,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_10pct) end as ceiling_tpr_at_10pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_1pct) end as ceiling_tpr_at_1pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_0p1pct) end as ceiling_tpr_at_0p1pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_0p01pct) end as ceiling_tpr_at_0p01pct,
+    case when count(r.ceiling_by) = count(*) then max(r.ceiling_gap) end as ceiling_gap,
     percentile_cont(0.5) within group (order by m.step_seconds_median) as step_seconds,
     percentile_cont(0.5) within group (order by m.step_overhead) as step_overhead,
     percentile_cont(0.5) within group (order by m.step_cpu_overhead) as step_cpu_overhead,
@@ -135,6 +144,10 @@ group by
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; not cut at 0 or 1
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models
+--   tested                worst case too: canaries were scored in this cell or in one with the same workload, method and
+--                         parameters; average case only: a defence without a guarantee has no such cell; else null
+--   ceiling_*             the most that any attack can have against the guarantee, for members drawn in a fixed number;
+--                         the highest over the models, null where nothing is promised. ceiling_by: how it was found
 --   blind_auc, valid      the check that members and non-members cannot be told apart without a model;
 --                         valid is null where it has not been made
 --   validation_accuracy   mean accuracy on the pool's records that a model did not train on: what selections go by.
@@ -174,21 +187,32 @@ blind_ranked as (
 proved as (
     select cell, max(epsilon) as epsilon_audited from audit_result group by cell
 ),
+worst_case as (
+    -- Whose canaries an attack or an audit has scored.
+    select distinct
+        c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, c.method_version,
+        cast(c.params as varchar) as params
+    from cell c
+    where c.canary is not null and (
+        exists (select 1 from attack_result a where a.cell = c.key and a.canary_auc is not null)
+        or exists (select 1 from audit_result a where a.cell = c.key)
+    )
+),
 attacked as (
-    -- half: of the width of the interval. Beyond 30 degrees of freedom Student's quantile is the normal one plus
+    -- t: what a standard error is multiplied with. Beyond 30 degrees of freedom Student's quantile is the normal one plus
     -- the first four terms of its Cornish-Fisher expansion (right to 3e-8).
     select
         o.*,
         case when o.n > 1 then
-            o.accuracy_sd / sqrt(o.n) * coalesce(
+            coalesce(
                 s.t975,
                 1.959963984540054
                 + 2.372271230298562 / (o.n - 1)
                 + 2.8224986157396112 / power(o.n - 1, 2)
                 + 2.555849679507722 / power(o.n - 1, 3)
                 + 1.5895340533938225 / power(o.n - 1, 4)
-            )
-        end as half
+            ) / sqrt(o.n)
+        end as t
     from newest_attack o
     left join student s on s.df = o.n - 1
 ),
@@ -200,25 +224,41 @@ point as (
         a.attack, a.attack_params, a.models,
         o.accuracy,
         -- An accuracy is at most 1; least() alone would turn a null into that.
-        case when o.half is not null then greatest(0, o.accuracy - o.half) end as accuracy_low,
-        case when o.half is not null then least(1, o.accuracy + o.half) end as accuracy_high,
+        case when o.t is not null then greatest(0, o.accuracy - o.t * o.accuracy_sd) end as accuracy_low,
+        case when o.t is not null then least(1, o.accuracy + o.t * o.accuracy_sd) end as accuracy_high,
         o.train_accuracy, o.validation_accuracy,
-        a.auc, a.auc_low, a.auc_high, a.auc_pooled, a.auc_interval,
-        a.balanced_accuracy, a.accuracy_oracle, a.advantage,
+        case when o.validation_sd is not null then greatest(0, o.validation_accuracy - o.t * o.validation_sd)
+        end as validation_accuracy_low,
+        case when o.validation_sd is not null then least(1, o.validation_accuracy + o.t * o.validation_sd)
+        end as validation_accuracy_high,
+        a.auc, a.auc_low, a.auc_high, a.auc_se, a.auc_pooled, a.auc_interval,
+        a.balanced_accuracy, a.balanced_accuracy_low, a.balanced_accuracy_high, a.accuracy_oracle, a.advantage,
         a.tpr_at_10pct, a.tpr_at_10pct_low, a.tpr_at_10pct_high, a.tpr_at_10pct_reason,
+        a.tpr_at_10pct_tied,
         a.tpr_at_1pct, a.tpr_at_1pct_low, a.tpr_at_1pct_high, a.tpr_at_1pct_reason,
+        a.tpr_at_1pct_tied,
         a.tpr_at_0p1pct, a.tpr_at_0p1pct_low, a.tpr_at_0p1pct_high, a.tpr_at_0p1pct_reason,
+        a.tpr_at_0p1pct_tied,
         a.tpr_at_0p01pct, a.tpr_at_0p01pct_low, a.tpr_at_0p01pct_high, a.tpr_at_0p01pct_reason,
+        a.tpr_at_0p01pct_tied,
         a.n_members, a.n_nonmembers,
-        a.adaptive, a.record_tpr_median, a.record_tpr_p99, a.record_tpr_max,
+        a.ppv_at_1pct, a.ppv_at_1pct_low, a.ppv_at_1pct_high,
+        a.agreement, a.agreement_chance, a.agreement_untrained,
+        a.adaptive, a.record_tpr_p99, a.records_exposed, a.records_tested, a.chosen_attacks, a.note,
         c.canary, c.canaries,
-        case when c.canary is null then 'average case only' else 'worst case too' end as tested,
+        case
+            when w.method is not null then 'worst case too'
+            when o.guarantee_kind in ('empirical', 'claimed-disputed') then 'average case only'
+            when o.guarantee_kind = 'none' and c.method <> 'sgd' then 'average case only'
+        end as tested,
         a.canary_auc, a.canary_auc_low, a.canary_auc_high,
         a.canary_tpr_at_10pct, a.canary_tpr_at_10pct_low, a.canary_tpr_at_10pct_high,
         a.canary_tpr_at_10pct_reason,
         a.canary_tpr_at_1pct, a.canary_tpr_at_1pct_low, a.canary_tpr_at_1pct_high,
         a.canary_tpr_at_1pct_reason,
         d.epsilon_audited,
+        o.ceiling_by, o.ceiling_auc, o.ceiling_tpr_at_10pct, o.ceiling_tpr_at_1pct, o.ceiling_tpr_at_0p1pct,
+        o.ceiling_tpr_at_0p01pct,
         o.step_seconds, o.step_overhead, o.step_cpu_overhead,
         o.extra_memory_bytes, o.memory_overhead, o.train_seconds,
         coalesce(k.configurations, 1) as configurations, c.tried_before, c.tuned_by, c.tuned_on,
@@ -247,7 +287,16 @@ point as (
         and k.n_train = c.n_train
         and k.epsilon_asked is not distinct from c.epsilon_asked
         and k.levels = cast(c.levels as varchar)
-    where a.attack <> 'blind'
+    left join worst_case w
+        on w.origin = c.origin
+        and w.protocol = c.protocol
+        and w.workload = c.workload
+        and w.workload_version = c.workload_version
+        and w.n_train = c.n_train
+        and w.method = c.method
+        and w.method_version = c.method_version
+        and w.params = cast(c.params as varchar)
+    where a.attack <> 'blind' and a.auc is not null  -- null: nobody to tell members from, or too few models
 ),
 candidate as (
     select
@@ -284,6 +333,41 @@ select
     ) as on_front
 from candidate p;
 
+-- comparison: one row per axis and pair of cells of a workload: the paired difference, cell less other, over models with
+-- the same members. Compared are the chosen and valid cells.
+--   p_holm       after Holm's correction over all pairs of this axis; only below 0.05 is one called better
+--   detectable   the smallest difference that so many models show with a chance of 80 %
+--   shown        one of the two is the best cell by accuracy on non-members, or the private baseline
+create view comparison as
+with mean as (
+    select cell, avg(nonmember_accuracy order by index) as validation_accuracy from model_run group by cell
+),
+member as (
+    select cell from comparison_result union select other from comparison_result
+),
+ranked as (
+    select
+        m.cell,
+        row_number() over (
+            partition by
+                c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.seed, c.canary, c.canaries
+            order by a.validation_accuracy desc nulls last, m.cell
+        ) as place
+    from member m
+    join cell c on c.key = m.cell
+    join mean a on a.cell = m.cell
+)
+select
+    r.axis, c.workload, c.method, c.label, r.cell, o.method as other_method, o.label as other_label, r.other,
+    r.attack, r.models, r.difference, r.low, r.high, r.se, r.p, r.p_holm, r.pairs, r.effect_size, r.detectable,
+    r.reason, f.place = 1 or g.place = 1 or c.method = 'dp-sgd' or o.method = 'dp-sgd' as shown,
+    c.n_train, c.seed, c.workload_version, c.canary, c.canaries, c.origin, c.protocol
+from comparison_result r
+join cell c on c.key = r.cell
+join cell o on o.key = r.other
+join ranked f on f.cell = r.cell
+join ranked g on g.cell = r.other;
+
 -- audit: one row per audit of a cell: what its canaries prove, beside the price and the paper's claim.
 -- Where a cell was audited several times in the same way, the newest version with the most models.
 --   epsilon_audited   a lower bound with that confidence; a small one proves nothing
@@ -318,7 +402,7 @@ join cell c on c.key = a.cell;
 create view reconstruction as
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
-    p.guarantee_kind, p.adjacency, p.accountant, p.epsilon, p.delta, p.accuracy,
+    p.guarantee_kind, p.adjacency, p.accountant, p.epsilon, p.delta, p.accuracy, p.validation_accuracy,
     a.attack, a.attack_params, a.moment, a.models, a.images,
     a.mse_median, a.mse_median_low, a.mse_median_high, a.mse_median_normalised, a.mse_median_mean_colour,
     a.ssim_mean, a.ssim_mean_low, a.ssim_mean_high, a.psnr_median,
@@ -334,8 +418,8 @@ join cell c on c.key = a.cell;
 -- Where a cell was attacked several times in the same way, the newest version with the most models.
 --   advantage_*   accuracy less that of an imputation without any model; what non-members have of it was learnt
 --   gap           the advantage on members less that on non-members: the leak of members' own records
---   gap_ceiling   what (epsilon, delta)-DP lets the gap be at most, (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), at
---                 the highest price among the models; null without a price, and where it is no (epsilon, delta)
+--   gap_ceiling   what the guarantee lets the gap be at most: TPR less FPR where the ceiling on any attack is furthest
+--                 above chance, the highest over the models; null where nothing is promised
 create view attribute as
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
@@ -343,10 +427,7 @@ select
     a.attack, a.attack_params, a.models, a.attribute, a.n_members, a.n_nonmembers,
     a.prior, a.accuracy_members, a.accuracy_nonmembers, a.imputation_members, a.imputation_nonmembers,
     a.advantage_members, a.advantage_nonmembers, a.gap, a.gap_low, a.gap_high, a.gap_interval,
-    case when p.guarantee_kind in ('approximate-dp', 'pure-dp') then
-        -- tanh: e^epsilon itself overflows for an epsilon of hundreds.
-        tanh(p.epsilon / 2) + 2 * coalesce(p.delta, 0) / (1 + exp(least(p.epsilon, 700)))
-    end as gap_ceiling,
+    p.ceiling_gap as gap_ceiling, p.ceiling_by,
     c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task,
     c.origin, c.protocol
 from newest_attack p
@@ -472,6 +553,7 @@ attacked as (
     select cell, attack, auc, auc_low, auc_high, balanced_accuracy, tpr_at_0p01pct, tpr_at_0p01pct_low,
         tpr_at_0p01pct_high, tpr_at_0p01pct_reason, attack_task
     from frontier
+    where attack <> 'strongest'  -- of our family; papers that print the best of several mean the one below
     union all
     select cell, 'strongest', auc, auc_low, auc_high, null, null, null, null, null, attack_task
     from frontier

@@ -173,6 +173,9 @@ class Released:
     """What was done to the data. The harness prices it; NonPrivateDpEvent where there is no guarantee."""
     stats: dict[str, float] = field(default_factory=dict)
     """Figures of the method's own (rejection rate, clipped share): stored, never interpreted."""
+    set_aside: Tensor | None = None
+    """Row numbers of members that never trained the predictor (a defence's reference records). In accuracies
+    and attacks they are neither members nor non-members; to an audit of the method they are members."""
 
 
 class Method(Protocol):

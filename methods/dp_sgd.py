@@ -54,7 +54,7 @@ class DpSgd:
     the weights, and batches of any size in pieces. None of them changes the ledger.
     """
 
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     about: ClassVar[str] = "DP-SGD: per-example clipping, Gaussian noise, Poisson batches"
     source: ClassVar[str] = "Abadi et al. 2016, Deep Learning with Differential Privacy (CCS)"
     guarantee: ClassVar[str] = "approximate-dp"

@@ -44,7 +44,7 @@ class DpsgdTsParams(DpSgdParams):
 class DpsgdTs:
     """DP-SGD with bounded activations (Papernot et al. 2021). The guarantee is that of dp-sgd."""
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "DP-SGD with tempered sigmoids instead of the model's activations"
     source: ClassVar[str] = (
         "Papernot et al. 2021, Tempered Sigmoid Activations for Deep Learning with Differential Privacy "

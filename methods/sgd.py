@@ -27,7 +27,7 @@ class SgdParams(OptimizerParams):
 class Sgd:
     """Gradient steps on the mean loss of a batch (Robbins and Monro 1951)."""
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "mini-batch SGD or Adam without any privacy: the baseline"
     source: ClassVar[str] = "Robbins and Monro 1951; Adam: Kingma and Ba 2015"
     guarantee: ClassVar[str] = "none"

@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from harness.attacks.base import Bound as Bound
     from harness.attacks.base import Evidence as Evidence
     from harness.attacks.base import Floats as Floats
-    from harness.attacks.base import cross_entropy as cross_entropy
-    from harness.attacks.base import rescaled_logit as rescaled_logit
     from harness.attacks.parts.attribute_metrics import Guesses as Guesses
     from harness.attacks.parts.attribute_metrics import Inference as Inference
     from harness.attacks.parts.inversion import Intercepted as Intercepted
     from harness.attacks.parts.inversion import Inversion as Inversion
     from harness.attacks.parts.inversion import Reconstructions as Reconstructions
-    from harness.attacks.parts.moments import leave_one_out as leave_one_out
+    from harness.leakage.intervals import Dependence as Dependence
+    from harness.leakage.moments import leave_one_out as leave_one_out
+    from harness.leakage.scoring import cross_entropy as cross_entropy
+    from harness.leakage.scoring import rescaled_logit as rescaled_logit
     from harness.results.frames import Results as Results
     from harness.results.frames import open_store as open_store
     from methods.base import Amount as Amount
@@ -80,18 +81,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "harness.accounting": ("Guarantee", "price"),
-    "harness.attacks.base": (
-        "Attack",
-        "Audit",
-        "Bound",
-        "Evidence",
-        "Floats",
-        "cross_entropy",
-        "rescaled_logit",
-    ),
+    "harness.attacks.base": ("Attack", "Audit", "Bound", "Evidence", "Floats"),
     "harness.attacks.parts.attribute_metrics": ("Guesses", "Inference"),
     "harness.attacks.parts.inversion": ("Intercepted", "Inversion", "Reconstructions"),
-    "harness.attacks.parts.moments": ("leave_one_out",),
+    "harness.leakage.intervals": ("Dependence",),
+    "harness.leakage.moments": ("leave_one_out",),
+    "harness.leakage.scoring": ("cross_entropy", "rescaled_logit"),
     "harness.results.frames": ("Results", "open_store"),
     "methods.base": (
         "Amount",

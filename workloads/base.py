@@ -30,9 +30,19 @@ class Records:
         """The same records on a device."""
         return Records(self.x.to(device), self.y.to(device))
 
+    def channels_last(self) -> "Records":
+        """The same records, images with their channels last in memory."""
+        return Records(channels_last(self.x), self.y)
+
     def batches(self, size: int) -> Iterator[Tensor]:
         """All examples in their order, at most `size` at a time; one empty batch where there are none."""
         yield from torch.split(self.x, size)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """The same numbers; images, (n, channels, height, width), with the channels last in memory."""
+    # A single channel is first and last at once: only a copy says which is meant.
+    return x.clone(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 class Workload(Protocol):

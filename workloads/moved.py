@@ -22,7 +22,7 @@ MOVED = {
     "harness.attacks.boosting": "harness.attacks.parts.boosting",
     "harness.attacks.inversion": "harness.attacks.parts.inversion",
     "harness.attacks.lbfgs": "harness.attacks.parts.lbfgs",
-    "harness.attacks.moments": "harness.attacks.parts.moments",
+    "harness.attacks.moments": "harness.leakage.moments",
     "harness.attacks.posteriors": "harness.attacks.parts.posteriors",
     "harness.attacks.queries": "harness.attacks.parts.queries",
     "harness.notebook": "harness.results.frames",

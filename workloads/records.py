@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from workloads.base import Records
+from workloads.base import Records, channels_last
 
 CPU = torch.device("cpu")
 
@@ -22,19 +22,27 @@ class LazyRecords(Records):
     """
 
     def __init__(
-        self, dataset: Dataset[Any], y: Tensor, rows: Tensor | None = None, device: torch.device = CPU
+        self,
+        dataset: Dataset[Any],
+        y: Tensor,
+        rows: Tensor | None = None,
+        device: torch.device = CPU,
+        last: bool = False,
     ) -> None:
-        """Args: the items; labels of these records; their numbers in the Dataset, else all; where x goes."""
+        """Args: the items; labels of these records; their numbers in the Dataset, else all; where x goes;
+        whether images are read channels last."""
         rows = torch.arange(len(y)) if rows is None else rows
         if len(rows) != len(y):
             raise ValueError(f"{len(rows)} rows of the Dataset but {len(y)} labels")
         # Records are frozen, and theirs is an x in memory.
-        for name, value in {"dataset": dataset, "y": y, "rows": rows, "device": device}.items():
+        fields = {"dataset": dataset, "y": y, "rows": rows, "device": device, "last": last}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     dataset: Dataset[Any]
     rows: Tensor
     device: torch.device
+    last: bool
 
     @property
     def x(self) -> Tensor:
@@ -43,11 +51,15 @@ class LazyRecords(Records):
 
     def take(self, rows: Tensor) -> "LazyRecords":
         """The records at these row numbers, in this order."""
-        return LazyRecords(self.dataset, self.y[rows], self.rows[rows.to(CPU)], self.device)
+        return LazyRecords(self.dataset, self.y[rows], self.rows[rows.to(CPU)], self.device, self.last)
 
     def to(self, device: torch.device) -> "LazyRecords":
         """The same records; what is read goes to the device."""
-        return LazyRecords(self.dataset, self.y.to(device), self.rows, device)
+        return LazyRecords(self.dataset, self.y.to(device), self.rows, device, self.last)
+
+    def channels_last(self) -> "LazyRecords":
+        """The same records; images are read channels last."""
+        return LazyRecords(self.dataset, self.y, self.rows, self.device, last=True)
 
     def batches(self, size: int) -> Iterator[Tensor]:
         """All examples in their order, never more than `size` in memory."""
@@ -61,7 +73,8 @@ class LazyRecords(Records):
         wanted = rows.tolist() or [0]
         many = getattr(self.dataset, "__getitems__", None)
         items = many(wanted) if many else [self.dataset[row] for row in wanted]
-        return torch.stack([x for x, _ in items])[: len(rows)].to(self.device)
+        x = torch.stack([x for x, _ in items])[: len(rows)].to(self.device)
+        return channels_last(x) if self.last else x
 
 
 READ_AT_ONCE = 2048

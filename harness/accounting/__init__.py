@@ -6,7 +6,7 @@ group.py                groups of records
 pricing.py              a ledger -> Guarantee, by all accountants, which must agree
 solver.py               a target epsilon -> the noise, concentration or steps that just keep it
 filter.py               budgets: may this event still be run?
-tradeoff.py             a guarantee -> the ceiling it puts on any attack
+tradeoff.py, ceilings.py   a ledger -> the ceiling it puts on any attack
 audited.py              lower bounds on epsilon from canaries
 pricelist.py            settings of a mechanism -> a quote, for `privbench price`
 """
@@ -15,7 +15,7 @@ from harness.accounting.filter import Allotment, Filter
 from harness.accounting.guarantee import Guarantee, check
 from harness.accounting.pricing import price
 from harness.accounting.solver import FREE, KAPPA, NOISE, STEPS, Free, calibrate
-from harness.accounting.tradeoff import Ceiling, tpr_ceiling, tpr_ceilings
+from harness.accounting.tradeoff import Ceiling, find_ceilings, tpr_ceiling, tpr_ceilings
 
 __all__ = [
     "FREE",
@@ -29,6 +29,7 @@ __all__ = [
     "Guarantee",
     "calibrate",
     "check",
+    "find_ceilings",
     "price",
     "tpr_ceiling",
     "tpr_ceilings",

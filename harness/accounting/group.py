@@ -1,7 +1,6 @@
 """Group privacy: what a promise to one record is worth to the owner of k records."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from dp_accounting import (
@@ -16,7 +15,6 @@ from dp_accounting import (
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from scipy.stats import binom
 
-from harness.accounting.accountants.sphere import Floats
 from methods.mechanisms.events import PureDpEvent
 from workloads.errors import AccountingError
 
@@ -35,24 +33,6 @@ def group_delta(epsilon: float, delta: float, size: int) -> float:
     if size * epsilon > LARGE:
         return 1.0 if delta else 0.0
     return min(1.0, delta * (math.expm1(size * epsilon) / math.expm1(epsilon)))
-
-
-def group_delta_textbook(epsilon: float, delta: float, size: int) -> float:
-    """The looser k e^{(k-1) eps} delta of textbooks and slides, for comparison."""
-    _check(size)
-    if size * epsilon > LARGE:
-        return 1.0 if delta else 0.0
-    return min(1.0, size * math.exp((size - 1) * epsilon) * delta)
-
-
-def group_renyi(orders: Sequence[float], divergences: Floats, doublings: int) -> tuple[Floats, Floats]:
-    """Orders and divergences for groups of 2^c (Mironov 2017, proposition 2): (a / 2^c, 3^c D_a).
-
-    Holds at orders a >= 2^{c+1}; the others are left out.
-    """
-    every = np.asarray(orders, dtype=np.float64)
-    kept = every >= 2.0 ** (doublings + 1)
-    return every[kept] / 2.0**doublings, 3.0**doublings * np.asarray(divergences)[kept]
 
 
 def group_event(event: DpEvent, size: int) -> DpEvent:

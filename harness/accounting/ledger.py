@@ -32,6 +32,8 @@ from methods.mechanisms.events import (
 from workloads.errors import AccountingError
 
 PUBLIC = "all intermediate releases are public"
+PUBLIC_SIZE = "the number of records is public"
+"""Of every price: members are drawn in a fixed number, by which sampling rates are computed."""
 
 ASSUMPTIONS: dict[type[DpEvent], tuple[str, ...]] = {
     NoOpDpEvent: (),
@@ -49,8 +51,7 @@ ASSUMPTIONS: dict[type[DpEvent], tuple[str, ...]] = {
     ),
     PoissonSampledDpEvent: ("every record enters every batch independently with the stated probability",),
     SampledWithoutReplacementDpEvent: (
-        "every batch is a fresh uniform sample of the stated size without replacement; the number of "
-        "records is public",
+        "every batch is a fresh uniform sample of the stated size without replacement",
     ),
     ComposedDpEvent: (PUBLIC,),
     SelfComposedDpEvent: (PUBLIC,),
@@ -131,9 +132,9 @@ def natural_adjacency(event: DpEvent) -> str:
 
 
 def assumptions(event: DpEvent) -> tuple[str, ...]:
-    """Everything the event takes for granted, each statement once."""
+    """Everything a price of the event takes for granted, each statement once."""
     found = [line for part in walk(event) for line in ASSUMPTIONS[type(part)]]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys([*found, PUBLIC_SIZE]))
 
 
 def expand(event: DpEvent, charge: str = "all_attempts") -> DpEvent:

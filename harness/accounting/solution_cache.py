@@ -11,30 +11,30 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-def default_folder() -> Path:
-    """$XDG_CACHE_HOME or ~/.cache, then privbench/calibration."""
+def default_folder(name: str) -> Path:
+    """$XDG_CACHE_HOME or ~/.cache, then privbench and the name of a kind of question."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "privbench" / "calibration"
+    return (Path(base) if base else Path.home() / ".cache") / "privbench" / name
 
 
-def recall(folder: Path, question: Any) -> float | None:
-    """The answer kept for this question; None where there is none or its file is damaged."""
+def recall(folder: Path, question: Any) -> Any:
+    """The plain JSON kept for this question; None where there is none or its file is damaged."""
     try:
         entry = json.loads(_path(folder, question).read_text(encoding="utf-8"))
-        whole = entry["checksum"] == _digest([entry["question"], entry["answer"]])
+        whole = entry["checksum"] == digest([entry["question"], entry["answer"]])
         if whole and entry["question"] == question:
-            return float(entry["answer"])
+            return entry["answer"]
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return None
 
 
-def remember(folder: Path, question: Any, answer: float) -> None:
+def remember(folder: Path, question: Any, answer: Any) -> None:
     """Keep an answer: written aside and renamed, so that readers see all of it or nothing.
 
     A folder that cannot be written costs time at the next question, not this answer.
     """
-    entry = {"question": question, "answer": answer, "checksum": _digest([question, answer])}
+    entry = {"question": question, "answer": answer, "checksum": digest([question, answer])}
     path = _path(folder, question)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,12 +44,13 @@ def remember(folder: Path, question: Any, answer: float) -> None:
             json.dump(entry, aside)
         Path(aside.name).replace(path)
     except OSError as error:
-        log.warning("calibration is not cached: %s", error)
+        log.warning("an answer of the accounting is not cached: %s", error)
 
 
 def _path(folder: Path, question: Any) -> Path:
-    return folder / f"{_digest(question)[:32]}.json"
+    return folder / f"{digest(question)[:32]}.json"
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """The SHA-256 of a plain value's JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -97,11 +97,11 @@ def calibrate(
         )
     if not 0 < delta < 1:
         raise AccountingError(f"delta must be > 0 and < 1, got {delta}")
-    folder = cache or default_folder()
+    folder = cache or default_folder("calibration")
     question = _question(event_of, target_epsilon, delta, free, adjacency)
     known = recall(folder, question)
     if known is not None:
-        return known
+        return float(known)
     value = Search(event_of, target_epsilon, delta, free, adjacency).run()
     remember(folder, question, value)
     return value

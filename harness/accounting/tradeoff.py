@@ -1,30 +1,69 @@
-"""The ceiling a guarantee puts on any membership attack: TPR at an FPR, AUC, balanced accuracy."""
+"""The trade-off curve of a ledger, and the ceiling it puts on any membership attack."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
-from scipy.special import ndtr, ndtri
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    NeighboringRelation,
+    NoOpDpEvent,
+    SelfComposedDpEvent,
+)
 
 from harness.accounting.accountants.losses import sensitivity
 from harness.accounting.accountants.pld import deltas_pld, mesh, supports_pld
 from harness.accounting.accountants.rdp import epsilon_rdp, supports_rdp
 from harness.accounting.adjacency import find_relation
+from harness.accounting.ceilings import (
+    BINDING,
+    ONCE,
+    PLD_TWICE,
+    Ceilings,
+    Curve,
+    bound_attacks,
+    bound_by_epsilon,
+    curve_of_epsilon,
+    curve_of_gaussian,
+    curve_of_lines,
+)
 from harness.accounting.guarantee import Guarantee
 from harness.accounting.ledger import (
     check_priceable,
     count_releases,
+    describe,
     expand,
     is_private,
     natural_adjacency,
 )
+from harness.accounting.solution_cache import default_folder, digest, recall, remember
 from workloads.errors import AccountingError
 
 CURVE_DELTA = 1e-5
 """At which epsilon measures a curve's width; it sets the mesh, not whether the answer is valid."""
 POINTS = 4001
+VERSION = 1
+"""Of kept ceilings; raised when the same event would get others."""
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """The trade-off curves of an event, one for each direction of its neighbours."""
+
+    add: Curve
+    """The record is in under the alternative: what an attack on its membership can have."""
+    remove: Curve
+    """The record is in under the null hypothesis."""
+    both: Curve
+    """Above the two."""
+    basis: str
+    """`gaussian` (exact) or `pld`."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +76,37 @@ class Ceiling:
     """`gaussian` (exact), `pld` (the whole curve), `epsilon-delta` (one point of it) or `none`."""
 
 
-def tpr_ceiling(source: DpEvent | Guarantee, fpr: float, adjacency: str | None = None) -> Ceiling:
-    """The ceiling from an event, by its whole trade-off curve, or from a guarantee, by its (epsilon, delta).
+def find_ceilings(event: DpEvent, guarantee: Guarantee, cache: Path | None = None) -> Ceilings | None:
+    """The ceilings on attacks whose members are masks of fixed size; None where nothing is promised.
 
-    An event gives the tighter one. Gaussians are exact; else the curve comes from the PLD by duality:
-    TPR <= delta(eps) + e^eps FPR at every eps (Dong, Roth and Su 2022).
+    By the whole curve of the event where its privacy losses are known, kept on disk for the next model of the
+    cell; else by the guarantee's (epsilon, delta).
+    """
+    if guarantee.kind not in BINDING or guarantee.epsilon is None:
+        return None
+    plain, relation = expand(event), find_relation(guarantee.adjacency)
+    if not has_tradeoff(plain, relation):
+        return bound_by_epsilon(guarantee.epsilon, guarantee.delta or 0.0, guarantee.adjacency)
+    folder = cache or default_folder("ceilings")
+    question = _question(plain, guarantee.adjacency)
+    known = recall(folder, question)
+    if known is not None:
+        return Ceilings(**known)
+    curves = find_tradeoff(plain, relation)
+    found = (
+        bound_attacks(curves.both, None, ONCE)
+        if relation is NeighboringRelation.REPLACE_ONE
+        else bound_attacks(curves.add, curves.remove, PLD_TWICE)
+    )
+    remember(folder, question, found.asdict())
+    return found
+
+
+def tpr_ceiling(source: DpEvent | Guarantee, fpr: float, adjacency: str | None = None) -> Ceiling:
+    """The ceiling against one record whose membership is a coin, as a canary's is.
+
+    From an event by its whole trade-off curve, or from a guarantee by its (epsilon, delta), which is looser.
+    Gaussians are exact.
     """
     return tpr_ceilings(source, [fpr], adjacency)[0]
 
@@ -53,37 +118,64 @@ def tpr_ceilings(
     for fpr in fprs:
         if not 0 <= fpr <= 1:
             raise AccountingError(f"the false positive rate must be from 0 to 1, got {fpr}")
+    curve, basis = _curve_of(source, adjacency)
+    tprs = [1.0] * len(fprs) if curve is None else curve(list(fprs)).tolist()
+    return tuple(Ceiling(fpr, tpr, basis) for fpr, tpr in zip(fprs, tprs, strict=True))
+
+
+def _curve_of(source: DpEvent | Guarantee, adjacency: str | None) -> tuple[Curve | None, str]:
+    """A curve and its basis; None where nothing is promised."""
     if isinstance(source, Guarantee):
-        return tuple(_from_guarantee(source, fpr) for fpr in fprs)
+        if source.epsilon is None:
+            return None, "none"
+        return curve_of_epsilon(source.epsilon, source.delta or 0.0), "epsilon-delta"
     check_priceable(source)
     if not is_private(source):
-        return tuple(Ceiling(fpr, 1.0, "none") for fpr in fprs)
-    plain = expand(source)
-    relation = find_relation(adjacency or natural_adjacency(source))
-    inverse = inverse_variance(plain)
-    if inverse is not None:
-        mu = sensitivity(relation) * math.sqrt(inverse)
-        return tuple(Ceiling(fpr, tpr_from_gaussian(mu, fpr), "gaussian") for fpr in fprs)
-    if not supports_pld(plain, relation) or not supports_rdp(plain, relation):
+        return None, "none"
+    plain, relation = expand(source), find_relation(adjacency or natural_adjacency(source))
+    if not has_tradeoff(plain, relation):
         raise AccountingError(
             f"no trade-off curve for {plain}: its privacy losses are not known; take the ceiling of its price"
         )
+    curves = find_tradeoff(plain, relation)
+    return curves.both, curves.basis
+
+
+def has_tradeoff(plain: DpEvent, relation: NeighboringRelation) -> bool:
+    """Whether the curves of an expanded event are known under this relation."""
+    if inverse_variance(plain) is not None:
+        return True
+    return supports_pld(plain, relation) and supports_rdp(plain, relation)
+
+
+def find_tradeoff(plain: DpEvent, relation: NeighboringRelation) -> Tradeoff:
+    """The curves of an expanded event that has them.
+
+    Exact for Gaussians; else from the PLD by duality: TPR <= delta(eps) + e^eps FPR at every eps (Dong, Roth
+    and Su 2022), with the delta of one direction each.
+    """
+    inverse = inverse_variance(plain)
+    if inverse is not None:
+        curve = curve_of_gaussian(sensitivity(relation) * math.sqrt(inverse))
+        return Tradeoff(curve, curve, curve, "gaussian")
     size = epsilon_rdp(plain, CURVE_DELTA, relation)
     width = mesh(size, count_releases(plain))
     epsilons = np.linspace(-1.5 * size - 1, 1.5 * size + 1, POINTS)
-    deltas = deltas_pld(plain, epsilons, relation, width)
     slopes = np.exp(np.minimum(epsilons, 700.0))
-    return tuple(Ceiling(fpr, float(min(1.0, (deltas + slopes * fpr).min())), "pld") for fpr in fprs)
-
-
-def _from_guarantee(promise: Guarantee, fpr: float) -> Ceiling:
-    if promise.epsilon is None:
-        return Ceiling(fpr, 1.0, "none")
-    return Ceiling(fpr, tpr_from_epsilon(promise.epsilon, promise.delta or 0.0, fpr), "epsilon-delta")
+    # With the record removed is dp-accounting's name for the loss of a data set that has it.
+    removed, added = deltas_pld(plain, epsilons, relation, width)
+    return Tradeoff(
+        add=curve_of_lines(slopes, removed),
+        remove=curve_of_lines(slopes, added),
+        both=curve_of_lines(slopes, np.maximum(removed, added)),
+        basis="pld",
+    )
 
 
 def inverse_variance(event: DpEvent) -> float | None:
     """The sum of 1 / noise^2 where the event is made of Gaussians only; None where it is not."""
+    if isinstance(event, NoOpDpEvent):
+        return 0.0
     if isinstance(event, GaussianDpEvent):
         return 1 / float(event.noise_multiplier) ** 2
     if isinstance(event, SelfComposedDpEvent):
@@ -96,31 +188,7 @@ def inverse_variance(event: DpEvent) -> float | None:
     return None
 
 
-def tpr_from_epsilon(epsilon: float, delta: float, fpr: float) -> float:
-    """Kairouz et al. 2015: the least of 1, delta + e^eps FPR and 1 - e^-eps (1 - delta - FPR)."""
-    steep = delta + math.exp(min(epsilon, 700.0)) * fpr
-    flat = 1 - math.exp(-epsilon) * (1 - delta - fpr)
-    return min(1.0, steep, flat)
-
-
-def tpr_from_gaussian(mu: float, fpr: float) -> float:
-    """mu-GDP: Phi(Phi^-1(FPR) + mu), exact for a Gaussian with noise 1 / mu."""
-    return float(ndtr(ndtri(fpr) + mu))
-
-
-def accuracy_ceiling(epsilon: float, delta: float) -> float:
-    """The largest balanced accuracy under (epsilon, delta)-DP: (e^eps + delta) / (1 + e^eps)."""
-    odds = math.exp(-epsilon)
-    return (1 + delta * odds) / (1 + odds)
-
-
-def auc_ceiling(epsilon: float, delta: float) -> float:
-    """The largest AUC under (epsilon, delta)-DP: the area under the two lines of tpr_from_epsilon."""
-    corner = (1 - delta) * math.exp(-epsilon) / (1 + math.exp(-epsilon))
-    height = 1 - corner
-    return corner * (delta + height) / 2 + (1 - delta - corner) * (height + 1) / 2 + delta
-
-
-def auc_from_gaussian(mu: float) -> float:
-    """The AUC ceiling of mu-GDP: Phi(mu / sqrt 2)."""
-    return float(ndtr(mu / math.sqrt(2)))
+def _question(plain: DpEvent, adjacency: str) -> dict[str, Any]:
+    """What ceilings depend on. The event by its digest: a ledger may have thousands of parts."""
+    versions = {"ceilings": VERSION, "dp-accounting": version("dp-accounting")}
+    return {"event": digest(describe(plain)), "adjacency": adjacency, "versions": versions}

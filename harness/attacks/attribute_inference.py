@@ -98,7 +98,7 @@ def _sureness(evidence: Evidence, model: int, attribute: Attribute) -> Floats:
 def _member_density(evidence: Evidence, target: int, sure: Floats) -> Floats:
     """(n, values): log density under a normal fitted to the members of the other models."""
     others = np.arange(len(evidence.members)) != target
-    usual = evidence.phi[others][evidence.members[others]]
+    usual = evidence.phi[others][evidence.included[others]]
     if not len(usual):
         return sure
     return np.asarray(-0.5 * ((sure - usual.mean()) / max(float(usual.std()), 1e-6)) ** 2)

@@ -1,20 +1,23 @@
 """What an attack is: from the evidence of one cell to one score per record and target."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from harness.leakage.intervals import Dependence
+from harness.leakage.matrices import Bools as Bools
+from harness.leakage.matrices import Floats as Floats
+from harness.leakage.scoring import cross_entropy as cross_entropy
+from harness.leakage.scoring import rescaled_logit as rescaled_logit
 from methods.base import Params
 from workloads.base import Attribute, Records
 from workloads.errors import BenchError
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 When = Literal["start", "end"]
 """A moment of a training: the untrained model, or the released one."""
 
@@ -47,7 +50,7 @@ class Evidence:
     labels: NDArray[np.int64]
     """(n,)"""
     members: Bools
-    """(M, n): who trained which model. An attack on target m may read every row but m."""
+    """(M, n): who is a member of which model. An attack on target m may read every row but m."""
     population_logits: NDArray[np.float32]
     """(M, p, C): answers on records that are nobody's members."""
     population_labels: NDArray[np.int64]
@@ -69,6 +72,10 @@ class Evidence:
     """(M, n, C): of models with the same members, trained by another method; None: of the targets."""
     shadow_population_logits: NDArray[np.float32] | None = None
     """(M, p, C)"""
+    set_aside: Bools | None = None
+    """(M, n): members that never trained their model, by its method's declaration; None: nobody."""
+    shadow_set_aside: Bools | None = None
+    """(M, n): the same of the shadows."""
     sensitive: Attribute | None = None
     """The column that the workload declares sensitive; for attribute inference."""
 
@@ -83,10 +90,55 @@ class Evidence:
             )
         logits, population = self.shadow_logits.copy(), self.shadow_population_logits.copy()
         logits[target], population[target] = self.logits[target], self.population_logits[target]
+        aside = np.zeros_like(self.members) if self.shadow_set_aside is None else self.shadow_set_aside.copy()
+        aside[target] = ~self.evaluated[target]
         # The models at hand are the targets: an attack that asked for a shadow would get one of them.
         return replace(
-            self, logits=logits, population_logits=population, shadow_logits=None, released=nothing_kept
+            self,
+            logits=logits,
+            population_logits=population,
+            set_aside=aside,
+            shadow_logits=None,
+            released=nothing_kept,
         )
+
+    def only(self, models: slice) -> "Evidence":
+        """The evidence of some models alone: each is a target once, and only they are shadows."""
+        numbers = range(len(self.members))[models]
+
+        def part(rows: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if rows is None else rows[models]
+
+        return replace(
+            self,
+            logits=self.logits[models],
+            members=self.members[models],
+            population_logits=self.population_logits[models],
+            shadow_logits=part(self.shadow_logits),
+            shadow_population_logits=part(self.shadow_population_logits),
+            set_aside=part(self.set_aside),
+            shadow_set_aside=part(self.shadow_set_aside),
+            released=lambda m: self.released(numbers[m]),
+            shared=lambda m, records, when: self.shared(numbers[m], records, when),
+        )
+
+    @cached_property
+    def evaluated(self) -> Bools:
+        """(M, n): where a record is a member or a non-member of a model, and not one that was set aside.
+
+        A record that is set aside is a member: for an attack on target m row m is as secret as `members[m]`.
+        """
+        return np.ones_like(self.members) if self.set_aside is None else ~self.set_aside
+
+    @cached_property
+    def included(self) -> Bools:
+        """(M, n): who trained which model."""
+        return self.members & self.evaluated
+
+    @cached_property
+    def excluded(self) -> Bools:
+        """(M, n): whom a model never saw. Who was set aside is neither included nor excluded."""
+        return ~self.members & self.evaluated
 
     @cached_property
     def features(self) -> NDArray[np.float32]:
@@ -105,60 +157,6 @@ class Evidence:
         return rescaled_logit(self.population_logits, self.population_labels)
 
 
-def rescaled_logit(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
-    """log p_y - log sum_{j != y} p_j in float64 (Carlini et al. 2022): no rounding near p = 1.
-
-    It is taken from the logits and never through p, so a saturated model keeps all its differences.
-    A logit of -inf (a released probability of zero) counts as the smaller of the record's lowest
-    finite logit and log 1e-45 below its highest, after the 1e-45 in the authors' logarithms.
-
-    Args:
-        logits: (M, n, C), or log-probabilities, which are logits too.
-        labels: (n,) of values in 0..C-1.
-
-    Returns:
-        (M, n), always finite.
-    """
-    models, records, classes = logits.shape
-    if classes < 2:
-        raise BenchError(
-            f"a rescaled logit needs at least 2 classes, the logits have {classes}: "
-            "membership cannot be scored on a model with one answer"
-        )
-    rows = np.arange(records)
-    phi = np.empty((models, records))
-    for model in range(models):  # one model at a time bounds the float64 copy
-        answers = _finite(logits[model].astype(np.float64), model)
-        own = answers[rows, labels]
-        answers[rows, labels] = -np.inf
-        top = answers.max(axis=1)
-        phi[model] = own - top - np.log(np.exp(answers - top[:, None]).sum(axis=1))
-    return phi
-
-
-def _finite(answers: Floats, model: int) -> Floats:
-    """Give zero probabilities a finite logit; refuse what is no probability at all."""
-    zero = np.isneginf(answers)
-    broken = ~np.isfinite(answers) & ~zero
-    bad = int((broken.any(axis=1) | zero.all(axis=1)).sum())
-    if bad:
-        raise BenchError(
-            f"model {model} gives NaN, +inf or only -inf logits on {bad} of {len(answers)} "
-            "records; attacks need finite logits: look for a diverged training or a broken "
-            "predictor"
-        )
-    if zero.any():
-        lowest = np.where(zero, np.inf, answers).min(axis=1)
-        floor = np.minimum(lowest, answers.max(axis=1) + np.log(1e-45))
-        answers = np.where(zero, floor[:, None], answers)
-    return answers
-
-
-def cross_entropy(phi: Floats) -> Floats:
-    """-log p_y = log(1 + exp(-phi)), accurate where p_y itself rounds to 1."""
-    return np.logaddexp(0.0, -phi)
-
-
 class Attacker(Protocol):
     """What every attack says of itself. It never learns the method's name."""
 
@@ -172,6 +170,25 @@ class Attacker(Protocol):
 
 
 @runtime_checkable
+class Dependent(Protocol):
+    """An attack that declares how its scores of two targets depend on each other; the interval follows."""
+
+    dependence: ClassVar[Dependence]
+
+
+def dependence_of(attacker: Attacker) -> Dependence:
+    """What an attack declares, or the safe answer where it declares nothing."""
+    if not isinstance(attacker, Dependent):
+        return "learned" if attacker.shadows else "alone"
+    if attacker.dependence not in get_args(Dependence):
+        raise BenchError(
+            f"dependence = {attacker.dependence!r} of {type(attacker).__name__}: "
+            f"declare one of {', '.join(get_args(Dependence))} (docs/add-an-attack.md)"
+        )
+    return attacker.dependence
+
+
+@runtime_checkable
 class Attack(Attacker, Protocol):
     """Membership: scores records by how much they look like members."""
 
@@ -181,6 +198,15 @@ class Attack(Attacker, Protocol):
         An attack with partial training knowledge may use `members[m]` of other records, never of the record
         that it scores, and says so in its caveats.
         """
+        ...
+
+
+@runtime_checkable
+class Selection(Attacker, Protocol):
+    """Several membership attacks, of which the strongest is chosen for each target on other models."""
+
+    def candidates(self) -> Mapping[str, Attack]:
+        """The attacks, which run with their default parameters, in the order that decides ties."""
         ...
 
 

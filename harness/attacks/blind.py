@@ -9,7 +9,8 @@ from pydantic import Field
 from scipy import stats
 
 import methods.base
-from harness.attacks.base import Attack, Evidence, Floats
+from harness.attacks.base import Attack, Bools, Evidence, Floats
+from harness.leakage.intervals import Dependence
 
 BLOCKS = 8
 WIDTH = 64
@@ -54,6 +55,7 @@ class Blind:
     )
     Params: ClassVar[type[methods.base.Params]] = BlindParams
     shadows: ClassVar[int] = 0
+    dependence: ClassVar[Dependence] = "alone"
 
     def scores(self, evidence: Evidence, params: BlindParams) -> Floats:
         """(M, n): centred ranks within blocks, in (-1/2, 1/2)."""
@@ -67,13 +69,18 @@ class Blind:
         for earlier, block in pairwise(blocks):
             gram += columns[earlier].T @ columns[earlier]
             known = np.concatenate([known, earlier])
-            truth = evidence.members[:, known].astype(np.float64)
-            truth -= truth.mean(axis=1, keepdims=True)
+            truth = _centred(evidence.members[:, known], evidence.evaluated[:, known])
             penalty = RIDGE * len(known) * np.eye(len(gram))
             weights = np.linalg.solve(gram + penalty, columns[known].T @ truth.T)
             ranks = stats.rankdata((columns[block] @ weights).T, axis=1)
             scores[:, block] = (ranks - (len(block) + 1) / 2) / max(len(block), 1)
         return scores
+
+
+def _centred(members: Bools, evaluated: Bools) -> Floats:
+    """(M, known): membership less its mean over a target's evaluated records; 0 for others: no lesson."""
+    share = (members & evaluated).sum(axis=1) / np.maximum(evaluated.sum(axis=1), 1)
+    return np.where(evaluated, members - share[:, None], 0.0)
 
 
 def _describe(

@@ -46,7 +46,7 @@ class Dlg:
     All pictures are searched for in one graph, each with the curvature of its own problem.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "rebuilds pictures and labels by matching their gradient with L-BFGS"
     source: ClassVar[str] = (
         "Zhu et al. 2019, Deep Leakage from Gradients (arXiv:1906.08935); labels: Zhao et al. 2020, iDLG "

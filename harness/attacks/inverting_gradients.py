@@ -58,7 +58,7 @@ class InvertingGradients:
     paper's experiments, so that step size and smoothness mean the same on every workload.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "rebuilds pictures by matching the direction of their gradient"
     source: ClassVar[str] = (
         "Geiping et al. 2020, Inverting Gradients: How easy is it to break privacy in federated learning? "

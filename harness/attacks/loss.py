@@ -3,7 +3,9 @@
 from typing import ClassVar
 
 import methods.base
-from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
+from harness.attacks.base import Attack, Evidence, Floats
+from harness.leakage.intervals import Dependence
+from harness.leakage.scoring import loss
 
 
 class LossParams(methods.base.Params):
@@ -21,10 +23,11 @@ class Loss:
     )
     Params: ClassVar[type[methods.base.Params]] = LossParams
     shadows: ClassVar[int] = 0
+    dependence: ClassVar[Dependence] = "alone"
 
     def scores(self, evidence: Evidence, params: LossParams) -> Floats:
         """(M, n): minus the loss."""
-        return -cross_entropy(evidence.phi)
+        return loss(evidence.phi)
 
 
 attack: Attack = Loss()

@@ -6,6 +6,7 @@ import numpy as np
 
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
+from harness.leakage.intervals import Dependence
 from workloads.errors import BenchError
 
 
@@ -29,6 +30,7 @@ class Population:
     )
     Params: ClassVar[type[methods.base.Params]] = PopulationParams
     shadows: ClassVar[int] = 0
+    dependence: ClassVar[Dependence] = "alone"
 
     def scores(self, evidence: Evidence, params: PopulationParams) -> Floats:
         """(M, n): minus the calibrated false positive rate, in (-1, 0]."""

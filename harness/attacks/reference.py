@@ -7,7 +7,8 @@ from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Bools, Evidence, Floats
-from harness.attacks.parts.moments import leave_one_out
+from harness.leakage.intervals import Dependence
+from harness.leakage.moments import leave_one_out
 
 
 class ReferenceParams(methods.base.Params):
@@ -39,10 +40,11 @@ class Reference:
     )
     Params: ClassVar[type[methods.base.Params]] = ReferenceParams
     shadows: ClassVar[int] = 2
+    dependence: ClassVar[Dependence] = "record"
 
     def scores(self, evidence: Evidence, params: ReferenceParams) -> Floats:
         """(M, n): z-scores or ranks."""
-        absent = ~evidence.members
+        absent = evidence.excluded
         if params.fit == "rank":
             return _ranks(evidence.phi, absent)
         return leave_one_out(evidence.phi, absent).z_scores(evidence.phi, fixed=False)

@@ -10,6 +10,7 @@ from pydantic import Field
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats
 from harness.attacks.parts.posteriors import log_odds, posteriors, shadows_of
+from harness.leakage.intervals import Dependence
 from methods.base import Count
 
 HIDDEN = 64
@@ -41,6 +42,7 @@ class Salem:
     )
     Params: ClassVar[type[methods.base.Params]] = SalemParams
     shadows: ClassVar[int] = 1
+    dependence: ClassVar[Dependence] = "learned"
 
     def scores(self, evidence: Evidence, params: SalemParams) -> Floats:
         """(M, n): log odds of membership; 0 without a shadow."""
@@ -48,7 +50,9 @@ class Salem:
         scores = np.zeros(evidence.members.shape)
         for m in range(len(scores)):
             for shadow in shadows_of(m, len(scores), 1):
-                scores[m] = _network_log_odds(features[shadow], evidence.members[shadow], features[m])
+                own = evidence.evaluated[shadow]
+                taught = features[shadow][own], evidence.members[shadow, own]
+                scores[m] = _network_log_odds(*taught, features[m])
         return scores
 
 

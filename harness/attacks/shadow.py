@@ -8,6 +8,7 @@ from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
+from harness.leakage.intervals import Dependence
 
 BINS = 512
 """Losses are counted in this many bins of equal content: a fit then costs the same for any pool."""
@@ -41,16 +42,17 @@ class Shadow:
     )
     Params: ClassVar[type[methods.base.Params]] = ShadowParams
     shadows: ClassVar[int] = 1
+    dependence: ClassVar[Dependence] = "learned"
 
     def scores(self, evidence: Evidence, params: ShadowParams) -> Floats:
         """(M, n): log odds; 0 without shadows."""
         losses = cross_entropy(evidence.phi)
         classes = evidence.labels if params.per_class else np.zeros_like(evidence.labels)
         edges = np.unique(np.quantile(losses, np.linspace(0, 1, BINS + 1)[1:-1]))
-        pairs = zip(losses, evidence.members, strict=True)
-        members = np.stack([_counts(row, inside, classes, edges) for row, inside in pairs])
-        all_of_them = np.ones_like(evidence.members[0])
-        everyone = np.stack([_counts(row, all_of_them, classes, edges) for row in losses])
+        members, everyone = (
+            np.stack([_counts(row, own, classes, edges) for row, own in zip(losses, chosen, strict=True)])
+            for chosen in (evidence.included, evidence.evaluated)
+        )
         values = _bin_means(losses, edges)
         scores = np.zeros(losses.shape)
         for m in range(len(losses)) if len(losses) > 1 else ():

@@ -9,6 +9,7 @@ import methods.base
 from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
 from harness.attacks.parts.boosting import boosted_log_odds
 from harness.attacks.parts.posteriors import posteriors, shadows_of
+from harness.leakage.intervals import Dependence
 from methods.base import Count
 
 
@@ -43,12 +44,13 @@ class Shokri:
     )
     Params: ClassVar[type[methods.base.Params]] = ShokriParams
     shadows: ClassVar[int] = 1
+    dependence: ClassVar[Dependence] = "learned"
 
     def scores(self, evidence: Evidence, params: ShokriParams) -> Floats:
         """(M, n): log odds of membership."""
         features = [_features(evidence, m, params.extra_features) for m in range(len(evidence.logits))]
         right = evidence.logits.argmax(axis=2) == evidence.labels
-        teaches = right if params.only_correct else np.ones_like(right)
+        teaches = evidence.evaluated & right if params.only_correct else evidence.evaluated
         scores = np.zeros(evidence.members.shape)
         for m in range(len(scores)):
             teachers = shadows_of(m, len(scores), params.shadow_models)

@@ -15,6 +15,7 @@ from harness.attacks.base import Attack, Bools, Evidence, Floats
 from harness.attacks.parts.boosting import boosted_log_odds
 from harness.attacks.parts.posteriors import shadows_of
 from harness.attacks.parts.queries import blocks
+from harness.leakage.intervals import Dependence
 from methods.base import Count
 from workloads.errors import BenchError
 
@@ -63,6 +64,7 @@ class WhiteBox:
     )
     Params: ClassVar[type[methods.base.Params]] = WhiteBoxParams
     shadows: ClassVar[int] = 0
+    dependence: ClassVar[Dependence] = "learned"
 
     def scores(self, evidence: Evidence, params: WhiteBoxParams) -> Floats:
         """(M, n): log odds of membership."""
@@ -74,19 +76,19 @@ class WhiteBox:
             )
         columns = [_columns(evidence, m, params) for m in models]
         if params.knowledge == "partial":
-            return np.stack(
-                [_across_halves(columns[m], evidence.members[m], params.trees, params.seed) for m in models]
-            )
+            truths = zip(columns, evidence.members, evidence.evaluated, strict=True)
+            return np.stack([_across_halves(*each, params.trees, params.seed) for each in truths])
         scores = np.zeros(evidence.members.shape)
         for m in models:
             teachers = shadows_of(m, len(models), params.shadow_models)
-            x = np.concatenate([columns[s] for s in teachers])
-            y = np.concatenate([evidence.members[s] for s in teachers])
+            taught = [(s, evidence.evaluated[s]) for s in teachers]
+            x = np.concatenate([columns[s][own] for s, own in taught])
+            y = np.concatenate([evidence.members[s, own] for s, own in taught])
             scores[m] = boosted_log_odds(x, y, columns[m], params.trees)
         return scores
 
 
-def _across_halves(columns: Floats, members: Bools, trees: int, seed: int) -> Floats:
+def _across_halves(columns: Floats, members: Bools, evaluated: Bools, trees: int, seed: int) -> Floats:
     """(n,): each half of the records scored by a classifier that was taught by the other.
 
     The halves are drawn without a look at membership, so one has a few more members than the other. Odds are
@@ -95,7 +97,7 @@ def _across_halves(columns: Floats, members: Bools, trees: int, seed: int) -> Fl
     scores = np.empty(len(members))
     order = np.random.default_rng(seed).permutation(len(members))
     for half in np.array_split(order, FOLDS):
-        others = np.ones(len(members), dtype=np.bool_)
+        others = evaluated.copy()
         others[half] = False
         scores[half] = boosted_log_odds(columns[others], members[others], columns[half], trees, even=True)
     return scores

@@ -1,5 +1,6 @@
 """`privbench report`: figures, tables and the page, from the database."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,9 @@ from harness.cli import output
 from harness.cli.options import DatabaseOption, StoreOption, WhereOption, report_folder, source, store_path
 from workloads.errors import SpecError
 
+DRAWN_BY_LEAKAGE = ("frontier", "calibration", "all")
+"""Reports with an axis of measured leakage."""
+
 
 def report(
     kind: Annotated[
@@ -16,6 +20,7 @@ def report(
             "frontier",
             "overhead",
             "calibration",
+            "compare",
             "audit",
             "reconstructions",
             "reproduce",
@@ -36,6 +41,12 @@ def report(
         Literal["1", "2"] | None,
         typer.Option("--columns", help="Figures for one (3.3 in) or both columns (7 in) of a paper."),
     ] = None,
+    attack: Annotated[
+        str | None, typer.Option("--attack", help="Draw leakage by this attack; else by the strongest.")
+    ] = None,
+    fpr: Annotated[
+        float | None, typer.Option("--fpr", help="Draw the TPR at 0.1, 0.01, 0.001 or 0.0001; else at 0.01.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="A folder; else reports/ in the store.")] = None,
     store: StoreOption = None,
     database: DatabaseOption = None,
@@ -43,11 +54,14 @@ def report(
     """Write frontier, overhead, calibration and audit, and one self-contained page: `all`.
 
     Figures are PNG, SVG and PDF, tables Markdown, LaTeX and CSV; each carries its query, date and version.
-    `calibration` compares methods at equal measured leakage; `audit` shows what canaries prove about epsilon.
+    `calibration` compares methods at equal measured leakage, `compare` cells by paired tests; `audit` shows
+    what canaries prove about epsilon.
     `reconstructions` shows members beside what gradient inversion rebuilt of them.
     `reproduce` puts published numbers beside ours, as text. `pd-sgd-theory` draws what pd-sgd's privacy test
     lets pass; it needs no store.
     """
+    if (attack or fpr is not None) and kind not in DRAWN_BY_LEAKAGE:
+        raise SpecError(f"--attack and --fpr choose the axis of leakage, which `report {kind}` has not")
     if kind == "reproduce":
         if columns:
             raise SpecError("--columns sizes figures, and `report reproduce` draws none: leave it out")
@@ -62,16 +76,18 @@ def report(
     from harness import report as reports
     from harness.report.figure.paper_sizes import SHEETS
 
-    write = {
+    write: dict[str, Callable[..., list[Path]]] = {
         "frontier": reports.write_frontier,
         "overhead": reports.write_overhead,
         "calibration": reports.write_calibration,
+        "compare": reports.write_compare,
         "audit": reports.write_audit,
         "reconstructions": reports.write_reconstructions,
         "all": reports.write_all,
     }
+    axis = {"attack": attack, "fpr": fpr} if kind in DRAWN_BY_LEAKAGE else {}
     asked, folder = source(store, database), report_folder(out, store, database)
-    for file in write[kind](asked, folder, where, SHEETS[columns]):
+    for file in write[kind](asked, folder, where, SHEETS[columns], **axis):
         output.say(str(file))
     return None
 

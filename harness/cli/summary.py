@@ -4,25 +4,37 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.cli import output
+from harness.leakage.candidates import FAMILY
+from harness.report.compare import NAMES, say
+from harness.report.leakage import STRONGEST
 from harness.results.query import query
 from harness.spec import Cell, distinct_labels
 from harness.store import Store
+
+COMPARED = ("accuracy", "tpr_at_1pct")
+"""Axes of the comparisons under the frontier."""
+LINES = 12
+"""Comparisons that are printed; `privbench report compare` has all."""
 
 
 def frontier(store: Store, cells: Sequence[Cell]) -> None:
     """The frontier rows of these cells, as a table with intervals."""
     columns = (
         "cell, workload, attack, models, accuracy, accuracy_low, accuracy_high, auc, auc_low, auc_high, "
-        "tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, guarantee_kind, step_cpu_overhead, "
-        "valid, on_front"
+        "tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, step_cpu_overhead, valid, on_front, "
+        "guarantee_kind || case when tested = 'average case only' then ', ' || tested else '' end as kind"
     )
     keys = ", ".join(f"'{each.key}'" for each in cells)
     order = "workload, epsilon_asked desc nulls first, method, attack"
     sql = f"select {columns} from frontier where cell in ({keys}) order by {order}"
     labels = distinct_labels(cells)
     rows = [{**row, "label": labels[row["cell"]]} for row in query(store.path, sql).arrow.to_pylist()]
-    if rows:
-        output.out.print(output.table([_frontier_row(row) for row in rows], title="frontier"))
+    shown = _headlines(rows)
+    if shown:
+        output.out.print(output.table([_frontier_row(row) for row in shown], title="frontier"))
+    if len(shown) < len(rows):
+        output.say('All attacks: privbench query "select label, attack, auc, tpr_at_1pct from frontier"')
+    _comparisons(store, keys, labels)
     _unattacked(store, keys, labels)
     _audits(store, keys, labels)
     _reconstructions(store, keys, labels)
@@ -30,6 +42,29 @@ def frontier(store: Store, cells: Sequence[Cell]) -> None:
         if row["valid"] is False:
             found = "the blind check tells members from non-members"
             output.say(f"INVALID: {row['workload']} {row['label']}: {found}")
+
+
+def _headlines(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per cell where its strongest attack is known, and the rows of attacks outside its family."""
+    known = {row["cell"] for row in rows if row["attack"] == STRONGEST}
+    return [row for row in rows if row["cell"] not in known or row["attack"] not in FAMILY]
+
+
+def _comparisons(store: Store, keys: str, labels: dict[str, str]) -> None:
+    """Which cells differ from the best one, by paired tests; otherwise that they are indistinguishable."""
+    axes = ", ".join(f"'{axis}'" for axis in COMPARED)
+    sql = f"""
+        select * from comparison
+        where shown and axis in ({axes}) and cell in ({keys}) and other in ({keys})
+        order by workload, axis, label, cell, other_label, other
+    """
+    rows = query(store.path, sql).arrow.to_pylist()
+    for row in rows[:LINES]:
+        named = {**row, "label": labels[row["cell"]], "other_label": labels[row["other"]]}
+        pair = f"{named['label']} and {named['other_label']}"
+        output.say(f"{row['workload']}, {NAMES[row['axis']]}, {pair}: {say(named)}")
+    if len(rows) > LINES:
+        output.say(f"{len(rows) - LINES} more comparisons: privbench report compare")
 
 
 def _unattacked(store: Store, keys: str, labels: dict[str, str]) -> None:
@@ -41,6 +76,7 @@ def _unattacked(store: Store, keys: str, labels: dict[str, str]) -> None:
         where c.key in ({keys}) and not exists (
             select 1 from task t
             where t.cell = c.key and t.kind = 'attack' and t.attack <> 'blind' and t.status = 'done'
+                and not exists (select 1 from attack_result a where a.task = t.key and a.auc is null)
         )
         group by c.key, c.workload, c.label, c.epsilon_asked
         order by c.workload, c.epsilon_asked desc nulls first, c.label
@@ -128,7 +164,7 @@ def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
         "AUC": output.interval(row, "auc"),
         "TPR at 1 % FPR": _percent(row, "tpr_at_1pct"),
         "priced ε": priced,
-        "kind": row["guarantee_kind"],
+        "kind": row["kind"],
         "step CPU": overhead,
         "front": "★" if row["on_front"] else "",
     }

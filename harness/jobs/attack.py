@@ -58,10 +58,12 @@ def gather(task: Task, store: Store, results: list[Json]) -> Evidence:
         logits=signals["logits"],
         labels=signals["labels"][0],
         members=signals["members"],
+        set_aside=signals["set_aside"],
         population_logits=signals["test_logits"],
         population_labels=signals["test_labels"][0],
         shadow_logits=shadows["logits"] if shadows else None,
         shadow_population_logits=shadows["test_logits"] if shadows else None,
+        shadow_set_aside=shadows["set_aside"] if shadows else None,
         pool=armed.asked,
         population=armed.test,
         canaries=armed.count,
@@ -76,6 +78,8 @@ def gather(task: Task, store: Store, results: list[Json]) -> Evidence:
 def read_signals(results: list[Json], store: Store) -> dict[str, NDArray[Any]]:
     """What the models of these trainings answered, one above the other."""
     read = [load(store.read_artefact(result, "signals")) for result in results]
+    for each in read:  # a training from before methods could set members aside
+        each.setdefault("set_aside", np.zeros_like(each["members"]))
     return {name: np.stack([each[name] for each in read]) for name in read[0]}
 
 

@@ -18,6 +18,7 @@ import torch
 import methods
 import workloads
 from harness.jobs.interleaving import Player, Turn, play, share_one_heap, weigh
+from harness.jobs.layout import apply_layout
 from harness.jobs.loop import failure
 from harness.jobs.provenance import provenance
 from harness.jobs.run import Run
@@ -230,6 +231,7 @@ def examine(task: BenchTask, measure: Measure) -> tuple[Json, list[Turn]]:
     members = pool.take(mask.nonzero().squeeze(1)).to(device)
     public = workload.public().x.to(device) if isinstance(workload, Public) else None
     problem = Problem(workload.classes, workload.model, per_example_loss, public)
+    members, problem = apply_layout(members, problem)
     malloc = malloc_settings() | ({"M_ARENA_MAX": "1"} if share_one_heap() else {})
     players = [
         Player(name, _training(cell, members, problem), device, measure.threads, measure.seed)

@@ -4,17 +4,22 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from harness.attacks import metrics
-from harness.attacks.base import Attack, Attacker, Audit, Evidence, Floats
+from harness.attacks.base import Attack, Attacker, Audit, Evidence, Floats, Selection, dependence_of
 from harness.attacks.parts import attribute_metrics
 from harness.attacks.parts.attribute_metrics import Inference
 from harness.attacks.parts.inversion import Inversion
 from harness.jobs.reconstruction import invert
 from harness.jobs.train import DELTA, Outcome
+from harness.leakage.figures import recompute
+from harness.leakage.influence import one_sided
+from harness.leakage.intervals import HALVED, halves
 from harness.spec import Json
 from workloads.errors import BenchError
+
+Arrays = dict[str, NDArray[Any]]
 
 
 def judge(name: str, attacker: Attacker, evidence: Evidence, params: Any, guarantees: list[Json]) -> Outcome:
@@ -29,6 +34,8 @@ def judge(name: str, attacker: Attacker, evidence: Evidence, params: Any, guaran
     """
     if isinstance(attacker, Attack):
         return membership(attacker, evidence, params, checks_split=name == "blind")
+    if isinstance(attacker, Selection):
+        return strongest(attacker, evidence)
     if isinstance(attacker, Audit):
         return lower_bound(attacker, evidence, params, guarantees)
     if isinstance(attacker, Inversion):
@@ -41,30 +48,60 @@ def judge(name: str, attacker: Attacker, evidence: Evidence, params: Any, guaran
 def score(attacker: Attack, evidence: Evidence, params: Any) -> Floats:
     """(M, n) scores; with shadows of another method every target is attacked on its own."""
     if evidence.shadow_logits is None:
-        return attacker.scores(evidence, params)
+        return np.asarray(attacker.scores(evidence, params), dtype=np.float64)
     targets = range(len(evidence.logits))
     return np.stack([attacker.scores(evidence.against(target), params)[target] for target in targets])
 
 
+def score_apart(attacker: Attack, evidence: Evidence, params: Any) -> Floats | None:
+    """(M, n): row m scored with only the models of its own half of the cell as shadows.
+
+    For attacks with one statistic per record, whose intervals need two halves that share nothing; None for
+    others and where a half has too few models.
+    """
+    models = len(evidence.members)
+    if dependence_of(attacker) != "record" or models < max(HALVED, 2 * (attacker.shadows + 1)):
+        return None
+    scores = np.empty(evidence.members.shape)
+    for half in halves(models):
+        scores[half] = score(attacker, evidence.only(half), params)
+    return scores
+
+
 def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: bool) -> Outcome:
     """Scores of pool records to AUC, TPR and the rest; those of canaries apart, as the worst case."""
-    if checks_split and evidence.members.all():
-        # Asked of every cell, also of one that trains on its whole pool for the sake of its accuracy.
-        return Outcome({"metrics": metrics.unmeasured(evidence.members), "roc": {"fpr": [], "tpr": []}}, {})
-    scores, members = score(attacker, evidence, params), evidence.members
-    people = members.shape[1] - evidence.canaries
-    of_people = scores[:, :people], members[:, :people]
-    found = metrics.evaluate(*of_people)
-    measured = found.asdict() | metrics.per_record(*of_people)
-    if evidence.canaries:
-        measured["canaries"] = metrics.of_canaries(scores[:, people:], members[:, people:])
-    if checks_split:
-        valid, message = metrics.blind_verdict(found)
-        measured |= {"valid": valid, "message": message}
-    return Outcome(
-        payload={"metrics": measured, "roc": metrics.roc(*of_people)},
-        artefacts={"scores.safetensors": save({"scores": scores, "members": members})},
-    )
+    dependence = dependence_of(attacker)
+    stored: Arrays = {"members": evidence.members, **left_out(evidence)}
+    if measurable(evidence):
+        stored["scores"] = score(attacker, evidence, params)
+        apart = score_apart(attacker, evidence, params)
+        stored |= {} if apart is None else {"half_scores": apart}
+    phi = None if checks_split else evidence.phi
+    payload = recompute(stored, dependence, evidence.canaries, phi, checks_split)
+    return Outcome({**payload, "dependence": dependence}, {"scores.safetensors": save(stored)})
+
+
+def strongest(attacker: Selection, evidence: Evidence) -> Outcome:
+    """The declared attacks on the same evidence, and the figures of the strongest of them."""
+    stored: Arrays = {"members": evidence.members, "phi": evidence.phi, **left_out(evidence)}
+    if measurable(evidence) and len(evidence.members) > attacker.shadows:
+        for name, each in attacker.candidates().items():
+            stored[f"scores/{name}"] = score(each, evidence, each.Params())
+            apart = score_apart(each, evidence, each.Params())
+            stored |= {} if apart is None else {f"half/{name}": apart}
+    payload = recompute(stored, "record", evidence.canaries)
+    return Outcome(payload, {"scores.safetensors": save(stored)})
+
+
+def measurable(evidence: Evidence) -> bool:
+    """Whether every target has members and non-members among the pool's own records."""
+    own = slice(evidence.members.shape[1] - evidence.canaries)
+    return one_sided(evidence.included[:, own], evidence.excluded[:, own]) is None
+
+
+def left_out(evidence: Evidence) -> Arrays:
+    """Who counts as neither member nor non-member, where a method set members aside."""
+    return {} if evidence.evaluated.all() else {"set_aside": ~evidence.evaluated}
 
 
 def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[Json]) -> Outcome:
@@ -100,9 +137,12 @@ def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[
 def inferred(attacker: Inference, evidence: Evidence, params: Any) -> Outcome:
     """How often a sensitive attribute is guessed, on members and on others; canaries have nothing to hide."""
     guesses, members = attacker.guesses(evidence, params), evidence.members
-    found = attribute_metrics.evaluate(guesses, members, members.shape[1] - evidence.canaries)
+    people = members.shape[1] - evidence.canaries
+    found = attribute_metrics.evaluate(guesses, members, people, evidence.evaluated)
     kept = {name: getattr(guesses, name) for name in ("truth", "guessed", "imputed")}
     return Outcome(
         payload={"attribute": dataclasses.asdict(found)},
-        artefacts={"guesses.safetensors": save({**kept, "members": members})},
+        artefacts={
+            "guesses.safetensors": save({**kept, "members": members, "set_aside": ~evidence.evaluated})
+        },
     )

@@ -5,6 +5,7 @@ import time
 
 import torch
 
+from harness.jobs.layout import apply_layout
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.train import best_device, members_of, membership, per_example_loss, warm_up
 from harness.plan.estimate import Cost
@@ -32,6 +33,7 @@ def probe(task: Task) -> Cost:
         public = public_records(workload, method)
         examples = None if public is None else public.x.to(best_device())
         problem = Problem(workload.classes, workload.model, per_example_loss, examples)
+        members, problem = apply_layout(members, problem)
         method.train(members, problem, method.Params(**task.cell.params), run)
     except Interrupted:
         pass

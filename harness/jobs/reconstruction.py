@@ -26,7 +26,7 @@ def invert(attacker: Inversion, evidence: Evidence, params: InversionParams) -> 
     pool = evidence.pool.take(torch.arange(people)) if evidence.canaries else evidence.pool
     pixels = Pixels.of(pool)
     stream = torch.Generator().manual_seed(params.seed)
-    chosen = choose(evidence.members[:, :people], params.images, params.seed)
+    chosen = choose(evidence.included[:, :people], params.images, params.seed)
     victims, found = [], []
     for model, rows in enumerate(chosen):
         if len(rows):
@@ -85,7 +85,8 @@ def judged(originals: Records, rebuilt: Reconstructions, pixels: Pixels, chosen:
         raise BenchError("the attack gave pictures with NaN or infinite pixels: it must give its best guess")
     wanted, given = pixels.unit(originals.x), pixels.unit(rebuilt.x)
     likeness = compare(wanted, given, pixels.deviation / (pixels.high - pixels.low))
-    figures = summarise(likeness, rebuilt.labels == originals.y)
+    models = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])
+    figures = summarise(likeness, rebuilt.labels == originals.y, models)
     kept: dict[str, Tensor] = {
         "originals": (wanted * 255).round().to(torch.uint8),
         "rebuilt": (given * 255).round().to(torch.uint8),
@@ -93,7 +94,7 @@ def judged(originals: Records, rebuilt: Reconstructions, pixels: Pixels, chosen:
         "labels": originals.y,
         "rebuilt_labels": rebuilt.labels,
         "records": torch.from_numpy(np.concatenate(chosen)),
-        "models": torch.repeat_interleave(torch.tensor([len(rows) for rows in chosen])),
+        "models": torch.from_numpy(models),
     }
     artefact = save({name: each.contiguous() for name, each in kept.items()})
     return Outcome({"reconstruction": figures.asdict()}, {"pictures.safetensors": artefact})

@@ -19,7 +19,8 @@ from torch.nn.functional import cross_entropy
 
 import methods
 import workloads
-from harness.accounting import Guarantee, check, price
+from harness.accounting import Guarantee, check, find_ceilings, price
+from harness.jobs.layout import apply_layout, restore_layout
 from harness.jobs.run import Run, Series
 from harness.plan.canaries import Armed, arm, coins
 from harness.plan.public_records import public_records
@@ -53,20 +54,29 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     watch(run)
     given = None if public is None else public.x.to(device)
     problem = Problem(workload.classes, armed.model, per_example_loss, given)
-    released = method.train(armed.members(mask).to(device), problem, params, run)
+    members, problem = apply_layout(armed.members(mask).to(device), problem)
+    released = method.train(members, problem, params, run)
     run.finish()
     guarantee = price(released.ledger, getattr(params, "delta", DELTA))
     check(guarantee, bound(method, params))
+    ceilings = find_ceilings(released.ledger, guarantee)
     signals = ask(released, armed, device)
+    aside = set_aside(released, armed, mask)
+    own = slice(len(armed.pool))
     return Outcome(
         payload={
-            "metrics": utility(signals, mask[: len(armed.pool)]),
-            "guarantee": {**guarantee.asdict(), "kind": promised(guarantee, method)},
+            "metrics": utility(signals, mask[own] & ~aside[own], ~mask[own]),
+            "set_aside": int(aside.sum()),
+            "guarantee": {
+                **guarantee.asdict(),
+                "kind": promised(guarantee, method),
+                "ceilings": ceilings and ceilings.asdict(),
+            },
             "stats": finite(released.stats),
             "phases": {name: summary(series) for name, series in run.phases.items()},
         },
         artefacts={
-            "signals.safetensors": save({**signals, "members": mask}),
+            "signals.safetensors": save({**signals, "members": mask, "set_aside": aside}),
             "model.safetensors": save(weights(released.predictor)),
             "steps.parquet": step_table(run.phases),
         },
@@ -149,7 +159,7 @@ def per_example_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 def ask(released: Released, armed: Armed, device: torch.device) -> dict[str, Tensor]:
     """One pass of the released model over the pool with its canaries and the test records."""
-    predictor = released.predictor.to(device).eval()
+    predictor = restore_layout(released.predictor).to(device).eval()
     asked = armed.asked
     return {
         "logits": answers(predictor, asked, device),
@@ -157,6 +167,18 @@ def ask(released: Released, armed: Armed, device: torch.device) -> dict[str, Ten
         "test_logits": answers(predictor, armed.test, device),
         "test_labels": armed.test.y,
     }
+
+
+def set_aside(released: Released, armed: Armed, mask: Tensor) -> Tensor:
+    """Members that never trained the released model, over pool and canaries; a method may declare some."""
+    if released.set_aside is None:
+        return torch.zeros_like(mask)
+    aside = armed.set_aside(mask, released.set_aside.cpu())
+    if not bool((mask & ~aside)[: len(armed.pool)].any()):
+        raise ValueError(
+            f"the method set all of its {int(mask.sum())} members aside; let some train the model"
+        )
+    return aside
 
 
 def answers(predictor: nn.Module, records: Records, device: torch.device) -> Tensor:
@@ -169,9 +191,12 @@ def answers(predictor: nn.Module, records: Records, device: torch.device) -> Ten
     return logits.contiguous()
 
 
-def utility(signals: dict[str, Tensor], mask: Tensor) -> Json:
-    """Accuracy of the last iterate on test records, members and non-members; canaries do not count."""
-    logits, labels = signals["logits"][: len(mask)], signals["labels"][: len(mask)]
+def utility(signals: dict[str, Tensor], included: Tensor, excluded: Tensor) -> Json:
+    """Accuracy of the last iterate on test records, members and non-members of the pool.
+
+    Canaries count as neither, and so do members that are set aside.
+    """
+    logits, labels = signals["logits"][: len(included)], signals["labels"][: len(included)]
     test_logits, test_labels = signals["test_logits"], signals["test_labels"]
     right = logits.argmax(1) == labels
     losses = per_example_loss(logits.double(), labels)
@@ -179,9 +204,9 @@ def utility(signals: dict[str, Tensor], mask: Tensor) -> Json:
     return {
         "test_accuracy": share(test_logits.argmax(1) == test_labels),
         "test_loss": float(test_losses.mean()),
-        "train_accuracy": share(right[mask]),
-        "train_loss": float(losses[mask].mean()),
-        "nonmember_accuracy": share(right[~mask]) if not bool(mask.all()) else None,
+        "train_accuracy": share(right[included]),
+        "train_loss": float(losses[included].mean()),
+        "nonmember_accuracy": share(right[excluded]) if bool(excluded.any()) else None,
     }
 
 
@@ -200,8 +225,11 @@ def finite(stats: Mapping[str, float]) -> dict[str, float]:
 
 
 def weights(predictor: nn.Module) -> dict[str, Tensor]:
-    """The released weights, each tensor on its own memory as safetensors wants it."""
-    return {name: each.detach().cpu().clone() for name, each in predictor.state_dict().items()}
+    """The released weights, each contiguous on its own memory as safetensors wants it."""
+    return {
+        name: each.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, each in predictor.state_dict().items()
+    }
 
 
 def summary(series: Series) -> Json:

@@ -58,6 +58,32 @@ class Armed:
         rows = coins.repeat_interleave(self.copies).nonzero().squeeze(1)
         return join(self.pool.take(own.nonzero().squeeze(1)), self.canaries.take(rows))
 
+    def set_aside(self, mask: Tensor, rows: Tensor) -> Tensor:
+        """Whose records are at these rows of `members(mask)`, over pool and canaries as over `asked`.
+
+        A canary of which one copy is set aside and another trained the model is neither in nor out.
+        """
+        copies = torch.ones_like(mask, dtype=torch.int64)
+        copies[len(self.pool) :] = self.copies
+        owners = mask.nonzero().squeeze(1).repeat_interleave(copies[mask])
+        refuse_other_rows(rows, len(owners))
+        aside = torch.zeros_like(mask)
+        aside[owners[rows]] = True
+        return aside
+
+
+def refuse_other_rows(rows: Tensor, members: int) -> None:
+    """An error for what is not row numbers of so many members."""
+    if rows.dim() != 1 or rows.dtype != torch.int64:
+        raise ValueError(
+            f"set_aside is {rows.dtype} of shape {tuple(rows.shape)}; give row numbers, one int64 each"
+        )
+    if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < members:
+        raise ValueError(
+            f"set_aside holds rows {int(rows.min())} to {int(rows.max())}; the members are rows 0 to "
+            f"{members - 1}"
+        )
+
 
 def join(records: Records, more: Records) -> Records:
     """Both, one after the other; without more, the records themselves, which may be lazy."""

@@ -12,7 +12,8 @@ import methods
 import workloads
 from harness import attacks
 from harness.accounting import FREE, NOISE, calibrate
-from harness.attacks.base import Attack, Audit
+from harness.attacks.base import Attack, Audit, Selection
+from harness.leakage.candidates import FAMILY
 from harness.plan.canaries import KINDS, armed_model, refusals
 from harness.plan.public_records import find_lack
 from harness.plan.sweep_file import Choice, Sweep
@@ -25,6 +26,9 @@ from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
 
 ALWAYS = Choice("blind", {})
 """Run on every cell: a split that can be told apart without a model makes the cell invalid."""
+
+DECLARED = tuple(Choice(name, {}) for name in (*FAMILY, "strongest"))
+"""Run on every cell that any membership attack is asked for: the cell's leakage is that of the strongest."""
 
 OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
 """Keys of a grid that no method has: members per model, the number of a setting in the recipe, canaries."""
@@ -99,9 +103,9 @@ class Assault:
 
 
 def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
-    """Every attack once; the blind check always among them."""
+    """Every attack once; the blind check always among them, the declared attacks where any is asked for."""
     seen = []
-    for choice in [*sweep.attacks, ALWAYS]:
+    for choice in [*sweep.attacks, *_unasked(sweep)]:
         if choice.name not in attacks.family.members:
             problems.append(unknown("attack", choice.name, attacks.family.names()))
             continue
@@ -125,6 +129,17 @@ def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
         elif params is not None and (choice.name, params, choice.shadows) not in seen:
             seen.append((choice.name, params, choice.shadows))
             yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows)
+
+
+def _unasked(sweep: Sweep) -> list[Choice]:
+    """The attacks that run whether asked for or not, as far as there are models enough for them."""
+    asked = [choice.name for choice in sweep.attacks if choice.name in attacks.family.members]
+    attacked = any(
+        isinstance(attacks.family.get(name), Attack | Selection) for name in asked if name != ALWAYS.name
+    )
+    declared = DECLARED if attacked else ()
+    unasked = (*declared, ALWAYS)
+    return [choice for choice in unasked if attacks.family.get(choice.name).shadows < sweep.models]
 
 
 def _cell(point: Mapping[str, Any], where: str, seed: int, problems: list[str]) -> tuple[Cell, Notes] | None:

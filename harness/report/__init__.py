@@ -5,6 +5,7 @@ write_frontier          frontier         accuracy against measured leakage, ROC 
                         hypervolume      what each method offers over all caps on leakage (a table)
 write_overhead          overhead         time and memory relative to sgd
 write_calibration       calibration      accuracy at equal leakage, ROC under its ceiling
+write_compare           compare          paired differences between cells, with Holm's correction
 write_audit             audit            what canaries prove about epsilon, beside the price
 write_page              index.html       all of it, interactive, in one file
 write_all               all of these
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from harness.report.audit import draw_audit, write_audit
 from harness.report.calibration_figure import draw_calibration, write_calibration
+from harness.report.compare import write_compare
 from harness.report.figure.paper_sizes import SCREEN, Sheet
 from harness.report.frontier import draw_frontier, write_frontier
 from harness.report.overhead import draw_overhead, write_overhead
@@ -34,6 +36,7 @@ __all__ = [
     "write_all",
     "write_audit",
     "write_calibration",
+    "write_compare",
     "write_frontier",
     "write_overhead",
     "write_page",
@@ -41,12 +44,20 @@ __all__ = [
 ]
 
 
-def write_all(store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN) -> list[Path]:
+def write_all(
+    store: Source,
+    out: Path,
+    where: str | None = None,
+    sheet: Sheet = SCREEN,
+    attack: str | None = None,
+    fpr: float | None = None,
+) -> list[Path]:
     """Write every report into `out`; `where` is a condition on the view `frontier`.
 
-    The overhead is that of the cells it selects. All files show one reading of the database.
+    The overhead is that of the cells it selects. All files show one reading of the database. `attack` and
+    `fpr` choose the axis of leakage.
     """
-    reading = read(store, where)
+    reading = read(store, where, attack=attack, fpr=fpr)
     figures = [draw(reading, out, sheet) for draw in (draw_frontier, draw_overhead, draw_calibration)]
     audits = draw_audit(reading.audits, AUDITS, out, sheet) if reading.audits else []
     return [*chain.from_iterable(figures), *audits, *draw_page(reading, out)]

@@ -7,11 +7,18 @@ why not by the TPR is in harness.report.pareto. Beyond its leakiest cell a metho
 below its least leaky one it offers nothing.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.report.leakage import AUC, Leakage, choose_attack, choose_leakage, name_attacks, rows_on_front
+from harness.report.leakage import (
+    AUC,
+    SELECTED_BY,
+    Leakage,
+    choose_attack,
+    choose_leakage,
+    drawn_by,
+    rows_on_front,
+)
 from harness.report.pareto import find_offer
 from harness.report.reading import Row, name_groups
 from harness.report.tables import TextTable
@@ -44,7 +51,7 @@ class Curve:
 
     def at(self, level: float) -> Offer | None:
         """The accuracy at no more than this leakage; None where even its least leaky cell leaks more."""
-        front = [(row[self.leakage.column], row["accuracy"]) for row in self.rows]
+        front = [(row[self.leakage.column], row[SELECTED_BY]) for row in self.rows]
         found = find_offer(front, level, self.leakage.mixes)
         if found is None:
             return None
@@ -71,19 +78,19 @@ class Calibration:
         return [found[round(place * steps)] for place in range(LEVELS)]
 
 
-def calibrate(rows: Sequence[Row]) -> list[Calibration]:
-    """For every group the TPR at the lowest FPR that all its cells resolve, and the AUC."""
+def calibrate(rows: Sequence[Row], attack: str | None = None, fpr: float | None = None) -> list[Calibration]:
+    """For every group the TPR at a low FPR, and the AUC; of the attack asked for, else of the strongest."""
     found = []
     for group in sorted({row["group"] for row in rows}):
         own = [row for row in rows if row["group"] == group]
-        for leakage in dict.fromkeys((choose_leakage(own), AUC)):
-            found.append(_calibration(group, own, leakage))
+        for leakage in dict.fromkeys((choose_leakage(drawn_by(own, attack), fpr), AUC)):
+            found.append(_calibration(group, own, leakage, attack))
     return found
 
 
 def calibrate_pictures(rows: Sequence[Row]) -> list[Calibration]:
     """The same for rows of the view `reconstruction`: methods at equal error of rebuilt pictures."""
-    known = {"valid": True, "accuracy_low": None, "accuracy_high": None}
+    known = {"valid": True, "chosen": True, "accuracy_low": None, "accuracy_high": None}
     near = [{**row, **known, "nearness": -row["mse_median"]} for row in rows if row["mse_median"] is not None]
     name_groups(near)
     groups = sorted({row["group"] for row in near})
@@ -93,9 +100,8 @@ def calibrate_pictures(rows: Sequence[Row]) -> list[Calibration]:
     ]
 
 
-def _calibration(group: str, rows: Sequence[Row], leakage: Leakage) -> Calibration:
-    attack = choose_attack(rows, leakage)
-    tried = [row for name, row in zip(name_attacks(rows), rows, strict=True) if name == attack]
+def _calibration(group: str, rows: Sequence[Row], leakage: Leakage, asked: str | None = None) -> Calibration:
+    attack, tried = choose_attack(rows, asked), drawn_by(rows, asked)
     curves = []
     for method in sorted({row["method"] for row in tried}):
         front = rows_on_front([row for row in tried if row["method"] == method], leakage)
@@ -114,14 +120,6 @@ def _between(left: Row, right: Row, share: float) -> Offer:
     if accuracy is None:
         raise ValueError("a cell of a front has an accuracy")
     return Offer(accuracy, mix("accuracy_low"), mix("accuracy_high"), mixed=share > 0)
-
-
-def ceiling(epsilon: float, delta: float, fpr: float) -> float:
-    """The highest TPR that any attack can have at this FPR against (epsilon, delta) (Kairouz et al. 2015)."""
-    if math.isinf(epsilon):
-        return 1.0
-    grown = math.exp(min(epsilon, 700.0)) * fpr + delta
-    return max(0.0, min(1.0, grown, 1 - math.exp(-epsilon) * (1 - delta - fpr)))
 
 
 def calibration_tables(found: Sequence[Calibration], query: str) -> list[TextTable]:
@@ -148,7 +146,8 @@ def calibration_tables(found: Sequence[Calibration], query: str) -> list[TextTab
 
 
 NOTES = (
-    "A method offers what the best of its cells at this leakage or less does; - where every cell leaks more.",
+    "A method offers what the best of its cells at this leakage or less does, chosen by accuracy on "
+    "non-members; - where every cell leaks more.",
     "By AUC, ~ marks a model of either of two cells drawn at random: its mean accuracy and AUC are on the "
     "line between them. By TPR they would not be: who sees which model it is spends false positives better.",
     "Intervals are those of the cells over models, 95 %, mixed with them; leakage is as measured.",

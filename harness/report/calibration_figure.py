@@ -17,7 +17,6 @@ from harness.report.calibration import (
     calibrate,
     calibrate_pictures,
     calibration_tables,
-    ceiling,
 )
 from harness.report.figure.artists import Marks
 from harness.report.figure.panels import DRAWN, say_thinned, spread
@@ -43,25 +42,31 @@ from harness.report.tables import write_tables
 from harness.results.query import Source
 
 TITLE = "Methods at equal measured leakage"
-DP = ("approximate-dp", "pure-dp")
-"""Kinds whose (epsilon, delta) bounds every attack."""
 CURVES = 6
 """ROC curves in one panel, at most."""
 
 
 def write_calibration(
-    store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN
+    store: Source,
+    out: Path,
+    where: str | None = None,
+    sheet: Sheet = SCREEN,
+    attack: str | None = None,
+    fpr: float | None = None,
 ) -> list[Path]:
     """Write the figure, and a table per group and axis.
 
-    `where` is an SQL condition on the view `frontier`.
+    `where` is an SQL condition on the view `frontier`; `attack` and `fpr` choose the axis of leakage.
     """
-    return draw_calibration(read(store, where), out, sheet)
+    return draw_calibration(read(store, where, attack=attack, fpr=fpr), out, sheet)
 
 
 def draw_calibration(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """The same from rows that were read already."""
-    found = [*calibrate(reading.frontier), *calibrate_pictures(reading.reconstructions)]
+    found = [
+        *calibrate(reading.frontier, reading.attack, reading.fpr),
+        *calibrate_pictures(reading.reconstructions),
+    ]
     with house_style(sheet):
         figure = calibration_figure(reading, found, sheet)
         files = save(figure, out, "calibration", Imprint(TITLE, reading.query))
@@ -87,7 +92,7 @@ def calibration_figure(reading: Reading, found: Sequence[Calibration], sheet: Sh
         for axes, each in zip(panels, calibrations, strict=False):
             draw_offers(axes, each, colours)
         if len(panels) > len(calibrations):
-            draw_ceilings(panels[-1], calibrations[0], reading.rocs, colours)
+            draw_ceilings(panels[-1], calibrations[0], reading, colours)
     return figure
 
 
@@ -116,7 +121,8 @@ def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> N
     told = f"{found.leakage.name} at most (attack {shorten(found.attack)}){thinned}"
     axes.set_xlabel(wrap(told, panel_width(axes), SCREEN.font))
     axes.set_ylabel("accuracy at this leakage or less")
-    axes.legend(fontsize=scaled(8), loc="best")
+    if found.curves:
+        axes.legend(fontsize=scaled(8), loc="best")
 
 
 def _draw_curve(axes: Axes, curve: Curve, reach: float, colour: str) -> None:
@@ -132,24 +138,22 @@ def _draw_curve(axes: Axes, curve: Curve, reach: float, colour: str) -> None:
         axes.fill_between([x for x, _ in banded], low, high, color=colour, alpha=0.15, lw=0, step=step)
 
 
-def draw_ceilings(
-    axes: Axes, found: Calibration, rocs: Mapping[str, Roc], colours: Mapping[str, str]
-) -> None:
+def draw_ceilings(axes: Axes, found: Calibration, reading: Reading, colours: Mapping[str, str]) -> None:
     """ROC curves of the attack, log-log, each from the lowest FPR that its non-members resolve; thin and in
-    the same style, what (epsilon, delta) allows any attack."""
-    priced = [row for row in found.rows if row["guarantee_kind"] in DP and row["epsilon"] is not None]
+    the same style, what the guarantee allows any attack."""
+    priced = [row for row in found.rows if row["ceiling_by"] is not None]
     known = {row["cell"] for row in priced}
     drawn = [*priced, *(row for row in found.rows if row["cell"] not in known)][:CURVES]
     lowest = min((resolved_fpr(row) for row in drawn), default=1e-2)
     rates = np.logspace(math.log10(lowest), 0, 200)
     for place, row in enumerate(drawn):
         look: dict[str, Any] = {"color": colours[row["method"]], "linestyle": LINES[place % len(LINES)]}
-        roc = rocs.get(row["attack_task"], Roc([], []))
+        roc = reading.rocs.get(row["attack_task"], Roc([], []))
         kept = [(f, t) for f, t in zip(roc.fpr, roc.tpr, strict=True) if f >= resolved_fpr(row) and t > 0]
         axes.plot([f for f, _ in kept], [t for _, t in kept], lw=1.4, label=shorten(row["label"], 34), **look)
         if row["cell"] in known:
-            most = [ceiling(row["epsilon"], row["delta"] or 0.0, float(rate)) for rate in rates]
-            axes.plot(rates, most, lw=0.7, **look)
+            most = reading.ceilings[row["cell"]]
+            axes.plot(rates, np.interp(rates, most.fpr, most.tpr), lw=0.7, **look)
     axes.plot(rates, rates, color=FAINT, linestyle=":", linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -158,5 +162,5 @@ def draw_ceilings(
     log_ticks(axes.xaxis)
     log_ticks(axes.yaxis)
     axes.set_xlabel("false positive rate")
-    axes.set_ylabel("true positive rate (thin: ceiling of ε, δ)")
+    axes.set_ylabel("true positive rate (thin: ceiling)")
     axes.legend(fontsize=scaled(7), loc="lower right")

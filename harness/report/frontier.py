@@ -47,6 +47,7 @@ from harness.report.leakage import (
     AUC,
     Leakage,
     choose_leakage,
+    drawn_by,
     interval,
     resolved_fpr,
     rows_near_front,
@@ -67,12 +68,19 @@ FAILED = 6
 """Lines of failures under the figure, at most."""
 
 
-def write_frontier(store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN) -> list[Path]:
+def write_frontier(
+    store: Source,
+    out: Path,
+    where: str | None = None,
+    sheet: Sheet = SCREEN,
+    attack: str | None = None,
+    fpr: float | None = None,
+) -> list[Path]:
     """Write the figures frontier and frontier-cost, and the tables frontier and hypervolume, into `out`.
 
-    `where` is an SQL condition on the view `frontier`.
+    `where` is an SQL condition on the view `frontier`; `attack` and `fpr` choose the axis of leakage.
     """
-    return draw_frontier(read(store, where), out, sheet)
+    return draw_frontier(read(store, where, attack=attack, fpr=fpr), out, sheet)
 
 
 def draw_frontier(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
@@ -88,7 +96,7 @@ def draw_frontier(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Pa
 
 
 def frontier_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
-    """One row of panels for each group: TPR at the lowest resolved FPR, AUC, ROC."""
+    """One row of panels for each group: TPR at a low FPR, AUC, ROC."""
     if not reading.frontier:
         return empty_figure(TITLE, explain_empty(reading), sheet)
     groups = [[row for row in reading.frontier if row["group"] == name] for name in reading.groups]
@@ -106,7 +114,7 @@ def frontier_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     _draw_header(parts[0], signs, heights[0], sheet)
     pending = []
     for part, rows in zip(parts[1:-1], groups, strict=True):
-        pending += _draw_group(part, rows, reading.rocs, colours, sheet)
+        pending += _draw_group(part, rows, reading, colours, sheet)
     parts[-1].text(0.01, 1.0, notes, fontsize=scaled(8), va="top")
     lay_out_once(figure)  # the places of the labels are for this layout
     for axes, labels, front in pending:
@@ -115,13 +123,14 @@ def frontier_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
 
 
 def _draw_group(
-    part: Any, rows: Sequence[Row], rocs: Mapping[str, Roc], colours: Mapping[str, str], sheet: Sheet
+    part: Any, rows: Sequence[Row], reading: Reading, colours: Mapping[str, str], sheet: Sheet
 ) -> list[tuple[Axes, list[Label], Line]]:
     """The panels of one group; gives the axes with the labels to place and the front to keep off."""
     head = wrap(describe_group(rows), sheet.inches(13.5), 10.5)
     part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
     left, middle, right = lay_out(part, 3, sheet)
-    first, second = choose_panel(rows, choose_leakage(rows)), choose_panel(rows, AUC)
+    leakage = choose_leakage(drawn_by(rows, reading.attack), reading.fpr)
+    first, second = (choose_panel(rows, each, reading.attack) for each in (leakage, AUC))
     pending = []
     for axes, panel in ((left, first), (middle, second)):
         if axes is left and panel.leakage is AUC:
@@ -130,7 +139,7 @@ def _draw_group(
         labels = _draw_points(axes, panel, colours)
         pending.append((axes, labels, _draw_front(axes, panel.rows, panel.leakage)))
         axes.set_title(wrap(panel.title, panel_width(axes), 8.5), fontsize=scaled(8.5))
-    _draw_rocs(right, first, rocs, colours)
+    _draw_rocs(right, first, reading.rocs, colours)
     return pending
 
 
@@ -258,7 +267,7 @@ def _signs(reading: Reading, colours: Mapping[str, str]) -> list[list[Line2D]]:
             Line2D([], [], marker="o", mfc="none", label="one model", **plain),
             Line2D([], [], marker="x", label="blind check failed", **cross),
             Line2D([], [], color=INK, lw=1, alpha=0.55, label="front of valid cells"),
-            Line2D([], [], label="not told from the front", **_ring()),
+            Line2D([], [], label="indistinguishable from the front", **_ring()),
             Line2D([], [], color=FAINT, lw=1, ls=":", label="guessing"),
         ],
     ]
@@ -276,9 +285,12 @@ def _lines(groups: list[list[Line2D]], across: int) -> int:
 def _notes(reading: Reading) -> list[str]:
     """What a reader must know beside the points, then what failed (docs/rules.md: failures stay visible)."""
     notes = [
-        "Bars: 95 % intervals, over models for accuracy and AUC (t; DeLong for one model), "
-        "Clopper-Pearson on the pooled scores for TPR. "
-        "Accuracy is of the last iterate. ε is priced by the harness; only ε of one kind compare. "
+        "Bars: 95 % intervals over seeds (masks and training), on this pool. "
+        "Leakage: of the strongest of loss, lira and rmia, chosen for each target on other models, so it can "
+        "be lower than a single attack's figure in this cell. "
+        "The front is selected on the accuracy on non-members; drawn is the test accuracy of the last "
+        "iterate, so a cell of the front may lie below its neighbour. "
+        "ε is priced by the harness; only ε of one kind compare. "
         "Ringed: off the front, but no other cell at its worst beats it at its best. "
         "The front is a step: between two cells nothing was measured.",
     ]

@@ -25,7 +25,7 @@ from harness.report.figure.style import (
     new_figure,
     shorten,
 )
-from harness.report.leakage import Leakage, able_rows, choose_leakage
+from harness.report.leakage import SELECTED_BY, Leakage, able_rows, choose_leakage, drawn_by
 from harness.report.pareto import find_undominated
 from harness.report.reading import Reading, Row
 
@@ -64,7 +64,8 @@ def cost_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     for part, rows in zip(parts[1:-1], groups, strict=True):
         head = wrap(describe_group(rows), width, 10.5)
         part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
-        panel = choose_panel(rows, choose_leakage(rows))
+        leakage = choose_leakage(drawn_by(rows, reading.attack), reading.fpr)
+        panel = choose_panel(rows, leakage, reading.attack)
         for axes, cost in zip(lay_out(part, 2, sheet), COSTS, strict=True):
             pending.append((axes, _draw_costs(axes, panel, cost)))
     lay_out_once(figure)  # the places of the labels are for this layout
@@ -76,7 +77,7 @@ def cost_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
 def find_efficient(rows: Sequence[Row], leakage: Leakage, cost: str) -> list[Row]:
     """The valid rows that no other valid one dominates in leakage, accuracy and cost."""
     able = [row for row in able_rows(rows, leakage) if row[cost] is not None]
-    points = [(row[leakage.column], -row["accuracy"], row[cost]) for row in able]
+    points = [(row[leakage.column], -row[SELECTED_BY], row[cost]) for row in able]
     return [able[i] for i in find_undominated(points)]
 
 
@@ -85,8 +86,7 @@ def _draw_costs(axes: Axes, panel: Panel, cost: str) -> list[Label]:
     column = panel.leakage.column
     rows = [row for row in panel.drawn if None not in (row[column], row["accuracy"], row[cost])]
     rows = [row for row in rows if row[cost] > 0]
-    title = f"attack {shorten(panel.attack, 40)}{panel.thinning}"
-    axes.set_title(wrap(title, panel_width(axes), 8.5), fontsize=scaled(8.5))
+    axes.set_title(wrap(panel.title, panel_width(axes), 8.5), fontsize=scaled(8.5))
     axes.set_xlabel(panel.leakage.name)
     axes.set_ylabel("test accuracy, mean")
     axes.xaxis.set_major_locator(MaxNLocator(6))

@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 
-from harness.report.figure.panels import choose_panel
+from harness.report.figure.panels import Panel, choose_panel
 from harness.report.figure.style import KINDS, UNKNOWN_KIND
 from harness.report.leakage import (
     AUC,
+    SELECTED_BY,
     TPRS,
-    Leakage,
     able_rows,
     as_box,
     choose_leakage,
+    drawn_by,
     name_attacks,
     rows_near_front,
     rows_on_front,
@@ -19,6 +20,8 @@ from harness.report.pareto import mean_offer, mean_offer_band
 from harness.report.reading import Reading, Row
 from harness.report.tables import TextTable
 
+AVERAGE_CASE = "average case only"
+"""In the column `tested`: a mark that such a row never goes without (RULES 4)."""
 ROWS_TITLE = "Cells and attacks"
 AREAS_TITLE = "Hypervolume of every method"
 ROW_COLUMNS = (
@@ -37,15 +40,18 @@ AREA_COLUMNS = (
     "95 % band",
 )
 ROW_NOTES = (
-    "In brackets 95 % intervals: over models for accuracy and AUC (t; DeLong for one model), Clopper-Pearson "
-    "on the pooled scores for TPR. - where too few non-members resolve a rate.",
-    "AUC front, among the valid cells of a workload under one attack: yes; near, where the intervals do "
-    "not tell a cell from it; no.",
+    "In brackets 95 % intervals over seeds (masks and training) on this pool. "
+    "- where too few non-members resolve a rate.",
+    "strongest: of loss, lira and rmia the one that finds most, chosen for each target on other models.",
+    "AUC front, among the valid cells of a workload under one attack, selected on the accuracy on "
+    "non-members: yes; near, where the intervals cannot tell a cell from it; no.",
     "Epsilons of different guarantees do not compare.",
+    "Average case only: a defence without a guarantee, whose worst case no canaries have shown.",
 )
 AREA_NOTES = (
-    "Hypervolume: the best accuracy that the method has under a cap on leakage, mean over all caps from "
-    "guessing to 1. Reference point: leakage 1, accuracy 0; 1 is a perfect model that leaks nothing.",
+    "Hypervolume: the test accuracy of the method's best cell under a cap on leakage, chosen by its "
+    "accuracy on non-members, mean over all caps from guessing to 1. Reference point: leakage 1, "
+    "accuracy 0; 1 is a perfect model that leaks nothing.",
     "It is the area under the step line: between two cells nothing was measured. A method with more cells "
     "has more steps, so compare methods that were tried at the same leakages.",
     "The band is over models, from the cells' own intervals; - where a cell of the method has one model.",
@@ -76,6 +82,7 @@ def frontier_table(reading: Reading) -> TextTable:
 
 def _line(row: Row, attack: str) -> tuple[str, ...]:
     kind = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[0]
+    kind += f", {AVERAGE_CASE}" if row["tested"] == AVERAGE_CASE else ""
     epsilon = "-" if row["epsilon"] is None else f"{row['epsilon']:.4g}"
     valid = {True: "yes", False: "NO", None: "not checked"}[row["valid"]]
     tprs = [_measured(row, leakage.column) for leakage in reversed(TPRS)]
@@ -100,8 +107,8 @@ def hypervolume_table(reading: Reading) -> TextTable:
     lines = []
     for name in reading.groups:
         rows = [row for row in reading.frontier if row["group"] == name]
-        for leakage in dict.fromkeys((choose_leakage(rows), AUC)):
-            lines += _areas(name, rows, leakage)
+        for leakage in dict.fromkeys((choose_leakage(drawn_by(rows, reading.attack), reading.fpr), AUC)):
+            lines += _areas(name, choose_panel(rows, leakage, reading.attack))
     return TextTable(
         name="hypervolume",
         title=AREAS_TITLE,
@@ -114,16 +121,16 @@ def hypervolume_table(reading: Reading) -> TextTable:
     )
 
 
-def _areas(group: str, rows: Sequence[Row], leakage: Leakage) -> list[tuple[str, ...]]:
-    """The hypervolumes of one group's methods under the strongest attack, highest first."""
-    panel = choose_panel(rows, leakage)
-    found = []
+def _areas(group: str, panel: Panel) -> list[tuple[str, ...]]:
+    """The hypervolumes of one group's methods, highest first."""
+    leakage, found = panel.leakage, []
     for method in sorted({row["method"] for row in panel.rows}):
         own = able_rows([row for row in panel.rows if row["method"] == method], leakage)
         boxes = [as_box(row, leakage) for row in own]
         x, y = [box.point[0] for box in boxes], [box.point[1] for box in boxes]
-        area = float(mean_offer(x, y, leakage.chance))
-        band = mean_offer_band(boxes, [row["models"] for row in own], leakage.chance)
+        judged = [row[SELECTED_BY] for row in own]
+        area = float(mean_offer(x, y, leakage.chance, judged))
+        band = mean_offer_band(boxes, [row["models"] for row in own], leakage.chance, judged)
         told = "-" if band is None else f"{band[0]:.4f} to {band[1]:.4f}"
         front = len(rows_on_front(own, leakage))
         names = (group, leakage.name, panel.attack, method, str(len(own)), str(front))

@@ -1,16 +1,22 @@
 """The axes of leakage: which there are, which attack and which axis to draw, and the rows on the front."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from harness.report.pareto import Box, find_front, find_near_front
 from harness.report.reading import Row
+from workloads.errors import SpecError
 
 RESOLUTION = 10
 """TPR at FPR f needs n_nonmembers x f of at least this many (docs/rules.md: resolution guard)."""
+STRONGEST = "strongest"
+"""The attack that is the strongest of the declared family, cell by cell."""
+PREFERRED = ("lira", "rmia", "reference", "loss")
+"""Attacks to draw by where a group lacks STRONGEST: an order fixed beforehand."""
+SELECTED_BY = "validation_accuracy"
+"""What fronts and offers are selected by; test accuracy is reported for what was so chosen."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +53,26 @@ TPRS = (
 AUC = Leakage("auc", "AUC", None)
 
 
-def choose_leakage(rows: Sequence[Row]) -> Leakage:
-    """The TPR at the lowest FPR that every row resolves; the AUC where there is none.
+def choose_leakage(rows: Sequence[Row], fpr: float | None = None) -> Leakage:
+    """The TPR at 1 % FPR where every row resolves it, else at 10 %; the AUC where neither is.
 
-    See docs/rules.md: low false-positive rates, resolution guard.
+    `fpr` asks for another rate; a row that does not resolve it is then left out of the panel.
     """
-    for leakage in TPRS:
+    if fpr is not None:
+        return find_tpr(fpr)
+    for leakage in (find_tpr(0.01), find_tpr(0.1)):
         if rows and all(row[leakage.column] is not None for row in rows):
             return leakage
     return AUC
+
+
+def find_tpr(fpr: float) -> Leakage:
+    """The axis of the TPR at this FPR; SpecError for a rate that no column has."""
+    for leakage in TPRS:
+        if leakage.fpr == fpr:
+            return leakage
+    rates = ", ".join(f"{each.fpr:g}" for each in TPRS)
+    raise SpecError(f"there is no TPR at an FPR of {fpr:g}: give one of {rates}")
 
 
 def name_attack(row: Row, rows: Sequence[Row]) -> str:
@@ -84,50 +101,57 @@ def _named(row: Row, versions: Mapping[str, set[str]]) -> str:
     return f"{row['attack']} " + " ".join(f"{name}={params[name]}" for name in sorted(params))
 
 
-def choose_attack(rows: Sequence[Row], leakage: Leakage) -> str:
-    """The strongest attack on one group's rows: the highest mean leakage among those on the most cells.
+def choose_attack(rows: Sequence[Row], asked: str | None = None) -> str:
+    """The attack whose rows a group is drawn by: the one asked for, else `strongest`.
 
-    An attack can be the strongest by AUC and weak at a low FPR, so every axis asks for its own. One
-    attack serves all cells of an axis: one that was tried on the leaky cells alone would win
-    unfairly. Where nothing resolves the leakage, the AUC decides.
+    `strongest` is chosen cell by cell, for each target on other models (docs/rules.md: strongest declared
+    attack). Where a group has no such row, the first of PREFERRED among the attacks on the most cells is
+    taken: never one chosen by what it found.
     """
-    found: dict[str, list[float]] = defaultdict(list)
-    names = name_attacks(rows)
-    for name, row in zip(names, rows, strict=True):
-        if row[leakage.column] is not None:
-            found[name].append(row[leakage.column])
-    if found:
-        return max(sorted(found), key=lambda name: (len(found[name]), fmean(found[name])))
-    if leakage is not AUC:
-        return choose_attack(rows, AUC)
-    return min(names, default="")
+    counts = Counter(name_attacks(rows))
+    if asked is not None:
+        return min((name for name in counts if name.partition(" ")[0] == asked), default=asked)
+    if STRONGEST in counts:
+        return STRONGEST
+    most = max(counts.values(), default=0)
+    able = [name for name, count in counts.items() if count == most]
+    preferred = {name: place for place, name in enumerate(PREFERRED)}
+    return min(able, key=lambda name: (preferred.get(name, len(preferred)), name), default="")
+
+
+def drawn_by(rows: Sequence[Row], asked: str | None = None) -> list[Row]:
+    """The rows of the attack that a group is drawn by."""
+    attack = choose_attack(rows, asked)
+    return [row for name, row in zip(name_attacks(rows), rows, strict=True) if name == attack]
 
 
 def able_rows(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
-    """Rows known to be valid (docs/rules.md: blind check) that have an accuracy and resolve the leakage."""
+    """The rows that compete: known to be valid, chosen among their configurations, with both accuracies and a
+    resolved leakage (docs/rules.md: blind check, no selection on test data)."""
+    needed = ("accuracy", SELECTED_BY, leakage.column)
     return [
         row
         for row in rows
-        if row["valid"] and row["accuracy"] is not None and row[leakage.column] is not None
+        if row["valid"] and row["chosen"] and all(row[name] is not None for name in needed)
     ]
 
 
 def rows_on_front(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
-    """The front over the rows that are able, by rising leakage."""
+    """The front over the rows that compete, by rising leakage; selected on validation accuracy."""
     able = able_rows(rows, leakage)
-    front = find_front([(row[leakage.column], row["accuracy"]) for row in able])
-    return sorted((able[i] for i in front), key=lambda row: (row[leakage.column], row["accuracy"]))
+    front = find_front([(row[leakage.column], row[SELECTED_BY]) for row in able])
+    return sorted((able[i] for i in front), key=lambda row: (row[leakage.column], row[SELECTED_BY]))
 
 
 def rows_near_front(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
     """The rows off the front that their intervals do not tell from it."""
     able = able_rows(rows, leakage)
-    return [able[i] for i in find_near_front([as_box(row, leakage) for row in able])]
+    return [able[i] for i in find_near_front([as_box(row, leakage, SELECTED_BY) for row in able])]
 
 
-def as_box(row: Row, leakage: Leakage) -> Box:
+def as_box(row: Row, leakage: Leakage, accuracy: str = "accuracy") -> Box:
     """A row as a point with intervals."""
-    return Box(interval(row, leakage.column), interval(row, "accuracy"))
+    return Box(interval(row, leakage.column), interval(row, accuracy))
 
 
 def interval(row: Row, column: str) -> tuple[float, float, float]:

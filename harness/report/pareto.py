@@ -91,38 +91,47 @@ def _costs(points: Sequence[Point]) -> Floats:
     return np.array([(leakage, -accuracy) for leakage, accuracy in points]).reshape(-1, 2)
 
 
-def hypervolume(leakage: ArrayLike, accuracy: ArrayLike, reference: Point) -> Floats:
+def hypervolume(
+    leakage: ArrayLike, accuracy: ArrayLike, reference: Point, judged: ArrayLike | None = None
+) -> Floats:
     """The area that points dominate up to the reference point (Zitzler and Thiele 1999).
 
     The last axis counts the points of one front; one area for each of the others. What is worse than the
-    reference in either number adds nothing.
+    reference in either number adds nothing. With `judged` the point released under a cap is the best by that
+    number, and its accuracy counts, so that nothing is selected by the accuracy that is reported.
     """
     x = np.minimum(np.asarray(leakage, dtype=np.float64), reference[0])
     y = np.maximum(np.asarray(accuracy, dtype=np.float64), reference[1])
-    order = np.argsort(x, axis=-1)
-    x, y = np.take_along_axis(x, order, -1), np.take_along_axis(y, order, -1)
-    reached = np.maximum.accumulate(y, axis=-1) - reference[1]
+    value = y if judged is None else np.broadcast_to(np.asarray(judged, dtype=np.float64), y.shape)
+    order = np.argsort(x, axis=-1, kind="stable")
+    x, y, value = (np.take_along_axis(each, order, -1) for each in (x, y, value))
+    best = value == np.maximum.accumulate(value, axis=-1)
+    place = np.maximum.accumulate(np.where(best, np.arange(x.shape[-1]), 0), axis=-1)
+    reached = np.take_along_axis(y, place, -1) - reference[1]
     widths = np.diff(x, axis=-1, append=np.full((*x.shape[:-1], 1), reference[0]))
     return np.asarray((reached * widths).sum(axis=-1))
 
 
-def mean_offer(leakage: ArrayLike, accuracy: ArrayLike, chance: float) -> Floats:
-    """The best accuracy to be had under a cap on leakage, mean over all caps from guessing to 1.
+def mean_offer(
+    leakage: ArrayLike, accuracy: ArrayLike, chance: float, judged: ArrayLike | None = None
+) -> Floats:
+    """The accuracy to be had under a cap on leakage, mean over all caps from guessing to 1.
 
     That is the hypervolume with the reference point (leakage 1, accuracy 0) as a share of the whole: 1 is a
     perfect model that leaks nothing. Leakage below guessing counts as guessing; under a cap that no
     point keeps, the accuracy is 0.
     """
     seen = np.maximum(np.asarray(leakage, dtype=np.float64), chance)
-    return hypervolume(seen, accuracy, (1.0, 0.0)) / (1 - chance)
+    return hypervolume(seen, accuracy, (1.0, 0.0), judged) / (1 - chance)
 
 
-def mean_offer_band(boxes: Sequence[Box], models: Sequence[int], chance: float) -> Point | None:
+def mean_offer_band(
+    boxes: Sequence[Box], models: Sequence[int], chance: float, judged: Sequence[float] | None = None
+) -> Point | None:
     """The 95 % band of `mean_offer` over the models that a repetition would train; None for single models.
 
-    These are the quantiles of the areas of fronts drawn anew from the intervals of their points. A front is
-    a maximum, and a maximum of noisy numbers is too high on average, in what was found and more so in
-    what is drawn anew: the band leans to the high side, and its low end is the safer one.
+    These are the quantiles of the areas of fronts redrawn from the intervals of their points, each selected
+    by `judged` as it was.
     """
     if not boxes or min(models) < 2:
         return None
@@ -132,7 +141,7 @@ def mean_offer_band(boxes: Sequence[Box], models: Sequence[int], chance: float) 
     tails = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
     # Some draws at a time: all at once would take gigabytes for thousands of points.
     pieces = zip(np.array_split(leakage, PIECES), np.array_split(accuracy, PIECES), strict=True)
-    areas = np.concatenate([mean_offer(*piece, chance) for piece in pieces])
+    areas = np.concatenate([mean_offer(*piece, chance, judged) for piece in pieces])
     low, high = np.quantile(areas, tails)
     return float(low), min(1.0, float(high))
 

@@ -48,6 +48,11 @@ REJECTIONS = """
 """
 """What PD-SGD tells of its privacy test."""
 
+CEILINGS = """
+    select distinct cell, cast(ceiling_curve as varchar) as curve
+    from model_run where ceiling_by is not null order by cell, curve
+"""
+
 AT_ONCE = 1000
 """ROC curves in one query."""
 GALLERIES = 24
@@ -79,6 +84,8 @@ class Reading:
     frontier: list[Row]
     rocs: Mapping[str, Roc] = field(default_factory=dict)
     """By the key of the attack's task."""
+    ceilings: Mapping[str, Roc] = field(default_factory=dict)
+    """By cell: the highest TPR that its guarantee allows any attack; of the models that have one."""
     overhead: list[Row] = field(default_factory=list)
     bench: list[Row] = field(default_factory=list)
     """The newest figure of every method that was benched, sgd's among them."""
@@ -98,6 +105,10 @@ class Reading:
     """Every published number and ours beside it, whatever the condition."""
     conflicts: list[Row] = field(default_factory=list)
     """Every imported figure that differs from ours of the same task."""
+    comparisons: list[Row] = field(default_factory=list)
+    """Every paired difference, whatever the condition."""
+    tried: list[Row] = field(default_factory=list)
+    """Configurations trained for each method, whatever the condition."""
     failures: list[Row] = field(default_factory=list)
     """Every failed task: no condition hides them (docs/rules.md: failures stay visible), since a failed cell
     is in no other view."""
@@ -108,6 +119,10 @@ class Reading:
     where: str | None = None
     view: str = "frontier"
     """The view that `where` is a condition on."""
+    attack: str | None = None
+    """The attack to draw by; None for the strongest of each cell."""
+    fpr: float | None = None
+    """The FPR of the TPR to draw; None for 1 %, or 10 % where that is not resolved."""
 
     @property
     def groups(self) -> list[str]:
@@ -125,8 +140,14 @@ class Reading:
         return select(self.view, self.where)
 
 
-def read(store: Source, where: str | None = None, view: str = "frontier") -> Reading:
-    """Read a report's rows from the store's database.
+def read(
+    store: Source,
+    where: str | None = None,
+    view: str = "frontier",
+    attack: str | None = None,
+    fpr: float | None = None,
+) -> Reading:
+    """Read a report's rows from the store's database, to be drawn by an attack and at an FPR.
 
     `where` is an SQL condition on `view` (frontier or overhead); the other view is limited to the
     cells it selects. A condition that is wrong raises the SpecError of harness.results.query.
@@ -147,6 +168,7 @@ def read(store: Source, where: str | None = None, view: str = "frontier") -> Rea
     return Reading(
         frontier=sorted(rows["frontier"], key=_order),
         rocs=_rocs(store, [row["attack_task"] for row in rows["frontier"]]),
+        ceilings=_ceilings(store),
         overhead=sorted(rows["overhead"], key=_order),
         bench=list(benches),
         audits=list(rows_of(store, AUDITS)),
@@ -157,11 +179,15 @@ def read(store: Source, where: str | None = None, view: str = "frontier") -> Rea
         rejections=list(rows_of(store, REJECTIONS)),
         reproduction=list(rows_of(store, "select * from reproduction order by published_key")),
         conflicts=list(rows_of(store, "select * from conflicts order by origin, task, figure")),
+        comparisons=list(rows_of(store, "select * from comparison order by workload, axis, cell, other")),
+        tried=list(rows_of(store, "select * from tried order by workload, method, epsilon_asked, levels")),
         failures=sorted(rows_of(store, "select * from failures"), key=_order),
         methods=sorted({row["method"] for row in [*cells.values(), *benches]}),
         columns=columns,
         where=where,
         view=view,
+        attack=attack,
+        fpr=fpr,
     )
 
 
@@ -173,6 +199,16 @@ def _rocs(store: Source, tasks: Sequence[str]) -> dict[str, Roc]:
         for row in rows_of(store, f"select task, roc from attack_result where task in ({keys})"):
             if row["roc"]:
                 found[row["task"]] = Roc(array("d", row["roc"]["fpr"]), array("d", row["roc"]["tpr"]))
+    return found
+
+
+def _ceilings(store: Source) -> dict[str, Roc]:
+    """The ceilings of cells; where the models of one have several, the highest at every FPR."""
+    found: dict[str, Roc] = {}
+    for row in rows_of(store, CEILINGS):
+        curve = Roc(**json.loads(row["curve"]))
+        standing = found.get(row["cell"], curve)
+        found[row["cell"]] = Roc(curve.fpr, np.maximum(curve.tpr, standing.tpr).tolist())
     return found
 
 

@@ -22,8 +22,9 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 import db
+from harness.results.comparisons import write_comparisons
 from harness.results.matching import write_matches, write_published
-from harness.results.rows import TABLES, Rows, cell_row, task_rows, to_arrow
+from harness.results.rows import TABLES, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
 from harness.spec import Json
 from harness.store import Store, read_result
 from harness.store.imports import Origin, origins
@@ -66,6 +67,8 @@ class Collected:
     broken: tuple[Path, ...] = ()
     """Files that could not be read and were left out."""
     rebuilt: bool = False
+    remeasured: int = 0
+    """Attacks whose leakage was measured anew, from the scores they left."""
 
 
 def collect(store_path: Path | str, database: Path | str | None = None, rebuild: bool = False) -> Collected:
@@ -137,15 +140,16 @@ def _update(engine: sa.Engine, store: Store, begin: float, identity: str, rebuil
         with engine.begin() as connection:
             db.begin_writing(connection, anew=rebuilt)
             _take_for(connection, store, identity)
-            gathering = Gathering(connection)
-            for origin in origins(store):
+            gathering = Gathering(connection, origins(store))
+            for origin in gathering.origins:
                 for folder in origin.store.folders():
                     gathering.look(origin, folder)
             gathering.finish()
     finally:
         engine.dispose()
     counts = (gathering.new, gathering.changed, len(gathering.gone), len(gathering.seen))
-    return Collected(*counts, time.perf_counter() - begin, tuple(gathering.broken), rebuilt)
+    seconds = time.perf_counter() - begin
+    return Collected(*counts, seconds, tuple(gathering.broken), rebuilt, gathering.remeasured)
 
 
 class Gathering:
@@ -154,8 +158,8 @@ class Gathering:
     A task whose files look as they did (see `_look_of`) is not read again.
     """
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: sa.Connection, origins: Sequence[Origin]) -> None:
+        self.connection, self.origins = connection, origins
         self.known = _pairs(connection, db.Task.key, db.Task.checksum)
         self.stamps = _pairs(connection, db.TaskStamp.task, db.TaskStamp.stamp)
         self.homes = _pairs(connection, db.Task.key, db.Task.cell)
@@ -169,7 +173,7 @@ class Gathering:
         self.pending: Rows = defaultdict(list)
         self.stale: list[str] = []
         self.broken: list[Path] = []
-        self.new = self.changed = 0
+        self.new = self.changed = self.remeasured = 0
 
     @property
     def gone(self) -> list[str]:
@@ -192,6 +196,9 @@ class Gathering:
         fresh = self.known.get(key) != result["checksum"]
         try:
             cell = cell_row(origin, spec)
+            if fresh and is_outdated(result):
+                result = remeasured(origin, spec, result)
+                self.remeasured += 1
             rows = task_rows(origin, spec, result, self.broken) if fresh else {}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             log.warning("task %s cannot be read: %r", key, error)
@@ -228,6 +235,8 @@ class Gathering:
             _insert(self.connection, "task_stamp", stamps)
         if write_published(self.connection) or altered:
             write_matches(self.connection)
+        if altered:
+            write_comparisons(self.connection, self.origins)
 
     def _write_cells(self, touched: Set[str | None]) -> None:
         """Make these cells anew from all of their tasks: of those that were not read, the specs are now."""

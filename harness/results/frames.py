@@ -95,14 +95,20 @@ class Results:
         return _pandas().DataFrame(result["roc"])
 
     def scores(self, task: str) -> "pd.DataFrame":
-        """An attack's score of every record against every target, and whether it was a member of it."""
+        """An attack's score of every record against every target, and whether it was a member of it.
+
+        Without members that a target's method set aside, which are no evidence of leakage.
+        """
         store, result = self._result(task)
         if "scores" not in result["artefacts"]:
             raise StoreError(f"task {task} has no scores: give the attack_task of a row of the frontier")
         kept = load(store.read_artefact(result, "scores"))
         target, record = np.indices(kept["scores"].shape).reshape(2, -1)
         columns = {"target": target, "record": record, "score": kept["scores"].ravel()}
-        return _pandas().DataFrame({**columns, "member": kept["members"].ravel()})
+        frame = _pandas().DataFrame({**columns, "member": kept["members"].ravel()})
+        if "set_aside" not in kept:  # an attack from before methods could set members aside
+            return frame
+        return frame[~kept["set_aside"].ravel()].reset_index(drop=True)
 
     @property
     def _store(self) -> Store:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
+from safetensors.numpy import load
 
 import db
+from harness.leakage.figures import METRICS, recompute, unmeasured
+from harness.leakage.intervals import DEPENDENCE
 from harness.spec import UNCOUNTED, Json, configuration_of, despelled, read_notes, spelled
 from harness.store.checks import purged_files
 from harness.store.imports import Origin
@@ -135,15 +139,36 @@ def _model_row(task: Json, cell: str, payload: Json) -> Json:
         "cell": cell,
         "index": task["index"],
         **payload["metrics"],
+        "set_aside": payload.get("set_aside"),
         "guarantee_kind": guarantee["kind"],
         **{name: guarantee[name] for name in ("epsilon", "delta", "adjacency", "accountant")},
         "epsilon_pld": (guarantee.get("epsilons") or {}).get("pld"),
         "epsilon_rdp": (guarantee.get("epsilons") or {}).get("rdp"),
         "epsilon_paper": (guarantee.get("epsilons") or {}).get("paper"),
         "assumptions": _text(list(guarantee.get("assumptions") or [])),
+        **_ceilings(guarantee),
         "stats": _text(payload["stats"]),
         **_cost(payload["phases"]),
     }
+
+
+def _ceilings(guarantee: Json) -> Json:
+    """What the guarantee allows any attack."""
+    found = guarantee["ceilings"] if "ceilings" in guarantee else _older_ceilings(guarantee)
+    if found is None:
+        return {}
+    return {
+        **{f"ceiling_{name}": found[name] for name in ("by", "auc", "gap")},
+        **{f"ceiling_tpr_at_{name}": found["tpr"][rate] for rate, name in RATES.items()},
+        "ceiling_curve": _text(found["curve"]),
+    }
+
+
+def _older_ceilings(guarantee: Json) -> Json | None:
+    """Those of a result from before they were stored."""
+    from harness.accounting.ceilings import ceilings_of_guarantee  # a second, which newer stores do without
+
+    return ceilings_of_guarantee(guarantee)
 
 
 def _cost(phases: Json) -> Json:
@@ -200,23 +225,59 @@ def _finding(task: Json, cell: str, payload: Json) -> tuple[str, Json]:
 
 def _membership(payload: Json) -> Json:
     metrics = payload["metrics"]
-    row = {name: value for name, value in metrics.items() if name not in ("tpr", "canaries")}
-    row |= _rates(metrics["tpr"], RATES, "tpr_at_") | {"roc": _text(payload["roc"])}
+    apart = ("tpr", "canaries", "version", "interval", "auc_chosen")
+    row = {name: value for name, value in metrics.items() if name not in apart}
+    row |= _rates(metrics["tpr"], RATES, "tpr_at_", ("low", "high", "reason", "tied"))
+    chosen = {"auc": metrics["auc_chosen"]} | {rate: each["chosen"] for rate, each in metrics["tpr"].items()}
+    row |= {
+        "roc": _text(payload["roc"]),
+        "auc_interval": metrics["interval"],
+        "metrics_version": metrics["version"],
+        "chosen_attacks": _text(chosen) if metrics["auc_chosen"] else None,
+    }
     canaries = metrics.get("canaries")
     if canaries is not None:
         few = {rate: RATES[rate] for rate in ("0.1", "0.01")}
         row |= {f"canary_{name}": canaries[name] for name in ("auc", "auc_low", "auc_high")}
-        row |= _rates(canaries["tpr"], few, "canary_tpr_at_")
+        row |= _rates(canaries["tpr"], few, "canary_tpr_at_", ("low", "high", "reason"))
     return row
 
 
-def _rates(points: Json, names: dict[str, str], prefix: str) -> Json:
-    """The columns of TPRs: value, interval and the reason where there is none."""
+def _rates(points: Json, names: dict[str, str], prefix: str, parts: Sequence[str]) -> Json:
+    """The columns of TPRs: value, interval, the reason where there is none, and how many share a score."""
     row = {}
     for rate, name in names.items():
         row[f"{prefix}{name}"] = points[rate]["value"]
-        row |= {f"{prefix}{name}_{part}": points[rate][part] for part in ("low", "high", "reason")}
+        row |= {f"{prefix}{name}_{part}": points[rate][part] for part in parts}
     return row
+
+
+def is_outdated(result: Json) -> bool:
+    """Whether a result's leakage was measured in another way than now."""
+    metrics = result.get("metrics") or {}
+    return "tpr" in metrics and metrics.get("version") != METRICS
+
+
+def remeasured(origin: Origin, spec: Json, result: Json) -> Json:
+    """A result with its leakage measured as now, from the scores that it left; without them nothing is known.
+
+    Results of two versions of the metrics are never mixed.
+    """
+    task = spec["task"]
+    name = task["attack"]["name"]
+    try:
+        stored = load(origin.store.read_artefact(result, "scores"))
+    except (StoreError, KeyError) as error:
+        why = f"measured in another way than now, and its scores are not at hand: {error}"
+        nobody = np.zeros((task["models"], 0), dtype=np.bool_)
+        return {**result, "metrics": unmeasured(nobody, nobody, why), "roc": {"fpr": [], "tpr": []}}
+    found = recompute(
+        stored,
+        DEPENDENCE.get(name, "learned"),
+        canaries=task.get("canaries", 0),
+        checks_split=name == "blind",
+    )
+    return {**result, **found}
 
 
 def _bench_rows(task: Json, payload: Json) -> list[Json]:

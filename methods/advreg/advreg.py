@@ -58,7 +58,7 @@ class Advreg:
     of the batch trained it; the adversary minimises the squared error of h on training and reference records.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "adversarial regularisation: training against a network that infers membership"
     source: ClassVar[str] = (
         "Nasr, Shokri and Houmansadr 2018, Machine Learning with Membership Privacy using Adversarial "
@@ -68,9 +68,9 @@ class Advreg:
     caveats: ClassVar[tuple[str, ...]] = (
         "no guarantee: it defends against the adversary it trains with. Adaptive: shadows are trained by "
         "advreg too, each against an adversary of its own",
-        "the reference records come out of the members, as many people as other methods get: the classifier "
-        "trains on the rest. They count as members of the model although it hardly shows them, so attacks "
-        "look weaker by reference_share than they are on the records that trained it",
+        "the reference records come out of the members, as many records as other methods get: the classifier "
+        "trains on the rest. Attacks and accuracies count them neither as members nor as non-members; what "
+        "the released model tells about them is not measured",
         "Aerni, Zhang and Tramèr 2024 (arXiv:2404.17399) found empirical defences to leak far more of the "
         "most vulnerable records: add canaries, and dp-sgd at a high epsilon as a baseline",
         "the adversary reads logits and learns by squared error, as in the code; the paper has probabilities "
@@ -83,7 +83,8 @@ class Advreg:
         """Warm up the classifier, then the adversary, then train both in turns; release the last iterate."""
         members = members.to(run.device)
         refuse_larger_than(len(members), params.batch_size)
-        trained, reference = hold_out(members, params.reference_share, run.generator("reference"))
+        rows, aside = hold_out(len(members), params.reference_share, run.generator("reference"))
+        trained, reference = members.take(rows), members.take(aside)
         model = problem.model(run.seed("init"))
         classifier = Descent(model, trained, problem.loss, params, run, "sampling")
         adversary = Adversary(
@@ -107,7 +108,7 @@ class Advreg:
             run.observe(loss=torch.stack(losses).mean(), adversary_loss=torch.stack(errors).mean())
 
         stats = {"reference_records": float(len(reference)), "adversary_accuracy": adversary.accuracy()}
-        return Released(model.eval(), NonPrivateDpEvent(), stats)
+        return Released(model.eval(), NonPrivateDpEvent(), stats, set_aside=aside)
 
 
 def penalised(problem: Problem, adversary: Adversary, alpha: float) -> Callable[[Tensor, Tensor], Tensor]:

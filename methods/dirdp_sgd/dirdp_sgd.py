@@ -86,7 +86,7 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
 class DirDpSgd:
     """DirDP-SGD, Algorithm 2: gradients scaled to norm 1, then redrawn (Weggenmann and Kerschbaum 2021)."""
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     about: ClassVar[str] = "DirDP-SGD: von Mises-Fisher noise on the direction of every example's gradient"
     source: ClassVar[str] = "Directional Privacy for Deep Learning (DirDP-SGD; anonymous, under review)"
     guarantee: ClassVar[str] = "metric-dp"

@@ -61,7 +61,7 @@ class DpGan:
     at no cost.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "DP-GAN: a classifier of examples from a generator that DP-SGD taught"
     source: ClassVar[str] = (
         "Xie et al. 2018, Differentially Private Generative Adversarial Network (arXiv:1802.06739); "

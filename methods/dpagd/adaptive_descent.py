@@ -144,6 +144,6 @@ class StepGrid:
 
 def clipped_total(engine: Engine, members: Records, clip: float) -> tuple[list[Tensor], Tensor]:
     """The sum of all members' clipped gradients, and the mean of their losses."""
-    sums = [torch.zeros_like(weight, requires_grad=False) for weight in engine.weights]
+    sums = [weight.detach().new_zeros(weight.shape) for weight in engine.weights]
     losses = [engine.clipped_sum(part.x, part.y, clip, sums).losses for part in pieces(members)]
     return sums, torch.cat(losses).mean()

@@ -36,7 +36,7 @@ class Dpagd:
     noisy: more budget goes into it, and all later gradients get as much.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "DP-AGD: full-batch descent that privately chooses step sizes and noise"
     source: ClassVar[str] = (
         "Lee and Kifer 2018, Concentrated Differentially Private Gradient Descent with Adaptive "

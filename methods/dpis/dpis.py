@@ -67,7 +67,7 @@ class Dpis:
     the noise.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "DPIS: DP-SGD with importance sampling by gradient norms"
     source: ClassVar[str] = (
         "Wei et al. 2022, DPIS: An Enhanced Mechanism for Differentially Private SGD with Importance "

@@ -45,7 +45,7 @@ class DpsgdHf:
     are normalised as they are.
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     about: ClassVar[str] = "Handcrafted-DP: DP-SGD on normalised scattering features"
     source: ClassVar[str] = (
         "Tramer and Boneh 2021, Differentially Private Learning Needs Better Features (or Much More Data) "

@@ -79,7 +79,7 @@ class Dpsur:
     clipped and with Gaussian noise, must lie below beta C_v. Otherwise the step is taken back.
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     about: ClassVar[str] = "DPSUR: DP-SGD steps that are kept only if a noisy validation loss falls"
     source: ClassVar[str] = (
         "Fu et al. 2024, DPSUR: Accelerating Differentially Private Stochastic Gradient Descent Using "

@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 class PairedLoss:
     """Mean losses of a model under two sets of its weights, from one batched forward pass.
 
-    Where `torch.vmap` cannot follow the model (it branches on its numbers, say) it takes two passes.
+    A convolutional model takes two passes, which are quicker: batched, its convolutions become grouped ones.
+    So does a model that `torch.vmap` cannot follow (it branches on its numbers, say).
 
     Args:
         model: Evaluated without dropout.
@@ -36,7 +37,7 @@ class PairedLoss:
         self._model, self._loss = model, loss
         names = {weight: name for name, weight in model.named_parameters()}
         self._pairs = {names[weight]: pair for weight, pair in zip(weights, pairs, strict=True)}
-        self.batched = True
+        self.batched = not any(isinstance(module, nn.Conv2d) for module in model.modules())
         try:
             self(example)
         except (RuntimeError, ValueError) as error:  # vmap's; a fault of the model's own comes again

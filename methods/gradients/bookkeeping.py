@@ -18,8 +18,6 @@ STORED_ON_CPU = 128 * 2**20
 STORED_ELSEWHERE = 2 * 2**30
 # How far the first batch may be from autograd, as a share of the sum of the gradients' norms.
 TOLERANCE = 0.01
-# Modules that take images in any layout of memory.
-OWN = ("torch.nn.", "workloads.models.")
 
 
 class BookkeepingEngine(BatchEngine):
@@ -52,7 +50,6 @@ class BookkeepingEngine(BatchEngine):
         self.why, self._model, self._loss = why, model, loss
         self._chain = find_chain(model)
         self._capture = Capture(self.layers)
-        self._any_layout = takes_any_layout(model)
         self._checked = False
 
     def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
@@ -86,7 +83,7 @@ class BookkeepingEngine(BatchEngine):
         """The same for any model, by listening to autograd."""
         uses = self._capture.start(x.shape[0])
         try:
-            losses, expected = self._pass(self._laid_out(x), y)
+            losses, expected = self._pass(x, y)
         finally:
             self._capture.stop()
         heard = [[use.contribution for use in each] for each in uses]
@@ -94,14 +91,6 @@ class BookkeepingEngine(BatchEngine):
         if not self._checked:
             self._checked = self._check(parts, expected)
         return losses.detach(), parts
-
-    def _laid_out(self, x: Tensor) -> Tensor:
-        """The batch as the passes want it in memory."""
-        if self._any_layout and x.dim() == 4:
-            # Convolutions, pooling and the rule for convolutions are quicker so. One channel has no order:
-            # only a copy says which is meant.
-            return x.clone(memory_format=torch.channels_last)
-        return x
 
     def _added_up(self, uses: Sequence[list[Contribution]], batch: int) -> list[Contribution]:
         """One contribution of every layer, from those of all its calls."""
@@ -161,11 +150,6 @@ def find_problems(model: nn.Module) -> list[str]:
         for names in tied_weights(model)
     ]
     return [*unknown, *tied]
-
-
-def takes_any_layout(model: nn.Module) -> bool:
-    """Whether images may come channels last: a module of somebody else may look at memory as it is."""
-    return all(type(module).__module__.startswith(OWN) for module in model.modules())
 
 
 def affordable_batch(layers: list[Layer]) -> int | None:

@@ -96,7 +96,7 @@ class CompiledEngine(BookkeepingEngine):
             super()._heard(x, y)
         let_train(self.weights, False)
         try:
-            losses, calls = self._traced(self._laid_out(x), y)
+            losses, calls = self._traced(x, y)
         finally:
             let_train(self.weights, True)
         uses: list[list[Contribution]] = [[] for _ in self.layers]
@@ -141,7 +141,8 @@ class CompiledEngine(BookkeepingEngine):
 
 
 def zeros_like(output: Tensor, batch: int) -> Tensor:
-    """Zeros for a batch of such outputs, laid out as the engine lays out images."""
-    layout = torch.channels_last if output.dim() == 4 else torch.contiguous_format
+    """Zeros for a batch of such outputs, in the same layout."""
+    last = output.dim() == 4 and output.stride(1) == 1
+    layout = torch.channels_last if last else torch.contiguous_format
     zeros = output.new_zeros(batch, *output.shape[1:])
     return zeros.contiguous(memory_format=layout).requires_grad_()

@@ -102,7 +102,7 @@ class Pate:
     seen public examples and noisy labels alone.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "PATE: a student learns noisy votes of teachers on disjoint shards"
     source: ClassVar[str] = (
         "Papernot et al. 2017, Semi-supervised Knowledge Transfer for Deep Learning from Private Training "

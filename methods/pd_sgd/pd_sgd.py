@@ -108,7 +108,7 @@ class PdSgdParams(OptimizerParams):
 class PdSgd:
     """Plausibly deniable SGD: Algorithm 1, its ablations (Table 4), its anomalous batch (Figure 3)."""
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = (
         "PD-SGD: noisy batch gradients, taken only where other batches could have given them"
     )

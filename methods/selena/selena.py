@@ -45,7 +45,7 @@ class Selena:
     soft label that the released model learns for it.
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     about: ClassVar[str] = "SELENA: learns the answers of sub-models that did not see the record"
     source: ClassVar[str] = (
         "Tang et al. 2022, Mitigating Membership Inference Attacks by Self-Distillation Through a Novel "

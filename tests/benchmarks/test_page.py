@@ -58,7 +58,8 @@ def cell_rows(number: int) -> list[db.Base]:
     rows: list[db.Base] = [
         db.Cell(
             key=key, workload=workload, workload_version="1", method=method, method_version="1",
-            params=params, epsilon_asked=epsilon, seed=0, n_train=718, label=label, tuned=6, protocol=1,
+            params=params, epsilon_asked=epsilon, seed=0, n_train=718, label=label, tried_before=6,
+            protocol=1,
         )
     ]  # fmt: skip
     for index in range(MODELS):
@@ -67,7 +68,8 @@ def cell_rows(number: int) -> list[db.Base]:
         rows.append(
             db.ModelRun(
                 task=name, cell=key, index=index, test_accuracy=0.9 + lift + math.cos(index) / 100,
-                train_accuracy=0.97 + lift / 3, test_loss=0.3 - lift, epsilon=epsilon, assumptions=[],
+                train_accuracy=0.97 + lift / 3, nonmember_accuracy=0.9 + lift,
+                test_loss=0.3 - lift, epsilon=epsilon, assumptions=[],
                 guarantee_kind="none" if epsilon is None else "approximate-dp", stats={},
                 train_seconds=3 + math.pi * index,
                 step_seconds_median=0.01 + lift / 10, step_seconds_p25=0.009, step_seconds_p75=0.02,

@@ -7,12 +7,13 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load
 from torch import Tensor, nn
 
 from harness.attacks import family
-from harness.attacks.base import Attack, Bools, Evidence, Floats
-from harness.attacks.metrics import evaluate
+from harness.attacks.base import Attack, Bools, Evidence, Floats, dependence_of
 from harness.jobs.judge import judge
+from harness.leakage.figures import evaluate
 from methods.base import Params
 from workloads.base import Records
 from workloads.errors import BenchError
@@ -167,7 +168,7 @@ def test_same_input_same_output_and_the_evidence_is_left_as_it_was(
 
 @every_membership
 def test_answers_independent_of_membership_leak_nothing(name: str, null: Evidence, scored: Scored) -> None:
-    metrics = evaluate(scored(name), null.members)
+    metrics = evaluate(scored(name), null.members, dependence_of(member(name)))
     # The other targets' masks enter a score, so results of targets are correlated: twice the
     # variance of independent ones.
     deviation = np.sqrt(2 * (RECORDS + 1) / (12 * (RECORDS / 2) ** 2) / MODELS)
@@ -199,6 +200,28 @@ def test_a_score_does_not_know_the_membership_of_its_own_record(
 
 
 @every_membership
+def test_members_that_were_set_aside_are_neither_in_nor_out(name: str, null: Evidence) -> None:
+    """Taken for members or for non-members, they teach nothing and are not judged."""
+    few = replace(
+        null,
+        logits=null.logits[:FEWER],
+        members=null.members[:FEWER],
+        population_logits=null.population_logits[:FEWER],
+    )
+    aside = few.members & (np.random.default_rng(0).random(few.members.shape) < 0.3)
+    taken_for = [few.members, few.members & ~aside]
+    one, other = (
+        judge(name, member(name), replace(few, members=each, set_aside=aside), member(name).Params(), [])
+        for each in taken_for
+    )
+    assert one.payload == other.payload
+    assert one.payload["metrics"]["n_members"] == int((few.members & ~aside).sum())
+    assert one.payload["metrics"]["n_nonmembers"] == int((~few.members).sum())
+    own, others = (load(each.artefacts["scores.safetensors"])["scores"] for each in (one, other))
+    np.testing.assert_array_equal(own, others)
+
+
+@every_membership
 @pytest.mark.parametrize("models", [1, 2, 3])
 def test_few_models_still_give_numbers(name: str, models: int, null: Evidence) -> None:
     """Whether a cell has shadows enough is the plan's to check, not the attack's."""
@@ -216,7 +239,7 @@ def test_few_models_still_give_numbers(name: str, models: int, null: Evidence) -
 @every_model_attack
 def test_finds_members_of_models_that_remember(name: str, recalled: Evidence) -> None:
     scores = member(name).scores(recalled, member(name).Params())
-    assert evaluate(scores, recalled.members).auc_low > 0.55
+    assert evaluate(scores, recalled.members, dependence_of(member(name))).auc_low > 0.55
 
 
 @every_model_attack
@@ -235,7 +258,8 @@ def test_answers_that_are_no_numbers_are_refused(name: str, null: Evidence) -> N
 def test_models_that_trained_on_everybody_cannot_be_judged(name: str, null: Evidence) -> None:
     everybody = replace(null, members=np.ones_like(null.members))
     with pytest.raises(BenchError, match="0 non-members"):
-        evaluate(member(name).scores(everybody, member(name).Params()), everybody.members)
+        scores = member(name).scores(everybody, member(name).Params())
+        evaluate(scores, everybody.members, dependence_of(member(name)))
 
 
 @every_model_attack
@@ -250,4 +274,4 @@ def test_models_that_say_the_same_of_everybody_leak_nothing(name: str, masks: Ca
     scores = member(name).scores(evidence, member(name).Params())
     assert np.isfinite(scores).all()
     deviation = np.sqrt(2 * (count + 1) / (12 * (count / 2) ** 2) / models)
-    assert abs(evaluate(scores, members).auc - 0.5) < 4 * deviation
+    assert abs(evaluate(scores, members, "alone").auc - 0.5) < 4 * deviation

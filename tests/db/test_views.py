@@ -35,7 +35,7 @@ class Rows:
 
     def insert(self, table: str, **row: Any) -> None:
         """One row; what a test does not care about is filled in."""
-        blank: dict[type, Any] = {str: "", int: 0, bool: True}
+        blank: dict[type, Any] = {str: "", int: 0, float: 0.0, bool: True}
         needed = {
             column.name: blank.get(column.type.python_type, "{}")
             for column in TABLES[table].columns
@@ -66,19 +66,23 @@ def add_cell(rows: Rows, accuracies: list[float], **changes: Any) -> str:
     rows.insert("cell", key=key, **(fields | changes))
     for index, accuracy in enumerate(accuracies):
         task = f"{key}-{index}"
-        rows.insert("task", key=task, cell=key, status="done", **machine)
-        row = {"task": task, "cell": key, "index": index, "test_accuracy": accuracy, **run}
+        rows.insert("task", key=task, cell=key, kind="train", status="done", **machine)
+        row = {"task": task, "cell": key, "index": index, "test_accuracy": accuracy}
+        row |= {"nonmember_accuracy": accuracy, **run}
         rows.insert("model_run", **row)
     return key
 
 
 MACHINE = {"device": "cpu", "threads": 1}
-RUN = ("step_seconds_median", "step_cpu_seconds_median", "extra_memory_bytes", "epsilon")
+RUN = (
+    *("step_seconds_median", "step_cpu_seconds_median", "extra_memory_bytes", "epsilon"),
+    *("guarantee_kind", "nonmember_accuracy"),
+)
 
 
 def add_attack(rows: Rows, cell: str, **changes: Any) -> str:
     task = f"attack-{next(counter)}"
-    fields = {"attack": "lira", "attack_version": "1", "attack_params": "{}", "models": 2}
+    fields = {"attack": "lira", "attack_version": "1", "attack_params": "{}", "models": 2, "auc": 0.5}
     rows.insert("attack_result", task=task, cell=cell, **(fields | changes))
     return task
 
@@ -96,6 +100,62 @@ def test_the_interval_is_students_for_any_number_of_models_within_what_an_accura
     assert {
         row["cell"]: (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) for row in table
     } == wanted
+
+
+def test_a_ceiling_is_the_highest_over_the_attacked_models_and_none_where_one_has_none(rows: Rows) -> None:
+    cells = []
+    ways: list[list[str | None]] = [
+        ["pld twice", "pld twice", None], ["pld twice", "epsilon-delta twice"], ["pld twice", None]
+    ]  # fmt: skip
+    for way in ways:
+        cells.append(add_cell(rows, []))
+        for index, by in enumerate(way):
+            ceilings = {"ceiling_by": by, "ceiling_auc": 0.7 + index / 10, "ceiling_gap": 0.2 + index / 10}
+            rows.insert(
+                "model_run", task=f"{cells[-1]}-{index}", cell=cells[-1], index=index,
+                **(ceilings if by else {}),
+            )  # fmt: skip
+        add_attack(rows, cells[-1], models=2)
+        task = f"attribute-{cells[-1]}"
+        rows.insert("attribute_result", task=task, cell=cells[-1], attack="a", attack_params="{}", models=2)
+    found = rows.ask("select cell, ceiling_by, ceiling_auc from frontier")
+    assert {row["cell"]: (row["ceiling_by"], row["ceiling_auc"]) for row in found} == {
+        cells[0]: ("pld twice", pytest.approx(0.8)),
+        cells[1]: ("epsilon-delta twice", pytest.approx(0.8)),
+        cells[2]: (None, None),
+    }
+    gaps = rows.ask("select cell, gap_ceiling from attribute")
+    assert {row["cell"]: row["gap_ceiling"] for row in gaps} == {
+        cells[0]: pytest.approx(0.3), cells[1]: pytest.approx(0.3), cells[2]: None
+    }  # fmt: skip
+
+
+def test_a_defence_without_a_guarantee_is_average_case_only_until_canaries_were_scored(rows: Rows) -> None:
+    def attacked(kind: str, canary: str | None = None, **changes: Any) -> str:
+        scored = changes.pop("scored", True)
+        key = add_cell(rows, [0.9], guarantee_kind=kind, canary=canary, **{"params": '{"a":1}', **changes})
+        add_attack(rows, key, canary_auc=0.9 if canary and scored else None)
+        return key
+
+    alone = attacked("empirical")
+    disputed, undefended = attacked("claimed-disputed"), attacked("none")
+    covered, plain = attacked("approximate-dp", method="private"), attacked("none", **SGD)
+    shown = attacked("empirical", method="shown")
+    armed = attacked("empirical", "gradient", method="shown")
+    others = [
+        attacked("empirical", "gradient", method="shown", **{name: value})
+        for name, value in {"params": '{"a":2}', "n_train": 11, "workload": "v", "origin": "theirs"}.items()
+    ]
+    untried = attacked("empirical", method="untried")
+    attacked("empirical", "gradient", scored=False, method="untried")
+    found = {row["cell"]: row["tested"] for row in rows.ask("select cell, tested from frontier")}
+    average, worst = "average case only", "worst case too"
+    assert [found[key] for key in (alone, disputed, undefended, untried)] == [average] * 4
+    assert [found[key] for key in (covered, plain)] == [None, None]
+    assert [found[key] for key in (shown, armed, *others)] == [worst] * 6
+    other = attacked("empirical", method="shown", params='{"a":3}')
+    found = {row["cell"]: row["tested"] for row in rows.ask("select cell, tested from frontier")}
+    assert found[other] == average, "other parameters are another defence"
 
 
 levels = st.sampled_from([0.5, 0.6, 0.7, 0.8])
@@ -134,6 +194,50 @@ def test_the_front_equals_its_definition(
     table = rows.ask("select cell, on_front from frontier")
     rows.connection.rollback()
     assert {row["cell"]: row["on_front"] for row in table} == wanted
+
+
+def test_the_front_goes_by_accuracy_on_non_members(rows: Rows) -> None:
+    """A row that is better on test records alone is not on the front (docs/rules.md)."""
+    for test, validation in ((0.5, 0.6), (0.9, 0.4)):
+        key = add_cell(rows, [test], nonmember_accuracy=validation)
+        add_attack(rows, key, auc=0.6, models=1)
+        add_attack(rows, key, attack="blind", valid=True)
+    found = {row["accuracy"]: row["on_front"] for row in rows.ask("select * from frontier")}
+    assert found == {0.5: True, 0.9: False}
+
+
+def test_of_the_configurations_at_one_epsilon_one_is_chosen(rows: Rows) -> None:
+    settings = ((0.6, "a", 1.0), (0.7, "b", 1.0), (0.5, "a", 4.0), (0.4, "a", None), (0.3, "b", None))
+    for validation, configuration, epsilon in settings:
+        key = add_cell(
+            rows, [0.5], nonmember_accuracy=validation, configuration=configuration, epsilon_asked=epsilon
+        )
+        add_attack(rows, key, auc=0.6, models=1)
+    found = rows.ask("select validation_accuracy, chosen, configurations, tuned from frontier")
+    assert {row["validation_accuracy"]: row["chosen"] for row in found} == {
+        0.6: False, 0.7: True, 0.5: True, 0.4: True, 0.3: True
+    }  # fmt: skip
+    assert {row["tuned"] for row in found if row["validation_accuracy"] > 0.5} == {"2 here"}
+    assert {row["tuned"] for row in found if row["validation_accuracy"] == 0.5} == {"no"}
+
+
+@pytest.mark.parametrize(
+    ("before", "on", "shown"),
+    [(18, "validation", "18 in the recipe"), (None, "test", "by paper on test"), (None, None, "no")],
+)
+def test_what_was_tried_before_is_shown(rows: Rows, before: int | None, on: str | None, shown: str) -> None:
+    key = add_cell(rows, [0.5], tried_before=before, tuned_on=on)
+    add_attack(rows, key, auc=0.6, models=1)
+    (row,) = rows.ask("select tuned from frontier")
+    assert row["tuned"] == shown
+
+
+def test_failed_trainings_count_as_tried(rows: Rows) -> None:
+    add_cell(rows, [0.5], configuration="a", epsilon_asked=1.0)
+    failed = add_cell(rows, [], configuration="b", epsilon_asked=1.0)
+    rows.insert("task", key=f"{failed}-0", cell=failed, kind="train", status="failed")
+    (row,) = rows.ask("select * from tried")
+    assert (row["configurations"], row["failed"]) == (2, 1)
 
 
 def test_equal_rows_are_both_on_the_front(rows: Rows) -> None:

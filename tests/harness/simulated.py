@@ -2,12 +2,14 @@
 
 import io
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.leakage.figures import Rate, unmeasured
 from harness.spec import BenchTask, Cell, Json, Notes, Plugin, Task
 from harness.store import Store
 
@@ -84,7 +86,7 @@ def training(task: Task, accuracy: float, seconds: float = 0.01) -> Json:
             "test_loss": 1 - accuracy,
             "train_accuracy": accuracy / 2,
             "train_loss": 0.1,
-            "nonmember_accuracy": None,
+            "nonmember_accuracy": accuracy,
         },
         "guarantee": {
             "kind": "approximate-dp" if private else "none",
@@ -101,9 +103,13 @@ def training(task: Task, accuracy: float, seconds: float = 0.01) -> Json:
 
 
 def leakage(auc: float, **verdict: Any) -> Json:
-    point = {"value": auc / 2, "low": auc / 3, "high": auc, "reason": None}
-    missing = {"value": None, "low": None, "high": None, "reason": "needs N >= 100000"}
+    blank = asdict(Rate())
+    point = {**blank, "value": auc / 2, "low": auc / 3, "high": auc, "tied": 0.0}
+    missing = {**blank, "reason": "needs N >= 100000"}
+    nobody = np.zeros((MODELS, 0), dtype=np.bool_)
     metrics = {
+        **unmeasured(nobody, nobody, ""),
+        "note": None,
         "models": MODELS,
         "n_members": 400,
         "n_nonmembers": 500,
@@ -111,7 +117,8 @@ def leakage(auc: float, **verdict: Any) -> Json:
         "auc_low": auc - 0.01,
         "auc_high": auc + 0.01,
         "auc_pooled": auc - 0.001,
-        "auc_interval": "t over models",
+        "auc_se": 0.005,
+        "interval": "two-way",
         "balanced_accuracy": 0.6,
         "accuracy_oracle": 0.7,
         "advantage": 0.2,

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.spec import Cell, Notes, Plugin, Task, canonical, despelled, distinct_labels, key_of, read_task, spelled
+from harness.spec import (
+    Cell,
+    Notes,
+    Plugin,
+    Task,
+    canonical,
+    despelled,
+    distinct_labels,
+    key_of,
+    read_task,
+    spelled,
+)
 
 names = st.text(max_size=8).filter(lambda text: not text.startswith("$"))
 numbers = st.integers() | st.floats(allow_nan=False)
@@ -127,7 +138,12 @@ def test_notes_are_not_part_of_the_identity() -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        Task("train", cell(epsilon=math.inf, clip=0.1, name="ü"), index=3, notes=Notes(4, "recipe", "validation", "c", {"T": 3})),
+        Task(
+            "train",
+            cell(epsilon=math.inf, clip=0.1, name="ü"),
+            index=3,
+            notes=Notes(4, "recipe", "validation", "c", {"T": 3}),
+        ),
         Task("attack", cell(epsilon=1), models=8, attack=Plugin("lira", "1"), attack_params={"a": 0.5}),
     ],
 )

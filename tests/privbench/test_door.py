@@ -16,7 +16,7 @@ EXPORTED = {
     *("Positive", "Rate", "Amount", "Fraction", "Probability", "Count"),
     *("Workload", "Records", "LazyRecords", "Public", "Sensitive", "Attribute", "Prepared", "mlp", "seeded"),
     *("Attack", "Audit", "Bound", "Inference", "Guesses", "Inversion", "Intercepted", "Reconstructions"),
-    *("Evidence", "Floats", "cross_entropy", "rescaled_logit", "leave_one_out"),
+    *("Evidence", "Dependence", "Floats", "cross_entropy", "rescaled_logit", "leave_one_out"),
     *("BenchError", "SpecError", "UnknownName", "StoreError", "AccountingError", "BackendError", "Diverged"),
 }
 """A name that leaves this list breaks somebody's plug-in."""

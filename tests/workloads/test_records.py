@@ -1,7 +1,7 @@
 """Records out of a Dataset: the same numbers as in memory, and nothing read before it is asked for."""
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -104,7 +104,7 @@ def test_a_method_trains_to_the_same_bits_and_is_judged_the_same(name: str) -> N
         released = method.train(pool.take(mask.nonzero().squeeze(1)), problem, params, Run("0" * 64, CPU))
         armed = Armed(pool, pool, problem.model, pool.take(torch.arange(0)), copies=1)
         signals = ask(released, armed, CPU)
-        found.append((signals, utility(signals, mask)))
+        found.append((signals, utility(signals, mask, ~mask)))
     (signals, judged), (lazy_signals, lazy_judged) = found
     assert all(torch.equal(signals[key], lazy_signals[key]) for key in signals)
     assert judged == lazy_judged
@@ -134,3 +134,13 @@ def test_every_other_record_and_the_rest(records: Records) -> None:
 def test_a_record_is_left_out_with_its_copies() -> None:
     doubled = Records(IN_MEMORY.x.repeat(2, 1), IN_MEMORY.y.repeat(2))
     assert len(without(doubled, every_other(IN_MEMORY))) == 50
+
+
+def test_images_are_read_channels_last_where_that_is_asked_for() -> None:
+    images = torch.arange(60.0).view(5, 1, 3, 4)
+    pairs = [(image, torch.tensor(0)) for image in images]
+    lazy = LazyRecords(cast("Dataset[Any]", pairs), torch.zeros(5, dtype=torch.int64)).channels_last()
+    for records in (lazy, lazy.to(CPU), lazy.take(torch.arange(5))):
+        assert records.x.stride() == (12, 1, 4, 1)
+        assert torch.equal(records.x, images)
+    assert LazyRecords(Counting(), IN_MEMORY.y).channels_last().x.shape == IN_MEMORY.x.shape

@@ -33,10 +33,16 @@ def epsilon_pld(event: DpEvent, delta: float, relation: NeighboringRelation, wid
 
 def deltas_pld(
     event: DpEvent, epsilons: Sequence[float] | Floats, relation: NeighboringRelation, width: float
-) -> Floats:
-    """The whole curve: an upper bound on delta at every epsilon, negative ones included."""
-    accountant = PrivacyLosses(relation, width).compose(event)
-    return np.asarray(accountant.get_delta(np.asarray(epsilons, dtype=np.float64)), dtype=np.float64)
+) -> tuple[Floats, Floats]:
+    """The whole curve: an upper bound on delta at every epsilon, negative ones included.
+
+    First with the record under P (removing it), then with the record under Q (adding it), which are the same
+    where the losses are symmetric.
+    """
+    found = PrivacyLosses(relation, width).compose(event)._pld
+    asked = np.asarray(epsilons, dtype=np.float64)
+    removed, added = (pmf.get_delta_for_epsilon(asked) for pmf in (found._pmf_remove, found._pmf_add))
+    return np.asarray(removed, dtype=np.float64), np.asarray(added, dtype=np.float64)
 
 
 def supports_pld(event: DpEvent, relation: NeighboringRelation) -> bool:

@@ -1,7 +1,6 @@
 """Pure differential privacy: epsilons without a delta, and the rules they compose by."""
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 from dp_accounting import (
@@ -82,33 +81,3 @@ def renyi_pure(epsilon: float, orders: ArrayLike) -> Floats:
     # The two logarithms cancel for a small epsilon; a e^2 / 2 bounds it there.
     bound = np.maximum(top, 0.0) / (orders - 1) + 1e-15
     return np.asarray(np.minimum(bound, orders * epsilon**2 / 2))
-
-
-def compose_advanced(epsilon: float, uses: int, slack: float) -> float:
-    """The epsilon of `uses` adaptive uses with delta = slack (Dwork, Rothblum and Vadhan; Kairouz et al.)."""
-    drift = uses * epsilon * math.tanh(epsilon / 2)
-    return min(uses * epsilon, epsilon * math.sqrt(2 * uses * math.log(1 / slack)) + drift)
-
-
-def compose_naive_gaussian(noise: float, uses: int, delta: float) -> tuple[float, float, bool]:
-    """The lecture-hall price of a Gaussian: total epsilon, total delta, and whether the formula holds.
-
-    epsilon = sqrt(2 ln(1.25 / delta)) / noise per use needs epsilon <= 1. For comparison only.
-    """
-    each = math.sqrt(2 * math.log(1.25 / delta)) / noise
-    return uses * each, uses * delta, each <= 1
-
-
-def repeat_until_accepted(epsilon: float) -> float:
-    """A pure trial repeated until its private score passes costs twice one trial (Liu and Talwar 2019)."""
-    return 2 * epsilon
-
-
-def best_of_random_many(epsilon: float) -> float:
-    """The best of a geometric number of pure trials costs three times one trial (Liu and Talwar 2019)."""
-    return 3 * epsilon
-
-
-def parallel(epsilons: Iterable[float]) -> float:
-    """Disjoint parts, every record in one: the largest epsilon."""
-    return max(epsilons, default=0.0)

@@ -13,7 +13,6 @@ from dp_accounting import (
     GaussianDpEvent,
     PoissonSampledDpEvent,
 )
-from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtr
 
@@ -178,17 +177,3 @@ def _gaussian_losses(noise: float, width: float) -> tuple[Floats, Floats]:
     cells = np.arange(math.floor((mean - 10 * deviation) / width), math.ceil((mean + 10 * deviation) / width))
     edges = np.append(cells, cells[-1] + 1) * width
     return cells.astype(np.float64), np.diff(ndtr((edges - mean) / deviation))
-
-
-def selection_pure(train_epsilon: float, test_epsilon: float) -> float:
-    """Repeating until accepted when proposal and test are pure: twice their sum (Liu and Talwar 2019)."""
-    return 2 * (train_epsilon + test_epsilon)
-
-
-def conditional_renyi(divergence: ArrayLike, order: float, chance: float, other_chance: float) -> Floats:
-    """The generic bound for conditioning on an event of chance P(E) and Q(E): valid and useless here.
-
-    D_a + [a log(1 / P(E)) - (a - 1) log(1 / Q(E))] / (a - 1), per release.
-    """
-    toll = (order * math.log(1 / chance) - (order - 1) * math.log(1 / other_chance)) / (order - 1)
-    return np.asarray(divergence, dtype=np.float64) + toll

@@ -18,10 +18,11 @@ from harness.attacks.label_only.boundary import (
     linear_layer,
 )
 from harness.attacks.label_only.perturbation import Noise
-from harness.attacks.metrics import evaluate
 from harness.attacks.parts.augment import check_images, near_views
 from harness.attacks.parts.posteriors import shadows_of
 from harness.attacks.parts.queries import ask, blocks, share_right
+from harness.leakage.influence import Scored, auc
+from harness.leakage.intervals import Dependence
 from methods.base import Count
 from workloads.base import Records
 from workloads.errors import BenchError
@@ -75,6 +76,7 @@ class LabelOnly:
     )
     Params: ClassVar[type[methods.base.Params]] = LabelOnlyParams
     shadows: ClassVar[int] = 1
+    dependence: ClassVar[Dependence] = "alone"
 
     def scores(self, evidence: Evidence, params: LabelOnlyParams) -> Floats:
         """(M, n): shares of right labels, or distances."""
@@ -126,11 +128,13 @@ def _best_level(evidence: Evidence, shadow: int, noise: Noise, params: LabelOnly
     random = torch.Generator().manual_seed(params.seed)
     rows = torch.randperm(people, generator=random)[:TRIED]
     model, some = evidence.released(shadow), evidence.pool.take(rows)
-    members = evidence.members[shadow, rows.numpy()]
+    members, evaluated = (each[shadow, rows.numpy()] for each in (evidence.members, evidence.evaluated))
     aucs = []
     for level in noise.levels:
         shares = _under_noise(model, some, noise, level, min(params.queries, TRIALS), random)
-        aucs.append(evaluate(shares.numpy()[None], members[None]).auc)
+        scored = Scored(shares.numpy()[None], members[None], evaluated[None])
+        scored.check()
+        aucs.append(auc(scored).value)
     return noise.levels[int(np.argmax(aucs))]
 
 

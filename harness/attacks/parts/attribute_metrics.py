@@ -5,10 +5,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from harness.attacks.base import Attacker, Bools, Evidence, Floats
-from harness.attacks.metrics import CONFIDENCE, check
+from harness.attacks.base import Attacker, Bools, Evidence
+from harness.leakage.influence import Scored, mean_gap
+from harness.leakage.intervals import linear, variance
 
 Ints = NDArray[np.int64]
 
@@ -63,44 +63,36 @@ class Inferred:
     gap_low: float
     gap_high: float
     gap_interval: str
-    """How the interval was made."""
+    """How the interval was made: over `targets`, or over the `records` of one."""
 
 
-def evaluate(guesses: Guesses, members: Bools, people: int) -> Inferred:
+def evaluate(guesses: Guesses, members: Bools, people: int, evaluated: Bools | None = None) -> Inferred:
     """Judge guesses about the first `people` records; BenchError where a target has no members among them, or
-    nobody else."""
+    nobody else. `evaluated` is False for members that their method set aside."""
     members = members[:, :people]
     attacked = (guesses.guessed == guesses.truth)[:, :people].astype(np.float64)
     imputed = np.broadcast_to((guesses.imputed == guesses.truth)[:people].astype(np.float64), attacked.shape)
-    check(attacked, members)
+    scored = Scored(attacked, members, None if evaluated is None else evaluated[:, :people])
+    scored.check()
+    included, excluded = scored.included, scored.excluded
     gained = attacked - imputed
-    gaps = np.array([row[own].mean() - row[~own].mean() for row, own in zip(gained, members, strict=True)])
-    low, high, how = _interval(gaps, gained[0], members[0])
+    gap = mean_gap(gained, scored)
+    # Targets share two moments of the other models' members at most, and the imputation cancels in the gap.
+    error = variance(gap.values, "alone") ** 0.5
+    low, high = linear(gap.value, error, len(members), (-1.0, 1.0))
     return Inferred(
         attribute=guesses.attribute,
-        n_members=int(members.sum()),
-        n_nonmembers=int((~members).sum()),
+        n_members=int(included.sum()),
+        n_nonmembers=int(excluded.sum()),
         prior=guesses.prior,
-        accuracy_members=float(attacked[members].mean()),
-        accuracy_nonmembers=float(attacked[~members].mean()),
-        imputation_members=float(imputed[members].mean()),
-        imputation_nonmembers=float(imputed[~members].mean()),
-        advantage_members=float(gained[members].mean()),
-        advantage_nonmembers=float(gained[~members].mean()),
-        gap=float(gaps.mean()),
+        accuracy_members=float(attacked[included].mean()),
+        accuracy_nonmembers=float(attacked[excluded].mean()),
+        imputation_members=float(imputed[included].mean()),
+        imputation_nonmembers=float(imputed[excluded].mean()),
+        advantage_members=float(gained[included].mean()),
+        advantage_nonmembers=float(gained[excluded].mean()),
+        gap=gap.value,
         gap_low=low,
         gap_high=high,
-        gap_interval=how,
+        gap_interval="targets" if len(members) > 1 else "records",
     )
-
-
-def _interval(gaps: Floats, gained: Floats, members: Bools) -> tuple[float, float, str]:
-    """A 95 % interval of the mean gap; for a lone target from the spread over its records (Welch)."""
-    if len(gaps) > 1:
-        error, how = gaps.std(ddof=1) / np.sqrt(len(gaps)), "t over models"
-        half = stats.t.ppf((1 + CONFIDENCE) / 2, len(gaps) - 1) * error
-    else:
-        sides = gained[members], gained[~members]
-        error, how = np.sqrt(sum(side.var() / len(side) for side in sides)), "normal over records"
-        half = stats.norm.ppf((1 + CONFIDENCE) / 2) * error
-    return float(gaps.mean() - half), float(gaps.mean() + half), how

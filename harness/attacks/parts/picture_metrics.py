@@ -1,6 +1,7 @@
 """How well pictures were rebuilt: errors, likeness, and the baseline of the picture's own mean colour."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ from scipy import stats
 from torch import Tensor
 from torch.nn.functional import conv2d
 
-from harness.attacks.base import Floats
-from harness.attacks.metrics import CONFIDENCE, clopper_pearson
+from harness.attacks.base import Bools, Floats
+from harness.leakage.intervals import CONFIDENCE, FEW, clopper_pearson, linear
+from harness.leakage.matrices import Ints
 
 WINDOW, SIGMA, K1, K2 = 11, 1.5, 0.01, 0.03
 """Of SSIM, as its authors have them (Wang et al. 2004); the range of values is 1."""
@@ -41,9 +43,16 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a result says of a number of pictures. `_low` and `_high` bound 95 % intervals over pictures."""
+    """What a result reports of a number of pictures. `_low` and `_high` bound 95 % intervals.
+
+    Pictures of one model share its weights. From 4 models on, a figure with an interval is the mean over
+    models of each model's own, with Student's interval over models; where that has no spread (a share of 0 in
+    every model), and with fewer models, it is the figure over all pictures with its exact interval.
+    """
 
     images: int
+    interval: str
+    """`targets`, or `over pictures of n models`."""
     mse_median: float
     mse_median_low: float | None
     mse_median_high: float | None
@@ -81,18 +90,28 @@ def compare(originals: Tensor, rebuilt: Tensor, deviation: Tensor) -> Likeness:
     )
 
 
-def summarise(found: Likeness, right_labels: Tensor) -> Figures:
-    """The figures of a result; `right_labels` tells whose label was found."""
+def summarise(found: Likeness, right_labels: Tensor, models: Ints) -> Figures:
+    """The figures of a result.
+
+    Args:
+        found: of n pictures.
+        right_labels: (n,): whose label was found.
+        models: (n,): the number of the model that each picture was rebuilt from.
+    """
     n = len(found.mse)
-    low, high = median_interval(found.mse)
-    alike = (None, None, None) if found.ssim is None else mean_interval(found.ssim)
-    better = share(int((found.mse < found.mse_mean_colour).sum()), n)
-    exact = share(int((found.mse < SUCCESS).sum()), n)
+    groups = [models == model for model in np.unique(models)]
+    middle = _over_models(found.mse, np.median, groups, (0.0, math.inf)) or median_interval(found.mse)
+    alike: tuple[float | None, float | None, float | None] = (None, None, None)
+    if found.ssim is not None:
+        alike = _over_models(found.ssim, np.mean, groups, (-1.0, 1.0)) or mean_interval(found.ssim)
+    better = _share((found.mse < found.mse_mean_colour).astype(np.float64), groups)
+    exact = _share((found.mse < SUCCESS).astype(np.float64), groups)
     return Figures(
         images=n,
-        mse_median=float(np.median(found.mse)),
-        mse_median_low=low,
-        mse_median_high=high,
+        interval="targets" if len(groups) >= FEW else f"over pictures of {len(groups)} models",
+        mse_median=middle[0],
+        mse_median_low=middle[1],
+        mse_median_high=middle[2],
         mse_median_normalised=float(np.median(found.mse_normalised)),
         mse_median_mean_colour=float(np.median(found.mse_mean_colour)),
         ssim_mean=alike[0],
@@ -107,6 +126,25 @@ def summarise(found: Likeness, right_labels: Tensor) -> Figures:
         success_rate_high=exact[2],
         label_accuracy=int(right_labels.sum()) / n,
     )
+
+
+def _over_models(
+    values: Floats, figure: Callable[[Floats], Any], groups: list[Bools], ends: tuple[float, float]
+) -> tuple[float, float, float] | None:
+    """The mean over models of each one's figure, with Student's interval; None where it says nothing."""
+    if len(groups) < FEW:
+        return None
+    each = np.array([float(figure(values[group])) for group in groups])
+    error = float(stats.sem(each))
+    if error == 0:
+        return None
+    return float(each.mean()), *linear(float(each.mean()), error, len(each), ends)
+
+
+def _share(hits: Floats, groups: list[Bools]) -> tuple[float, float, float]:
+    """A share over models, or over all pictures with its exact interval."""
+    count, n = int(hits.sum()), len(hits)
+    return _over_models(hits, np.mean, groups, (0.0, 1.0)) or (count / n, *clopper_pearson(count, n))
 
 
 def ssim(one: Tensor, other: Tensor) -> Tensor:
@@ -136,15 +174,15 @@ def psnr(mse: Floats) -> Floats:
     return -10 * np.log10(np.maximum(mse, EXACT))
 
 
-def median_interval(values: Floats) -> tuple[float | None, float | None]:
-    """A 95 % interval of the median from order statistics, whatever the distribution; null below 6 values."""
-    n = len(values)
+def median_interval(values: Floats) -> tuple[float, float | None, float | None]:
+    """Median, and its 95 % interval from order statistics, whatever the distribution; null below 6 values."""
+    n, median = len(values), float(np.median(values))
     # P(the r-th smallest is above the median) = P(fewer than r of n fair coins show heads).
     rank = int(stats.binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))
     if rank < 1:
-        return None, None
+        return median, None, None
     ordered = np.sort(values)
-    return float(ordered[rank - 1]), float(ordered[n - rank])
+    return median, float(ordered[rank - 1]), float(ordered[n - rank])
 
 
 def mean_interval(values: Floats) -> tuple[float, float | None, float | None]:
@@ -154,11 +192,6 @@ def mean_interval(values: Floats) -> tuple[float, float | None, float | None]:
         return mean, None, None
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * values.std(ddof=1) / math.sqrt(n))
     return mean, mean - half, mean + half
-
-
-def share(count: int, n: int) -> tuple[float, float, float]:
-    """A share with its exact interval."""
-    return count / n, *clopper_pearson(count, n)
 
 
 def _mean_square(difference: Tensor) -> Floats:

@@ -1,10 +1,10 @@
-"""What a panel of the frontier shows: one axis of leakage, one group, and its strongest attack."""
+"""What a panel of the frontier shows: one axis of leakage, one group, and the attack it is drawn by."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.report.figure.style import format_epsilon, shorten
-from harness.report.leakage import Leakage, choose_attack, name_attacks, rows_on_front
+from harness.report.leakage import STRONGEST, Leakage, choose_attack, drawn_by, rows_on_front
 from harness.report.reading import Row
 
 NAMED = 24
@@ -17,24 +17,24 @@ DRAWN = 500
 
 @dataclass(frozen=True)
 class Panel:
-    """One axis of leakage for one group: its strongest attack, one row for each cell it was tried on."""
+    """One axis of leakage for one group, with one row for each cell that the attack was tried on."""
 
     leakage: Leakage
     attack: str
     rows: list[Row]
-    attacks: int
-    """How many attacks the chosen one was the strongest of."""
     cells: int
-    """Cells of the group, attacked by the chosen one or not."""
+    """Cells of the group, attacked by this one or not."""
 
     @property
     def title(self) -> str:
-        """Which attack, and how it was chosen."""
-        how = (
-            f"strongest of {self.attacks} by mean {self.leakage.name}" if self.attacks > 1 else "the only one"
+        """Which attack, and where it was not tried."""
+        named = (
+            "strongest attack of each cell"
+            if self.attack == STRONGEST
+            else f"attack {shorten(self.attack, 40)}"
         )
-        tried = "" if len(self.rows) == self.cells else f", on {len(self.rows)} of {self.cells} cells"
-        return f"attack {shorten(self.attack, 40)} ({how}{tried}){self.thinning}"
+        tried = "" if len(self.rows) == self.cells else f" ({len(self.rows)} of {self.cells} cells)"
+        return f"{named}{tried}{self.thinning}"
 
     @property
     def drawn(self) -> list[Row]:
@@ -64,12 +64,10 @@ def say_thinned(most: int, cells: int) -> str:
     return f"; {most:,} of {cells:,} cells drawn, the table has all" if cells > most else ""
 
 
-def choose_panel(rows: Sequence[Row], leakage: Leakage) -> Panel:
-    """The rows of one group under the attack that is strongest by this leakage."""
-    attack = choose_attack(rows, leakage)
-    names = name_attacks(rows)
-    shown = [row for name, row in zip(names, rows, strict=True) if name == attack]
-    return Panel(leakage, attack, shown, len(set(names)), len({row["cell"] for row in rows}))
+def choose_panel(rows: Sequence[Row], leakage: Leakage, attack: str | None = None) -> Panel:
+    """The rows of one group under the attack asked for, else under `strongest`."""
+    cells = len({row["cell"] for row in rows})
+    return Panel(leakage, choose_attack(rows, attack), drawn_by(rows, attack), cells)
 
 
 def describe_group(rows: Sequence[Row]) -> str:

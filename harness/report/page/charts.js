@@ -81,10 +81,13 @@ function verticalLine(x, colour) {
 
 // ---- the frontier
 
-// The rows that no other beats: valid, with both numbers; equal rows stay together, by rising leakage.
+// The rows that no other beats: valid, chosen among their configurations, with both numbers; equal rows stay
+// together, by rising leakage. Accuracy is selected by that on non-members and shown by that on test records.
 function findFront(rows, column, gain = DATA.utilities[0]) {
-  const sign = gain.higher ? 1 : -1, good = (row) => sign * row[gain.column];
-  const able = rows.filter((row) => row.valid === true && row[gain.column] != null && row[column] != null);
+  const judged = gain.column === "accuracy" ? "validation_accuracy" : gain.column;
+  const sign = gain.higher ? 1 : -1, good = (row) => sign * row[judged];
+  const able = rows.filter((row) => row.valid === true && row.chosen === true && row[judged] != null
+    && row[gain.column] != null && row[column] != null);
   const beats = (one, other) => one[column] <= other[column] && good(one) >= good(other)
     && (one[column] < other[column] || good(one) > good(other));
   return able.filter((row) => !able.some((other) => beats(other, row)))

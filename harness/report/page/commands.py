@@ -18,11 +18,12 @@ SOLVED = frozenset({"noise_multiplier", "kappa", "noise"})
 
 USUAL: Mapping[str, Mapping[str, Any]] = {
     "label-only": {"strategy": "noise", "queries": 100, "level": None, "seed": 0},
-    "lira": {"mode": "online", "fixed_variance": "auto", "queries": 1},
+    "lira": {"mode": "bayes", "fixed_variance": "auto", "queries": 1},
     "loss": {},
     "population": {},
     "reference": {"fit": "gaussian"},
-    "rmia": {"mode": "online", "offline_a": 0.3, "gamma": 1.0},
+    "rmia": {"mode": "online", "temperature": 2.0, "offline_a": 0.3, "gamma": None},
+    "strongest": {},
     "salem": {"top": 3},
     "shadow": {"per_class": True},
     "shokri": {"shadow_models": 10, "extra_features": False, "only_correct": False, "trees": 100},

@@ -12,7 +12,15 @@ from typing import Any
 
 from harness.report.costs import choose_costs
 from harness.report.figure.style import KINDS, UNKNOWN_KIND, assign_colours, explain_empty
-from harness.report.leakage import AUC, TPRS, choose_attack, choose_leakage, name_attacks, resolved_fpr
+from harness.report.leakage import (
+    AUC,
+    TPRS,
+    choose_attack,
+    choose_leakage,
+    drawn_by,
+    name_attacks,
+    resolved_fpr,
+)
 from harness.report.overhead import explain_clocks, name_lines, relative_quartiles, say_missing
 from harness.report.page.commands import command_of
 from harness.report.page.sections import calibration_data, picture_data, reproduction_data, theory_data
@@ -66,7 +74,7 @@ def page_data(reading: Reading) -> dict[str, Any]:
         ],
         "utilities": UTILITIES,
         "thirds": THIRDS,
-        "defaults": {name: _defaults(rows) for name, rows in groups.items()},
+        "defaults": {name: _defaults(rows, reading) for name, rows in groups.items()},
         "points": table(list(_points(groups, reading.runs))),
         "made": _made(reading.runs),
         "rocs": {
@@ -122,10 +130,10 @@ def _kinds(rows: Iterable[Row]) -> dict[str, Any]:
     return {kind: {"name": name, "symbol": symbol} for kind, (name, _, symbol) in shapes.items()}
 
 
-def _defaults(rows: list[Row]) -> dict[str, Any]:
-    """The axis to begin with, and the strongest attack by each axis."""
-    strongest = {each.column: choose_attack(rows, each) for each in (*TPRS, AUC)}
-    return {"leakage": choose_leakage(rows).column, "strongest": strongest}
+def _defaults(rows: Sequence[Row], reading: Reading) -> dict[str, Any]:
+    """The axis and the attack to begin with."""
+    leakage = choose_leakage(drawn_by(rows, reading.attack), reading.fpr)
+    return {"leakage": leakage.column, "attack": choose_attack(rows, reading.attack)}
 
 
 def _points(groups: Mapping[str, Sequence[Row]], runs: Iterable[Row]) -> Iterable[dict[str, Any]]:
@@ -193,6 +201,8 @@ def _views(reading: Reading, frontier: Sequence[Row]) -> dict[str, Any]:
         "reproduction": reading.reproduction,
         "failures": reading.failures,
         "conflicts": reading.conflicts,
+        "tried": reading.tried,
+        "comparison": reading.comparisons,
     }
     return {name: table(found, _columns(reading, name, found)) for name, found in rows.items()}
 

@@ -15,21 +15,19 @@ const chosen = (row) => row.group === state.workload && !state.hiddenMethods.has
   && !state.hiddenKinds.has(String(row.guarantee_kind ?? "None"));
 const shownRows = () => DATA.frontier.filter((row) => chosen(row) && row.attack_name === state.attack);
 
-// The attack that is strongest by the chosen leakage; a weaker one stays only where the reader chose it.
-const strongest = () => DATA.defaults[state.workload]?.strongest[state.leakage] ?? "";
+// The attack to begin with: the strongest of each cell, where the group has it.
+const firstAttack = () => DATA.defaults[state.workload]?.attack ?? "";
 
 function chooseWorkload(name) {
-  const wasStrongest = state.attack === strongest();
+  const wasFirst = state.attack === firstAttack();
   state.workload = name;
   state.leakage = DATA.defaults[name]?.leakage ?? "auc";
-  if (wasStrongest) state.attack = strongest();
+  if (wasFirst) state.attack = firstAttack();
   state.point = "";
 }
 
 function chooseLeakage(column) {
-  const wasStrongest = state.attack === strongest();
   state.leakage = column;
-  if (wasStrongest) state.attack = strongest();
 }
 
 // ---- controls
@@ -68,8 +66,8 @@ function fillControls() {
   if (!workloads.includes(state.workload)) chooseWorkload(workloads.find((name) => name in DATA.defaults) ?? workloads[0] ?? "");
   const own = DATA.frontier.filter((row) => row.group === state.workload);
   const attacks = unique(own.map((row) => row.attack_name));
-  if (!attacks.includes(state.attack)) state.attack = strongest();
-  const mark = (name) => (attacks.length > 1 && name === strongest() ? `${name} (strongest)` : name);
+  if (!attacks.includes(state.attack)) state.attack = firstAttack();
+  const mark = (name) => (name === "strongest" ? "strongest of each cell" : name);
   const offered = (axes, chosenAxis) => axes.filter((each) => each === chosenAxis || own.some((row) => row[each.column] != null))
     .map((each) => [each.column, each.name]);
   const methods = unique(rows.map((row) => row.method));
@@ -108,7 +106,7 @@ function explorerColumns(rows) {
     ...unique([leakage(), auc]).map((each) => [each.name, (row) => sayLeakage(row, each), "", (row) => row[each.column]]),
     ["on the front", (row) => (front.includes(row) ? "yes" : "no"), "", (row) => (front.includes(row) ? 0 : 1)],
     ["balanced accuracy", (row) => say(row.balanced_accuracy, 3), "", (row) => row.balanced_accuracy],
-    ["guarantee", sayGuarantee, "text wide", (row) => row.epsilon],
+    ["guarantee", sayGuarantee, "text wide", (row) => row.epsilon, (row) => kindOf(row).name],
     ["blind check", (row) => (row.valid == null ? "not run" : row.valid ? "passed" : "failed: invalid")],
     ["step time (sgd = 1)", (row) => say(row.step_overhead, 2), "", (row) => row.step_overhead],
     ["memory (sgd = 1)", (row) => say(row.memory_overhead, 2), "", (row) => row.memory_overhead],
@@ -160,8 +158,8 @@ function chooseOrder(name) {
 
 function fillRows(rows) {
   const columns = explorerColumns(rows), { name, down } = state.order;
-  const value = columns.find((column) => column[0] === name)?.[3];
-  fillTable(find("table"), columns, value ? sortRows(rows, value, down) : rows,
+  const [, , , value, group = () => ""] = columns.find((column) => column[0] === name) ?? [];
+  fillTable(find("table"), columns, value ? sortGroups(rows, group, value, down) : rows,
             (row) => [row.valid === false ? "invalid" : "", row.attack_task === state.point ? "chosen" : ""].join(" ").trim(),
             { name, down, choose: chooseOrder });
 }

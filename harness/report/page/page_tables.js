@@ -24,7 +24,15 @@ function sortRows(rows, value, down) {
   return [...known, ...keyed.filter(([key]) => key == null)].map(([, row]) => row);
 }
 
-// `heads`: [name, row -> text or element, class of the cell, row -> what it is sorted by, where it can be].
+// The same group by group, for values of different kinds; groups without any value come last, whichever way.
+function sortGroups(rows, group, value, down) {
+  const groups = unique(rows.map(group)).sort().map((name) => rows.filter((row) => group(row) === name));
+  const known = (each) => each.some((row) => value(row) != null);
+  return [...groups.filter(known), ...groups.filter((each) => !known(each))].flatMap((each) => sortRows(each, value, down));
+}
+
+// `heads`: [name, row -> text or element, class of the cell, row -> what it is sorted by, where it can be,
+// row -> the kind of that value, where values of different kinds do not compare].
 function fillTable(table, heads, rows, classOf = () => "", order = null) {
   const head = make("tr");
   head.append(...heads.map(([name, , , value]) => headOf(name, value && order)));

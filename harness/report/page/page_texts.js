@@ -36,11 +36,12 @@ function sayUtility(row, each) {
 }
 
 function sayGuarantee(row) {
-  if (row.epsilon == null) return kindOf(row).name;
+  const mark = row.tested === "average case only" ? "; average case only" : "";
+  if (row.epsilon == null) return kindOf(row).name + mark;
   const delta = row.delta == null ? "" : `, δ = ${sayDelta(row.delta)}`;
   const other = row.epsilon_rdp == null ? "" : `; RDP ${sayShort(row.epsilon_rdp)}`;
   const terms = `${row.adjacency ?? "adjacency not stated"}; ${row.accountant ?? "accountant not stated"}${other}`;
-  return `ε = ${sayShort(row.epsilon)}${delta} (${kindOf(row).name}, ${terms})`;
+  return `ε = ${sayShort(row.epsilon)}${delta} (${kindOf(row).name}, ${terms})${mark}`;
 }
 
 function sayValid(row) {

@@ -38,7 +38,10 @@ PANELS = {
 
 def calibration_data(reading: Reading) -> list[dict[str, Any]]:
     """Every method's front as a polyline with its band, and the table that the report prints."""
-    found = [*calibrate(reading.frontier), *calibrate_pictures(reading.reconstructions)]
+    found = [
+        *calibrate(reading.frontier, reading.attack, reading.fpr),
+        *calibrate_pictures(reading.reconstructions),
+    ]
     return [
         {
             "group": each.group.removesuffix(", pictures"),

@@ -79,7 +79,7 @@ MUTATIONS = (
         "harness/jobs/judge.py",
         '{"scores": scores, "members": members',
         '{"scores": scores.mean(axis=0), "members": members',
-        "tests/harness/jobs/test_judge.py::test_the_score_of_every_record_under_every_target_is_kept",
+        "tests/harness/jobs/test_judge_keeps.py::test_the_score_of_every_record_under_every_target_is_kept",
     ),
     Mutation(
         "per-record truth",
@@ -96,7 +96,7 @@ MUTATIONS = (
         "harness/jobs/judge.py",
         "of_people = scores[:, :people], members[:, :people]",
         "of_people = scores, members",
-        "tests/harness/jobs/test_judge.py::test_canaries_are_judged_apart_from_the_records_of_the_pool",
+        "tests/harness/jobs/test_judge_keeps.py::test_canaries_are_judged_apart_from_the_records_of_the_pool",
     ),
     Mutation(
         "adaptive shadows",

@@ -199,6 +199,6 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(
 
 def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_folder() == tmp_path / "privbench" / "calibration"
+    assert default_folder("calibration") == tmp_path / "privbench" / "calibration"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_folder() == Path.home() / ".cache" / "privbench" / "calibration"
+    assert default_folder("calibration") == Path.home() / ".cache" / "privbench" / "calibration"

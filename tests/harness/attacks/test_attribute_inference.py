@@ -162,7 +162,7 @@ def test_the_figures_are_shares_of_right_guesses() -> None:
 
 def test_a_lone_model_has_an_interval_from_its_records() -> None:
     found = evaluate(*hand_made(1), 60)
-    assert found.gap_interval == "normal over records"
+    assert found.gap_interval == "records"
     assert found.gap_low < found.gap < found.gap_high
 
 

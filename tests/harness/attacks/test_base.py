@@ -1,77 +1,20 @@
-"""The rescaled logit is exact where a probability would have rounded to 1 or 0."""
+"""Evidence: its signals, its part for some models, and what an attack declares about itself."""
 
-import re
-from decimal import Decimal, localcontext
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from harness.attacks.base import Evidence, cross_entropy, rescaled_logit
+import methods.base
+from harness import attacks
+from harness.attacks.base import Attack, Bools, Evidence, Floats, Selection, Shared, dependence_of
+from harness.leakage.candidates import FAMILY
+from harness.leakage.intervals import DEPENDENCE
 from workloads.base import Records
 from workloads.errors import BenchError
-
-
-def exact_phi(row: list[float], label: int) -> float:
-    """With 400 digits, through the probabilities as the definition says."""
-    with localcontext(prec=400):
-        weights = [Decimal(value).exp() for value in row]
-        own = weights[label] / sum(weights)
-        return float(own.ln() - (1 - own).ln())
-
-
-def test_matches_the_definition_at_every_confidence() -> None:
-    random = np.random.default_rng(0)
-    scales = np.array([0.1, 1, 10, 100])[:, None, None]
-    logits = (random.standard_normal((4, 12, 5)) * scales).astype(np.float32)
-    labels = random.integers(0, 5, 12)
-    phi = rescaled_logit(logits, labels)
-    for m in range(4):
-        for i in range(12):
-            expected = exact_phi([float(v) for v in logits[m, i]], int(labels[i]))
-            assert phi[m, i] == pytest.approx(expected, rel=1e-12, abs=1e-12)
-
-
-def test_saturated_models_keep_their_differences() -> None:
-    logits = np.array([[[200, 0, 0], [201, 0, 0]]], dtype=np.float32)
-    phi = rescaled_logit(logits, np.array([0, 0]))
-    np.testing.assert_allclose(phi, [[200 - np.log(2), 201 - np.log(2)]], rtol=1e-15)
-    loss = cross_entropy(phi)
-    assert 0 < loss[0, 1] < loss[0, 0] < 1e-80
-
-
-def test_shift_of_all_logits_changes_nothing() -> None:
-    logits = np.array([[[1, 2, 3]]], dtype=np.float32)
-    labels = np.array([1])
-    np.testing.assert_allclose(
-        rescaled_logit(logits, labels), rescaled_logit(logits + 1000, labels), rtol=1e-12
-    )
-
-
-def test_cross_entropy_is_minus_log_p() -> None:
-    p = np.array([1e-9, 0.1, 0.5, 0.999])
-    np.testing.assert_allclose(cross_entropy(np.log(p) - np.log1p(-p)), -np.log(p), rtol=1e-12)
-
-
-def test_zero_probability_is_finite_and_below_all_others() -> None:
-    rows = np.array([[[0, -np.inf, -1], [0, -90, -1], [0, -300, -np.inf]]], dtype=np.float32)
-    phi = rescaled_logit(rows, np.array([1, 1, 2]))
-    assert np.isfinite(phi).all()
-    assert phi[0, 0] < phi[0, 1]
-    assert phi[0, 2] == pytest.approx(-300)
-
-
-@pytest.mark.parametrize("bad", [[np.nan, 0.0], [np.inf, 0.0], [-np.inf, -np.inf]])
-def test_refuses_logits_that_are_no_answer(bad: list[float]) -> None:
-    logits = np.zeros((2, 3, 2), dtype=np.float32)
-    logits[1, 2] = bad
-    with pytest.raises(BenchError, match=re.escape("model 1") + ".* 1 of 3 records"):
-        rescaled_logit(logits, np.zeros(3, dtype=np.int64))
-
-
-def test_refuses_a_single_class() -> None:
-    with pytest.raises(BenchError, match="at least 2 classes"):
-        rescaled_logit(np.zeros((1, 3, 1), dtype=np.float32), np.zeros(3, dtype=np.int64))
 
 
 def test_evidence_gives_phi_of_pool_and_population() -> None:
@@ -87,3 +30,83 @@ def test_evidence_gives_phi_of_pool_and_population() -> None:
     )
     np.testing.assert_allclose(evidence.phi, [[1]])
     np.testing.assert_allclose(evidence.population_phi, [[3, -5]])
+
+
+def test_evidence_of_some_models_is_theirs_alone(masks: Callable[..., Bools]) -> None:
+    random = np.random.default_rng(0)
+    logits, shadows = random.standard_normal((2, 5, 20, 3)).astype(np.float32)
+    models = [nn.Identity() for _ in range(5)]
+    asked: list[int] = []
+
+    def shared(model: int, records: Records, when: str) -> Shared:
+        asked.append(model)
+        return Shared(models[model], [])
+
+    pool = Records(torch.zeros(20, 1), torch.zeros(20))
+    evidence = Evidence(
+        logits,
+        random.integers(0, 3, 20),
+        masks(random, 5, 20, 10),
+        logits[:, :4],
+        np.zeros(4, dtype=np.int64),
+        pool,
+        released=models.__getitem__,
+        shared=shared,
+        shadow_logits=shadows,
+        shadow_population_logits=shadows[:, :4],
+        canaries=2,
+    )
+    part = evidence.only(slice(1, 5, 2))
+    for name in ("logits", "members", "population_logits", "shadow_logits", "shadow_population_logits"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(evidence, name)[[1, 3]])
+    np.testing.assert_array_equal(part.phi, evidence.phi[[1, 3]])
+    assert part.released(1) is models[3] and part.canaries == 2
+    part.shared(0, pool, "end")
+    assert asked == [1]
+    np.testing.assert_array_equal(part.against(1).logits, np.stack([shadows[1], logits[3]]))
+
+
+class Undeclared:
+    """An attack as a plug-in of 0.1 has it."""
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "nothing"
+    source: ClassVar[str] = "nowhere"
+    caveats: ClassVar[tuple[str, ...]] = ()
+    Params: ClassVar[type[methods.base.Params]] = methods.base.Params
+
+    def __init__(self, shadows: int) -> None:
+        self.shadows = shadows
+
+    def scores(self, evidence: Evidence, params: Any) -> Floats:
+        return evidence.phi
+
+
+@pytest.mark.parametrize(("shadows", "dependence"), [(0, "alone"), (1, "learned"), (4, "learned")])
+def test_what_declares_nothing_gets_the_safe_answer(shadows: int, dependence: str) -> None:
+    attack: Any = Undeclared(shadows)
+    assert isinstance(attack, Attack), "a plug-in need not declare its dependence"
+    assert dependence_of(attack) == dependence
+
+
+def test_an_unknown_dependence_is_refused() -> None:
+    attack: Any = Undeclared(1)
+    attack.dependence = "records"
+    with pytest.raises(BenchError, match=r"'records' of Undeclared.*alone, record, learned"):
+        dependence_of(attack)
+
+
+def test_every_attack_of_ours_declares_its_own_and_stored_results_know_it() -> None:
+    """Results of privbench 0.1 do not say it, and are evaluated again without the attacks at hand."""
+    found = {name: attacks.family.get(name) for name in attacks.family.names()}
+    ours = {name: each for name, each in found.items() if isinstance(each, Attack)}
+    assert all("dependence" in vars(type(each)) for each in ours.values())
+    assert {name: dependence_of(each) for name, each in ours.items()} == DEPENDENCE
+    assert {name: DEPENDENCE[name] for name in FAMILY} == FAMILY
+
+
+def test_the_family_is_the_declared_attacks_in_their_order() -> None:
+    strongest = attacks.family.get("strongest")
+    assert isinstance(strongest, Selection) and not isinstance(strongest, Attack)
+    assert list(strongest.candidates()) == list(FAMILY) == ["loss", "lira", "rmia"]
+    assert strongest.shadows == max(each.shadows for each in strongest.candidates().values())

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from harness.attacks import blind
 from harness.attacks.base import Bools, Evidence, Floats
 from harness.attacks.blind import Blind, BlindParams
-from harness.attacks.metrics import blind_verdict, evaluate
+from harness.leakage.figures import blind_verdict, evaluate
 from workloads.base import Records
 
 Images = NDArray[np.float32]
@@ -38,7 +38,7 @@ def evidence_of(features: Images, labels: Labels, members: Bools) -> Evidence:
 
 def judge(features: Images, labels: Labels, members: Bools, seed: int = 0) -> tuple[bool, float]:
     scores = Blind().scores(evidence_of(features, labels, members), BlindParams(seed=seed))
-    metrics = evaluate(scores, members)
+    metrics = evaluate(scores, members, "alone")
     valid, message = blind_verdict(metrics)
     assert f"{metrics.auc:.3f}" in message
     return valid, metrics.auc

@@ -12,7 +12,7 @@ from harness.attacks.base import Bools, Evidence, Floats
 from harness.attacks.label_only.boundary import hop_skip_jump, linear_distance, linear_layer
 from harness.attacks.label_only.label_only import LabelOnly, LabelOnlyParams
 from harness.attacks.label_only.perturbation import Noise
-from harness.attacks.metrics import evaluate
+from harness.leakage.figures import evaluate
 from workloads.base import Records
 from workloads.errors import BenchError
 from workloads.models.head import Widened
@@ -65,7 +65,7 @@ def test_the_gap_attack_has_the_accuracy_that_the_gap_of_the_model_gives(bits: E
     np.testing.assert_array_equal(found, right)
     for m in range(2):
         inside, outside = right[m][bits.members[m]].mean(), right[m][~bits.members[m]].mean()
-        called = evaluate(found[m][None], bits.members[m][None])
+        called = evaluate(found[m][None], bits.members[m][None], "alone")
         # The best threshold either calls the right answers members or nobody.
         assert called.accuracy_oracle == pytest.approx(max((1 + inside - outside) / 2, 0.5))
 
@@ -149,8 +149,9 @@ def test_views_find_the_members_of_a_model_that_saw_them_moved(masks: Callable[.
 
     models: list[nn.Module] = [Remembers(images.x[torch.from_numpy(own)]) for own in members]
     evidence = evidence_of(models, images, members, images)
-    assert evaluate(scores(evidence, strategy="gap"), members).auc == 0.5
-    assert evaluate(scores(evidence, strategy="augmentation", queries=6), members).auc == 1.0
+    assert evaluate(scores(evidence, strategy="gap"), members, "alone").auc == 0.5
+    firm = scores(evidence, strategy="augmentation", queries=6)
+    assert evaluate(firm, members, "alone").auc == 1.0
 
 
 def test_distance_to_the_boundary_of_a_linear_model_is_exact() -> None:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from harness.attacks.base import Bools, Evidence, Floats, nothing_kept
 from harness.attacks.lira import Lira, LiraParams
-from harness.attacks.metrics import evaluate
 from harness.attacks.parts.augment import View, lira_views
+from harness.leakage.figures import evaluate
+from harness.leakage.scoring import lira_bayes
 from workloads.base import Records
 from workloads.errors import BenchError
 
@@ -65,28 +66,41 @@ def test_equals_the_loop(
     np.testing.assert_allclose(scores[known], expected[known], rtol=1e-8, atol=1e-12)
 
 
-def test_variance_is_fixed_below_64_models(
-    from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_variance_is_fixed_up_to_64_models(
+    mode: Literal["online", "offline"], from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
 ) -> None:
     random = np.random.default_rng(0)
-    for models, same in ((63, "always"), (64, "never")):
+    for models, same in ((64, "always"), (65, "never")):
         members = masks(random, models, 6, 3)
         evidence = from_phi(random.standard_normal((models, 6)), members)
         np.testing.assert_array_equal(
-            Lira().scores(evidence, LiraParams()),
-            Lira().scores(evidence, LiraParams.model_validate({"fixed_variance": same})),
+            Lira().scores(evidence, LiraParams(mode=mode)),
+            Lira().scores(evidence, LiraParams.model_validate({"mode": mode, "fixed_variance": same})),
         )
 
 
-def test_known_gaussians_give_the_known_roc(
+def test_the_default_has_a_prior_on_the_gap(
     from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
+) -> None:
+    random = np.random.default_rng(0)
+    members = masks(random, 6, 120, 60)
+    evidence = from_phi(random.standard_normal((6, 120)) + members, members)
+    scores = Lira().scores(evidence, LiraParams())
+    np.testing.assert_array_equal(scores, lira_bayes(evidence.phi, members, ~members))
+    assert Lira.version == "2" and LiraParams().mode == "bayes"
+
+
+@pytest.mark.parametrize("mode", ["bayes", "online"])
+def test_known_gaussians_give_the_known_roc(
+    mode: Literal["bayes", "online"], from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
 ) -> None:
     """IN ~ N(1, 1), OUT ~ N(0, 1): AUC Phi(1/sqrt 2), TPR at 0.1 % FPR Phi(1 + Phi^-1(0.001))."""
     random = np.random.default_rng(0)
     members = masks(random, 400, 500, 250)
     phi = random.standard_normal(members.shape) + members + random.standard_normal(500)
     evidence = from_phi(phi, members)
-    metrics = evaluate(Lira().scores(evidence, LiraParams(fixed_variance="always")), members)
+    metrics = evaluate(Lira().scores(evidence, LiraParams(mode=mode)), members, "record")
     assert metrics.auc == pytest.approx(0.76025, abs=0.004)
     # 100 false positives set the threshold: 10 % of them is 0.0015 in TPR.
     assert metrics.tpr["0.001"].value == pytest.approx(0.018298, abs=0.003)
@@ -99,7 +113,7 @@ def test_gaussian_differential_privacy_curves(
     random = np.random.default_rng(1)
     members = masks(random, 300, 200, 100)
     evidence = from_phi(random.standard_normal(members.shape) + mu * members, members)
-    metrics = evaluate(Lira().scores(evidence, LiraParams(fixed_variance="always")), members)
+    metrics = evaluate(Lira().scores(evidence, LiraParams()), members, "record")
     assert metrics.auc == pytest.approx(auc, abs=0.01)
 
 
@@ -117,7 +131,7 @@ def test_record_without_shadows_on_a_side_uses_the_average_gap(
         ]
     )
     members = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 1], [1, 1, 0, 1], [0, 1, 0, 1]], dtype=np.bool_)
-    scores = Lira().scores(from_phi(phi, members), LiraParams(fixed_variance="always"))[0]
+    scores = Lira().scores(from_phi(phi, members), LiraParams(mode="online"))[0]
     gap = ((2.5 - 0.5) + (1.0 - 0.0)) / 2
     s_in = np.sqrt((0.5 + 0.0 + 1.0) / (1 + 1 + 3))
     s_out = np.sqrt((0.5 + 0.0 + 2.0) / (1 + 1 + 3))
@@ -128,7 +142,7 @@ def test_record_without_shadows_on_a_side_uses_the_average_gap(
 
 def test_a_target_alone_has_no_evidence(from_phi: Callable[..., Evidence]) -> None:
     evidence = from_phi(np.array([[3.0, -1.0]]), np.array([[True, False]]))
-    for mode in ("online", "offline"):
+    for mode in ("bayes", "online", "offline"):
         scores = Lira().scores(evidence, LiraParams.model_validate({"mode": mode}))
         np.testing.assert_array_equal(scores, 0)
 
@@ -168,9 +182,9 @@ def pictures(masks: Callable[..., Bools]) -> Evidence:
     return Evidence(logits, labels, members, logits[:, :1], labels[:1], pool, released=models.__getitem__)
 
 
-@pytest.mark.parametrize("mode", ["online", "offline"])
+@pytest.mark.parametrize("mode", ["bayes", "online", "offline"])
 def test_queries_average_the_scores_of_the_views(
-    mode: Literal["online", "offline"], pictures: Evidence
+    mode: Literal["bayes", "online", "offline"], pictures: Evidence
 ) -> None:
     scores = Lira().scores(pictures, LiraParams(mode=mode, queries=3))
     each = []

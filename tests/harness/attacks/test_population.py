@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as hnp
 
 from harness.attacks.base import Bools, Evidence, Floats
 from harness.attacks.loss import Loss, LossParams
-from harness.attacks.metrics import evaluate
 from harness.attacks.population import Population, PopulationParams, calibrated_rank
+from harness.leakage.figures import evaluate
 from workloads.errors import BenchError
 
 LOSSES = hnp.arrays(
@@ -58,7 +58,7 @@ def test_auc_equals_that_of_the_loss_attack_exactly(
     scores = Population().scores(evidence, PopulationParams())
     losses = Loss().scores(evidence, LossParams())
     for m in range(4):
-        ours, plain = (evaluate(s[[m]], members[[m]]) for s in (scores, losses))
+        ours, plain = (evaluate(s[[m]], members[[m]], "alone") for s in (scores, losses))
         assert ours.auc == plain.auc
         assert ours.accuracy_oracle == plain.accuracy_oracle
 

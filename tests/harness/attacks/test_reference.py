@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from harness.attacks.base import Bools, Evidence
-from harness.attacks.metrics import evaluate
 from harness.attacks.reference import Reference, ReferenceParams
+from harness.leakage.figures import evaluate
 
 GAUSSIAN = ReferenceParams(fit="gaussian")
 RANK = ReferenceParams(fit="rank")
@@ -61,7 +61,7 @@ def test_references_identical_to_the_target_tie_everything(
     same = np.repeat(random.standard_normal((1, 200)) * 10, 7, axis=0)
     scores = Reference().scores(from_phi(same, members), params)
     assert np.ptp(scores) == 0
-    assert evaluate(scores, members).auc == 0.5
+    assert evaluate(scores, members, "record").auc == 0.5
 
 
 def test_rank_is_invariant_to_increasing_transforms(

@@ -1,4 +1,4 @@
-"""RMIA against all pairs, and the facts of its specification."""
+"""RMIA as an attack: its parameters, its temperature, and what it needs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,64 +6,42 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.attacks.base import Bools, Evidence, Floats
-from harness.attacks.rmia import Rmia, RmiaParams, share_beaten
+from harness.attacks.base import Bools, Evidence
+from harness.attacks.rmia import Rmia, RmiaParams
+from harness.leakage.scoring import rescaled_logit, rmia, rmia_offline
 from workloads.errors import BenchError
 
 
-def chance(phi: Floats) -> Floats:
-    return 1 / (1 + np.exp(-phi))
-
-
-def by_pairs(evidence: Evidence, m: int, i: int, params: RmiaParams) -> float:
-    """The paper's words: count the population records that the record beats, one by one."""
-    others = [s for s in range(len(evidence.phi)) if s != m]
-    inside = [chance(evidence.phi[s, i]) for s in others if evidence.members[s, i]]
-    outside = [chance(evidence.phi[s, i]) for s in others if not evidence.members[s, i]]
-    a = params.offline_a
-    usual = ((1 + a) * np.mean(outside) + 1 - a) / 2
-    if params.mode == "online" and inside:
-        usual = (np.mean(inside) + np.mean(outside)) / 2
-    beaten = 0
-    for z in range(evidence.population_phi.shape[1]):
-        usual_z = ((1 + a) * np.mean([chance(evidence.population_phi[s, z]) for s in others]) + 1 - a) / 2
-        ratio_x = chance(evidence.phi[m, i]) / usual
-        ratio_z = chance(evidence.population_phi[m, z]) / usual_z
-        beaten += bool(ratio_x / ratio_z >= params.gamma)
-    return float(beaten / evidence.population_phi.shape[1])
-
-
-@pytest.mark.parametrize(
-    "params", [RmiaParams(), RmiaParams(mode="offline", gamma=2.0), RmiaParams(mode="offline", offline_a=1)]
-)
-def test_sorting_equals_all_pairs(
-    params: RmiaParams, from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
-) -> None:
+@pytest.fixture
+def evidence(from_phi: Callable[..., Evidence], masks: Callable[..., Bools]) -> Evidence:
     random = np.random.default_rng(0)
     members = masks(random, 9, 40, 20)
-    evidence = from_phi(random.standard_normal((9, 40)) * 2, members, random.standard_normal((9, 31)))
-    scores = Rmia().scores(evidence, params)
-    checked = 0
-    for m in range(9):
-        for i in range(40):
-            if sum(not members[s, i] for s in range(9) if s != m):
-                assert scores[m, i] == pytest.approx(by_pairs(evidence, m, i, params), abs=1e-12)
-                checked += 1
-    assert checked > 330
+    return from_phi(random.standard_normal((9, 40)) * 2, members, random.standard_normal((9, 31)))
 
 
-def test_ties_count_as_beaten_at_gamma_one() -> None:
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("gamma", [None, 2.0])
+def test_parameters_reach_the_formula(temperature: float, gamma: float | None, evidence: Evidence) -> None:
+    phi = rescaled_logit(evidence.logits, evidence.labels, temperature)
+    others = rescaled_logit(evidence.population_logits, evidence.population_labels, temperature)
+    given = {"temperature": temperature, "gamma": gamma}
     np.testing.assert_array_equal(
-        share_beaten(np.array([0.0, -1.0, 1.0]), np.array([0.0, 0.0, 0.5, 2.0]), 1.0), [0.5, 0.0, 0.75]
+        Rmia().scores(evidence, RmiaParams.model_validate(given)),
+        rmia(phi, evidence.members, ~evidence.members, others, gamma),
+    )
+    np.testing.assert_array_equal(
+        Rmia().scores(evidence, RmiaParams.model_validate(given | {"mode": "offline", "offline_a": 0.4})),
+        rmia_offline(phi, ~evidence.members, others, 0.4, gamma),
     )
 
 
-def test_scaling_all_probabilities_alike_changes_nothing() -> None:
-    random = np.random.default_rng(1)
-    own, population = random.standard_normal(50), random.standard_normal(30)
-    np.testing.assert_array_equal(
-        share_beaten(own, population, 2.0), share_beaten(own + 4.0, population + 4.0, 2.0)
-    )
+def test_the_defaults_are_a_fine_rank_at_temperature_two(evidence: Evidence) -> None:
+    default = RmiaParams()
+    assert (default.mode, default.temperature, default.gamma, Rmia.version) == ("online", 2.0, None, "2")
+    scores = Rmia().scores(evidence, default)
+    assert all(len(set(row)) == 40 for row in scores), "31 population records do not make 32 steps"
+    coarse = Rmia().scores(evidence, RmiaParams(gamma=1.0))
+    assert len(set(coarse[0])) <= 32
 
 
 def test_more_likely_than_usual_scores_higher(from_phi: Callable[..., Evidence]) -> None:
@@ -78,11 +56,7 @@ def test_more_likely_than_usual_scores_higher(from_phi: Callable[..., Evidence])
     assert scores[0, 0] > scores[0, 1] > scores[0, 2]
 
 
-def test_without_population_records_it_says_so(
-    from_phi: Callable[..., Evidence], masks: Callable[..., Bools]
-) -> None:
-    random = np.random.default_rng(2)
-    evidence = from_phi(random.standard_normal((3, 8)), masks(random, 3, 8, 4))
+def test_without_population_records_it_says_so(evidence: Evidence) -> None:
     empty = replace(
         evidence,
         population_logits=evidence.population_logits[:, :0],

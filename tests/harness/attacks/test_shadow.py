@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from harness.attacks.base import Bools, Evidence, cross_entropy
 from harness.attacks.loss import Loss, LossParams
-from harness.attacks.metrics import evaluate
 from harness.attacks.shadow import Shadow, ShadowParams, fit
+from harness.leakage.figures import evaluate
 
 GLOBAL, PER_CLASS = ShadowParams(per_class=False), ShadowParams(per_class=True)
 
@@ -54,7 +54,8 @@ def test_one_threshold_for_all_has_the_loss_attacks_auc(remembering: Evidence) -
         np.testing.assert_array_equal(
             np.argsort(scores[m], kind="stable"), np.argsort(plain[m], kind="stable")
         )
-    assert evaluate(scores, remembering.members).auc == evaluate(plain, remembering.members).auc
+    ours, theirs = (evaluate(each, remembering.members, "learned").auc for each in (scores, plain))
+    assert ours == theirs
 
 
 def test_scores_are_close_to_a_fit_on_every_single_loss(remembering: Evidence) -> None:
@@ -74,6 +75,6 @@ def test_classes_of_different_hardness_want_a_threshold_each(
     members = masks(random, 8, 600, 300)
     hard = np.where(np.arange(600) % 2, -3.0, 3.0)
     evidence = from_phi(random.standard_normal((8, 600)) + hard + 1.5 * members, members)
-    together = evaluate(Shadow().scores(evidence, GLOBAL), members).auc
-    apart = evaluate(Shadow().scores(evidence, PER_CLASS), members).auc
+    together = evaluate(Shadow().scores(evidence, GLOBAL), members, "learned").auc
+    apart = evaluate(Shadow().scores(evidence, PER_CLASS), members, "learned").auc
     assert apart > together + 0.1

@@ -1,51 +1,158 @@
-"""From what an attack found to a result: scores are kept, and canaries are judged apart."""
+"""How membership attacks are judged: halves scored apart, what is kept, and the strongest of a family."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load
-from sklearn.metrics import roc_auc_score
 
-from harness.attacks.base import Evidence
-from harness.attacks.loss import attack as loss
-from harness.jobs.judge import judge
+import methods.base
+from harness import attacks
+from harness.attacks.base import Attack, Bools, Evidence, Floats
+from harness.jobs.judge import judge, score, score_apart
+from harness.jobs.train import Outcome
+from harness.leakage.candidates import FAMILY
+from harness.leakage.figures import recompute
+from harness.leakage.intervals import Dependence
+from tests.harness.attacks.conftest import masks as masks
 from workloads.base import Records
 
-MODELS, POOL, CANARIES = 4, 60, 20
+RECORDS = 300
 
 
-def evidence(strength: float) -> Evidence:
-    """Pool records that leak a little and canaries that leak by `strength`, under a model of two classes."""
-    random = np.random.default_rng(0)
-    members = random.random((MODELS, POOL + CANARIES)) < 0.5
-    phi = random.standard_normal(members.shape)
-    phi[:, :POOL] += 0.5 * members[:, :POOL]
-    phi[:, POOL:] += strength * members[:, POOL:]
-    logits = np.stack([np.zeros_like(phi), phi], axis=2).astype(np.float32)
-    labels = np.ones(POOL + CANARIES, dtype=np.int64)
-    pool = Records(torch.zeros(POOL + CANARIES, 1), torch.from_numpy(labels))
-    return Evidence(logits, labels, members, logits[:, :1], labels[:1], pool, canaries=CANARIES)
+def evidence_of(masks: Callable[..., Bools], models: int, canaries: int = 0) -> Evidence:
+    random = np.random.default_rng(models)
+    members = masks(random, models, RECORDS, RECORDS // 2)
+    labels = random.integers(0, 3, RECORDS)
+    logits = random.standard_normal((models, RECORDS, 3)).astype(np.float32)
+    logits[:, np.arange(RECORDS), labels] += (1.5 * members).astype(np.float32)
+    pool = Records(torch.zeros(RECORDS, 1), torch.from_numpy(labels))
+    population = random.standard_normal((models, 80, 3)).astype(np.float32)
+    return Evidence(logits, labels, members, population, labels[:80], pool, canaries=canaries)
 
 
-def test_the_score_of_every_record_under_every_target_is_kept() -> None:
-    """Any figure can be made later of what is stored: here the AUC, by other code."""
-    outcome = judge("loss", loss, evidence(0.0), loss.Params(), [])
-    kept = load(outcome.artefacts["scores.safetensors"])
-    assert kept["scores"].shape == kept["members"].shape == (MODELS, POOL + CANARIES)
-    pairs = zip(kept["members"][:, :POOL], kept["scores"][:, :POOL], strict=True)
-    aucs = [roc_auc_score(truth, scores) for truth, scores in pairs]
-    assert outcome.payload["metrics"]["auc"] == pytest.approx(np.mean(aucs))
+def judged(name: str, evidence: Evidence, **params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    attack = attacks.family.get(name)
+    outcome: Outcome = judge(name, attack, evidence, attack.Params(**params), [])
+    return outcome.payload, load(outcome.artefacts["scores.safetensors"])
 
 
-def test_canaries_are_judged_apart_from_the_records_of_the_pool() -> None:
-    mild, severe = (judge("loss", loss, evidence(each), loss.Params(), []).payload for each in (0.0, 20.0))
-    assert mild["metrics"]["auc"] == severe["metrics"]["auc"] < 0.8
-    assert mild["metrics"]["canaries"]["auc"] < 0.8
-    assert severe["metrics"]["canaries"]["auc"] == 1.0
-    without = evidence(0.0)
-    without = replace(without, logits=without.logits[:, :POOL], members=without.members[:, :POOL], canaries=0)
-    alone = judge("loss", loss, replace(without, labels=without.labels[:POOL]), loss.Params(), []).payload
-    assert alone["metrics"]["auc"] == mild["metrics"]["auc"]
-    assert alone["metrics"].get("canaries") is None
+def membership(name: str) -> Attack:
+    attack = attacks.family.get(name)
+    assert isinstance(attack, Attack)
+    return attack
+
+
+@pytest.mark.parametrize("name", ["lira", "rmia", "reference"])
+@pytest.mark.parametrize("models", [8, 9])
+def test_each_half_is_scored_with_its_own_models_as_shadows(
+    name: str, models: int, masks: Callable[..., Bools]
+) -> None:
+    evidence, attack = evidence_of(masks, models), membership(name)
+    payload, stored = judged(name, evidence)
+    for half in (slice(0, None, 2), slice(1, None, 2)):
+        alone = replace(
+            evidence,
+            logits=evidence.logits[half],
+            members=evidence.members[half],
+            population_logits=evidence.population_logits[half],
+        )
+        np.testing.assert_array_equal(stored["half_scores"][half], attack.scores(alone, attack.Params()))
+    assert {each.dtype for each in (stored["scores"], stored["half_scores"])} == {np.dtype(np.float64)}
+    assert payload["metrics"]["interval"] == "two-way" and payload["dependence"] == "record"
+
+
+@pytest.mark.parametrize(("name", "models"), [("lira", 7), ("loss", 8), ("shadow", 8)])
+def test_other_attacks_and_small_cells_have_no_halves(
+    name: str, models: int, masks: Callable[..., Bools]
+) -> None:
+    payload, stored = judged(name, evidence_of(masks, models))
+    assert set(stored) == {"scores", "members"}
+    assert payload["metrics"]["agreement"] is None
+
+
+def test_halves_of_shadows_of_another_method(masks: Callable[..., Bools]) -> None:
+    evidence = evidence_of(masks, 8)
+    shadows = replace(
+        evidence,
+        shadow_logits=evidence.logits[:, ::-1].copy(),
+        shadow_population_logits=evidence.population_logits,
+    )
+    lira = membership("lira")
+    apart = score_apart(lira, shadows, lira.Params())
+    assert apart is not None
+    np.testing.assert_array_equal(apart[1::2], score(lira, shadows.only(slice(1, None, 2)), lira.Params()))
+
+
+class Greedy:
+    """A statistic of each record that needs more shadows than a half of 8 models has."""
+
+    version: ClassVar[str] = "1"
+    about: ClassVar[str] = "the logit itself"
+    source: ClassVar[str] = "nowhere"
+    caveats: ClassVar[tuple[str, ...]] = ()
+    Params: ClassVar[type[methods.base.Params]] = methods.base.Params
+    shadows: ClassVar[int] = 4
+    dependence: ClassVar[Dependence] = "record"
+
+    def scores(self, evidence: Evidence, params: Any) -> Floats:
+        assert len(evidence.members) > self.shadows
+        return evidence.phi
+
+
+@pytest.mark.parametrize(("models", "interval"), [(9, "two-way, no halves"), (10, "two-way")])
+def test_a_half_must_hold_the_shadows_that_an_attack_needs(
+    models: int, interval: str, masks: Callable[..., Bools]
+) -> None:
+    outcome = judge("greedy", Greedy(), evidence_of(masks, models), methods.base.Params(), [])
+    assert outcome.payload["metrics"]["interval"] == interval
+
+
+@pytest.mark.parametrize("name", ["loss", "lira", "strongest"])
+def test_stored_scores_give_the_same_payload_again(name: str, masks: Callable[..., Bools]) -> None:
+    evidence = evidence_of(masks, 16, canaries=40)
+    payload, stored = judged(name, evidence)
+    again = recompute(stored, payload.get("dependence", "record"), canaries=40, phi=evidence.phi)
+    assert again == {part: payload[part] for part in ("metrics", "roc")}
+    assert payload["metrics"]["n_members"] == evidence.members[:, :-40].sum()
+    assert payload["metrics"]["records_tested"] == RECORDS - 40 - _untested(evidence)
+
+
+def _untested(evidence: Evidence) -> int:
+    trained = evidence.members[:, :-40].sum(axis=0)
+    return int(((trained < 4) | (trained > 12)).sum())
+
+
+def test_the_strongest_keeps_what_comparisons_need(masks: Callable[..., Bools]) -> None:
+    evidence = evidence_of(masks, 8)
+    payload, stored = judged("strongest", evidence)
+    assert set(stored) == {
+        *("scores/loss", "scores/lira", "scores/rmia", "half/lira", "half/rmia"),
+        *("members", "phi"),
+    }
+    for name in FAMILY:
+        alone, own = judged(name, evidence)
+        np.testing.assert_array_equal(stored[f"scores/{name}"], own["scores"])
+        if "half_scores" in own:
+            np.testing.assert_array_equal(stored[f"half/{name}"], own["half_scores"])
+        assert set(payload["metrics"]) == set(alone["metrics"])
+    assert payload["metrics"]["auc"] > 0.6
+    assert payload["metrics"]["canaries"] is None
+
+
+def test_the_strongest_of_too_few_models_is_null(masks: Callable[..., Bools]) -> None:
+    payload, _ = judged("strongest", evidence_of(masks, 2))
+    assert payload["metrics"]["auc"] is None
+    assert "needs loss, lira, rmia, and so 3 models or more; the cell has 2" in payload["metrics"]["note"]
+
+
+@pytest.mark.parametrize("name", ["loss", "lira", "strongest", "blind"])
+def test_models_of_the_whole_pool_have_no_leakage_to_measure(name: str, masks: Callable[..., Bools]) -> None:
+    evidence = evidence_of(masks, 4)
+    payload, stored = judged(name, replace(evidence, members=np.ones_like(evidence.members)))
+    assert payload["metrics"]["auc"] is None and "0 non-members" in payload["metrics"]["note"]
+    assert not [key for key in stored if key.startswith("scores")]
+    assert ("valid" in payload["metrics"]) == (name == "blind")

@@ -130,7 +130,7 @@ def test_the_blind_check_of_a_cell_that_trains_on_everybody_gives_no_verdict(
     assert job.run(*lab.added(everybody, blind)) == ["done", "done"]
     metrics = lab.result(blind)["metrics"]
     assert (metrics["valid"], metrics["n_members"], metrics["n_nonmembers"]) == (None, 60, 0)
-    assert "nobody to tell members from" in metrics["message"]
+    assert "60 members and 0 non-members" in metrics["message"]
 
 
 def test_what_a_task_warns_of_is_told_once_in_its_result(lab: "Lab", job: JobProcess) -> None:

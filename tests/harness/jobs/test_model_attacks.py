@@ -1,12 +1,12 @@
 """Attacks that load the released models, from sweep to row; what cannot be attacked so fails alone."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import db
+from harness.accounting.ceilings import bound_by_epsilon
 from harness.jobs.loop import Stop, run_task
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
@@ -50,11 +50,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_membership_from_the_model_is_a_row_of_the_frontier(store: Path) -> None:
     assert rows(store, "select * from failures") == []
     found = rows(store, "select method, attack, auc, n_members from frontier order by method, attack")
+    attacks = ["label-only", "lira", "loss", "rmia", "strongest", "white-box"]
     assert [(row["method"], row["attack"]) for row in found] == [
-        ("dp-sgd", "label-only"),
-        ("dp-sgd", "white-box"),
-        ("sgd", "label-only"),
-        ("sgd", "white-box"),
+        (method, attack) for method in ("dp-sgd", "sgd") for attack in attacks
     ]
     assert all(0.4 < row["auc"] <= 1 and row["n_members"] == MODELS * 1000 for row in found)
 
@@ -68,11 +66,14 @@ def test_attribute_inference_has_its_ceiling_beside_it(store: Path) -> None:
         assert row["prior"] == pytest.approx(0.5, abs=0.05)
         assert row["n_members"] == row["n_nonmembers"] == MODELS * 1000
     assert plain["gap_ceiling"] is None and plain["guarantee_kind"] == "none"
-    epsilon, delta = private["epsilon"], private["delta"]
-    bound = (math.exp(epsilon) - 1 + 2 * delta) / (math.exp(epsilon) + 1)
-    assert private["gap_ceiling"] == pytest.approx(bound)
-    assert 0.4 < private["gap_ceiling"] < 0.4622
+    lines = bound_by_epsilon(private["epsilon"], private["delta"], "add-or-remove-one")
+    assert private["ceiling_by"] == "pld twice"
+    assert 0.15 < private["gap_ceiling"] < 0.3 < lines.gap
     assert private["gap_low"] < private["gap_ceiling"]
+    (row, *_) = rows(store, "select * from frontier where method = 'dp-sgd'")
+    assert 0.01 < row["ceiling_tpr_at_1pct"] < lines.tpr["0.01"]
+    assert row["ceiling_tpr_at_0p01pct"] < row["ceiling_tpr_at_0p1pct"] < row["ceiling_tpr_at_1pct"]
+    assert row["ceiling_tpr_at_1pct"] < row["ceiling_tpr_at_10pct"] < row["ceiling_auc"] < lines.auc
 
 
 def test_every_figure_has_its_column(store: Path) -> None:
@@ -88,9 +89,13 @@ def test_what_cannot_be_attacked_so_fails_alone_and_says_why(tmp_path: Path) -> 
     attacks = ["loss", "attribute-inference", {"attack": "lira", "queries": 2}]
     store = run(tmp_path / "store", attacks, digits, {**digits, "n_train": 1437})
     failed = rows(store, "select attack, message from failures order by attack, message")
-    assert [row["attack"] for row in failed] == [*["attribute-inference"] * 2, *["lira"] * 2, "loss"]
+    assert [row["attack"] for row in failed] == [*["attribute-inference"] * 2, "lira"]
     assert all("declares a sensitive attribute" in row["message"] for row in failed[:2])
-    assert all("lira with queries = 2 asks for mirrored" in row["message"] for row in failed[2:4])
-    assert "1437 members and 0 non-members" in failed[4]["message"]
-    (attacked,) = rows(store, "select attack, n_train from frontier")
-    assert attacked == {"attack": "loss", "n_train": 718}
+    assert "lira with queries = 2 asks for mirrored" in failed[2]["message"]
+    measured = rows(store, "select attack, n_train from frontier order by attack")
+    assert [row["attack"] for row in measured] == ["lira", "loss", "rmia", "strongest"]
+    assert {row["n_train"] for row in measured} == {718}, "nobody to tell members from: no leakage"
+    null = rows(store, "select * from attack_result where auc is null and attack = 'loss'")
+    assert [row["tpr_at_10pct_reason"] for row in null] == [
+        "target 0 has 1437 members and 0 non-members: leakage needs at least one of each"
+    ]

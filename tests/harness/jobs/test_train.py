@@ -37,7 +37,8 @@ CPU = torch.device("cpu")
 
 def task(index: int = 0, method: str = "sgd", seed: int = 0, n_train: int = 718, **params: Any) -> Task:
     given = {"steps": 20, "batch_size": 32, "learning_rate": 0.1, **params}
-    cell = Cell(Plugin("digits-linear", "1"), n_train, Plugin(method, "1"), given, seed)
+    plugin = Plugin(method, methods.family.get(method).version)
+    cell = Cell(Plugin("digits-linear", "1"), n_train, plugin, given, seed)
     return Task("train", cell, index=index)
 
 
@@ -119,7 +120,7 @@ def test_a_training_gives_what_its_contract_says_and_the_same_bits_again(tmp_pat
 def test_without_non_members_their_accuracy_is_null() -> None:
     logits, labels = torch.tensor([[1.0, 0.0]] * 4), torch.tensor([0, 1, 0, 1])
     signals = {"logits": logits, "labels": labels, "test_logits": logits, "test_labels": labels}
-    found = utility(signals, torch.ones(4).bool())
+    found = utility(signals, torch.ones(4).bool(), torch.zeros(4).bool())
     assert found["nonmember_accuracy"] is None
     assert found["train_accuracy"] == 0.5
     assert found["test_loss"] == pytest.approx(0.5 * (math.log1p(math.exp(-1)) + math.log1p(math.exp(1))))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import methods
 from harness.jobs.probe import probe
 from harness.plan.estimate import ATTACK_SECONDS, estimate
 from harness.plan.plan import Plan
@@ -16,7 +17,8 @@ SMALL = {"steps": 30, "batch_size": 8, "learning_rate": 0.1}
 
 
 def training(method: str = "sgd", index: int = 0, **params: Any) -> Task:
-    cell = Cell(Plugin("digits-linear", "1"), 718, Plugin(method, "1"), {**SMALL, **params}, 0)
+    plugin = Plugin(method, methods.family.get(method).version)
+    cell = Cell(Plugin("digits-linear", "1"), 718, plugin, {**SMALL, **params}, 0)
     return Task("train", cell, index=index)
 
 

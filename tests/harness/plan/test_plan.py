@@ -140,11 +140,48 @@ def test_every_cell_gets_its_trainings_its_attacks_and_the_blind_check() -> None
     attacks = [task for task in made.tasks if task.kind == "attack"]
     assert len(trainings) == 6
     assert sorted(task.attack.name for task in attacks if task.attack) == sorted(
-        ["loss", "lira", "blind"] * 2
+        ["loss", "lira", "rmia", "strongest", "blind"] * 2
     )
     position = {task.key: place for place, task in enumerate(made.tasks)}
     for attack in attacks:
         assert all(position[training] < position[attack.key] for training in attack.needs)
+
+
+def attacks_of(made: Plan) -> list[str]:
+    return [task.attack.name for task in made.tasks if task.attack]
+
+
+@pytest.mark.parametrize(
+    ("models", "unasked"),
+    [
+        (1, ["loss", "blind"]),
+        (2, ["loss", "rmia", "blind"]),
+        (3, ["loss", "lira", "rmia", "strongest", "blind"]),
+    ],
+)
+def test_the_declared_attacks_run_on_every_attacked_cell_that_has_models_enough(
+    models: int, unasked: list[str]
+) -> None:
+    assert attacks_of(plan(SGD, models=models, attacks=["population"])) == ["population", *unasked]
+
+
+@pytest.mark.parametrize("asked", [[], ["blind"], ["attribute-inference"]])
+def test_cells_that_no_membership_attack_is_asked_for_are_left_alone(asked: list[str]) -> None:
+    made = plan(SGD, models=3, attacks=asked)
+    assert attacks_of(made) == list(dict.fromkeys([*asked, "blind"]))
+
+
+def test_the_family_runs_with_default_parameters_beside_other_ones() -> None:
+    made = plan(SGD, models=3, attacks=[{"attack": "lira", "mode": "online"}])
+    modes = [task.attack_params["mode"] for task in made.tasks if task.attack and task.attack.name == "lira"]
+    assert modes == ["online", "bayes"]
+    asked = plan(SGD, models=3, attacks=["strongest", "rmia"])
+    assert attacks_of(asked) == ["strongest", "rmia", "loss", "lira", "blind"]
+
+
+def test_an_attack_asked_for_without_models_enough_is_refused() -> None:
+    (told,) = problems(SGD, models=2, attacks=["strongest"])
+    assert "strongest needs at least 2 shadow models" in told and "models = 3 or more" in told
 
 
 def test_a_cell_asked_for_twice_is_planned_once() -> None:
@@ -231,7 +268,7 @@ def test_an_attack_that_needs_shadows_refuses_a_single_model() -> None:
 
 
 def test_only_tuned_values_that_are_used_count_as_tried_before() -> None:
-    """A search of 18 chose the recipe's batch size, steps and rate; where others are given, it chose none."""
+    """A search of 18 chose the recipe's batch size, steps and learning rate; else it chose none."""
     by_recipe = {key: value for key, value in DP.items() if key != "steps"}
     tasks = [plan(grid, models=1).tasks[0] for grid in (by_recipe, DP, DP | OWN)]
     assert [task.notes.tried for task in tasks] == [18, 18, None]

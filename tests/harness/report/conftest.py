@@ -77,12 +77,16 @@ def frontier_row(
         "train_seconds": 0.9,
         "tuned": "3 in the recipe",
         "validation_accuracy": accuracy - 0.004,
+        "validation_accuracy_low": accuracy - 0.012 if models > 1 else None,
+        "validation_accuracy_high": accuracy + 0.004 if models > 1 else None,
         "chosen": True,
         "workload_version": "1",
         "n_train": 718,
         "blind_auc": 0.501,
         "valid": True,
         "on_front": False,
+        "tested": None,
+        "ceiling_by": None if epsilon is None else "pld twice",
         "attack_task": f"{workload}/{label}/{attack}",
     }
     for name, fpr in FPRS.items():
@@ -120,7 +124,12 @@ def make_reading(rows: list[dict[str, Any]], **changes: Any) -> Reading:
     ]
     name_groups([*rows, *overhead])
     methods = sorted({row["method"] for row in rows})
-    fields: dict[str, Any] = {"rocs": rocs, "overhead": overhead, "methods": methods}
+    ceilings = {
+        row["cell"]: Roc([0.0, *fprs], [0.0, *(tpr_at(2.0, fpr) for fpr in fprs)])
+        for row in rows
+        if row["ceiling_by"]
+    }
+    fields: dict[str, Any] = {"rocs": rocs, "ceilings": ceilings, "overhead": overhead, "methods": methods}
     return Reading(frontier=list(rows), **(fields | changes))
 
 

@@ -1,15 +1,18 @@
 """Accuracy at equal leakage: between cells, what lies outside, and the ceiling of a guarantee."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from harness.accounting import Guarantee, tpr_ceiling
-from harness.report.calibration import calibrate, calibrate_pictures, calibration_tables, ceiling
-from harness.report.calibration_figure import draw_calibration
+from harness.report.calibration import calibrate, calibrate_pictures, calibration_tables
+from harness.report.calibration_figure import draw_calibration, draw_ceilings
 from harness.report.leakage import AUC
 from harness.report.reading import Reading, name_groups
+from tests.harness.report.conftest import tpr_at
 
 if TYPE_CHECKING:
     from tests.harness.report.conftest import MakeRow
@@ -81,15 +84,23 @@ def test_cells_with_other_canaries_are_another_group(row: "MakeRow") -> None:
     assert [each["group"] for each in pair] == ["digits-mlp", "digits-mlp with 9 gradient canaries"]
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 8.0, 1000.0])
-@pytest.mark.parametrize("fpr", [0.0, 1e-4, 0.01, 0.5, 0.9, 1.0])
-def test_the_ceiling_is_the_accountant_s(epsilon: float, fpr: float) -> None:
-    promise = Guarantee("approximate-dp", epsilon, 1e-5, "add-or-remove", "pld")
-    assert ceiling(epsilon, 1e-5, fpr) == pytest.approx(tpr_ceiling(promise, fpr).tpr, rel=1e-12)
+def test_a_curve_is_drawn_under_its_stored_ceiling(
+    cells: list[dict[str, Any]], reading: Callable[..., Reading]
+) -> None:
+    found = calibrate(cells)[0]
+    axes = Figure().subplots()
+    draw_ceilings(axes, found, reading(cells), {"dp-sgd": "red", "pd-sgd": "blue"})
+    thin = [line for line in axes.get_lines() if line.get_linewidth() == 0.7]
+    assert len(thin) == 3, "pd-sgd promises nothing"
+    for line in thin:
+        rates, most = (np.asarray(each, dtype=np.float64) for each in line.get_data())
+        assert most == pytest.approx([tpr_at(2.0, rate) for rate in rates], rel=0.01)
 
 
-def test_files_are_drawn(cells: list[dict[str, Any]], tmp_path: Path) -> None:
-    files = draw_calibration(Reading(frontier=list(cells)), tmp_path / "some")
+def test_files_are_drawn(
+    cells: list[dict[str, Any]], reading: Callable[..., Reading], tmp_path: Path
+) -> None:
+    files = draw_calibration(reading(cells), tmp_path / "some")
     kinds = (".png", ".svg", ".pdf", ".md", ".tex")
     pairs = [f"-{number}{end}" for number in (1, 2) for end in (".csv", ".csv-metadata.json")]
     assert [file.name for file in files] == [f"calibration{end}" for end in (*kinds, *pairs)]
@@ -107,6 +118,7 @@ def picture(method: str, mse: float, accuracy: float) -> dict[str, Any]:
         "guarantee_kind": "none",
         "models": 2,
         "accuracy": accuracy,
+        "validation_accuracy": accuracy,
         "attack": "inverting-gradients",
         "attack_params": {},
         "mse_median": mse,

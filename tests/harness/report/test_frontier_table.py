@@ -27,6 +27,16 @@ def test_a_line_for_every_cell_and_attack_with_its_numbers(quickstart: Reading) 
     assert table.query == "select * from frontier"
 
 
+def test_a_defence_that_nothing_put_to_the_worst_case_says_so(row: Any, reading: Any) -> None:
+    kinds = {"pd-sgd": "average case only", "selena": "worst case too"}
+    rows = [
+        row(method=method, epsilon=None, guarantee_kind="empirical", tested=tested)
+        for method, tested in kinds.items()
+    ]
+    found = [line[2] for line in frontier_table(reading(rows)).rows]
+    assert found == ["empirical, average case only", "empirical"]
+
+
 def test_how_a_row_stands_to_the_front(row: Any, reading: Any) -> None:
     rows = [
         row(epsilon=1.0, accuracy=0.90, mu=0.30),

@@ -1,14 +1,18 @@
 from typing import Any
 
+import pytest
+
 from harness.report.leakage import (
     AUC,
     TPRS,
     choose_attack,
     choose_leakage,
+    drawn_by,
     name_attack,
     rows_near_front,
     rows_on_front,
 )
+from workloads.errors import SpecError
 
 
 def test_front_leaves_out_rows_that_are_invalid_unchecked_or_unresolved(row: Any) -> None:
@@ -45,31 +49,32 @@ def test_what_each_rate_needs() -> None:
     assert AUC.chance == 0.5
 
 
-def test_the_strongest_attack_is_of_the_highest_mean_auc(row: Any) -> None:
-    rows = [row(attack="loss", mu=0.1), row(attack="lira", mu=0.4)]
-    rows += [row(epsilon=1.0, attack="loss", mu=0.3), row(epsilon=1.0, attack="lira", mu=0.2)]
-    assert choose_attack(rows, AUC) == "lira"
+def test_a_rate_can_be_asked_for(row: Any) -> None:
+    assert choose_leakage([row(models=8)], 0.1).name == "TPR at 10 % FPR"
+    with pytest.raises(SpecError, match="give one of"):
+        choose_leakage([], 0.02)
 
 
-def test_every_axis_has_its_own_strongest_attack(row: Any) -> None:
-    rows = [
-        row(attack="reference", auc=0.59, tpr_at_1pct=0.014),
-        row(attack="lira", auc=0.58, tpr_at_1pct=0.041),
-    ]
-    by_column = {each.column: choose_attack(rows, each) for each in (*TPRS, AUC)}
-    assert by_column["auc"] == "reference"
-    assert by_column["tpr_at_1pct"] == "lira"
-    assert by_column["tpr_at_0p1pct"] == "reference", "unresolved: the AUC decides"
+def test_the_strongest_of_each_cell_is_drawn_where_there_is_one(row: Any) -> None:
+    rows = [row(attack="loss", mu=2.0), row(attack="strongest", mu=0.4), row(attack="lira", mu=0.3)]
+    assert choose_attack(rows) == "strongest"
+    assert drawn_by(rows) == [rows[1]]
+    assert choose_attack(rows, "lira") == "lira"
 
 
-def test_an_attack_on_the_easy_cells_alone_does_not_win(row: Any) -> None:
-    rows = [row(attack="loss", mu=0.1), row(epsilon=1.0, attack="loss", mu=0.1), row(attack="rmia", mu=2.0)]
-    assert choose_attack(rows, AUC) == "loss"
+def test_without_it_an_attack_is_taken_in_a_fixed_order_never_by_what_it_found(row: Any) -> None:
+    rows = [row(attack="loss", mu=3.0), row(attack="lira", mu=0.1), row(attack="white-box", mu=4.0)]
+    assert choose_attack(rows) == "lira"
+    on_more_cells = [*rows, row(epsilon=1.0, attack="loss", mu=0.1)]
+    assert choose_attack(on_more_cells) == "loss"
+    assert choose_attack([]) == ""
 
 
-def test_attacks_without_any_auc_still_give_one(row: Any) -> None:
-    assert choose_attack([row(attack="b", auc=None), row(attack="a", auc=None)], AUC) == "a"
-    assert choose_attack([], AUC) == ""
+def test_the_front_is_selected_on_validation_accuracy_among_chosen_rows(row: Any) -> None:
+    better = row(accuracy=0.9, mu=0.2, validation_accuracy=0.8)
+    lucky = row(epsilon=1.0, accuracy=0.95, mu=0.3, validation_accuracy=0.7)
+    assert rows_on_front([better, lucky], AUC) == [better]
+    assert rows_on_front([{**better, "chosen": False}, lucky], AUC) == [lucky]
 
 
 def test_versions_of_an_attack_are_told_apart_only_where_there_are_two(row: Any) -> None:

@@ -207,7 +207,8 @@ def cell_rows(key: str, auc: float, accuracy: float) -> list[db.Base]:
         n_train=9, label=key, protocol=1,
     )  # fmt: skip
     run = db.ModelRun(
-        task=f"{key}-train", cell=key, index=0, test_accuracy=accuracy, guarantee_kind="none", assumptions=[],
+        task=f"{key}-train", cell=key, index=0, test_accuracy=accuracy, nonmember_accuracy=accuracy,
+        guarantee_kind="none", assumptions=[],
         stats={},
     )  # fmt: skip
     return [cell, *tasks, run, *results]

@@ -34,9 +34,12 @@ def cell_rows(epsilon: float | None, n_train: int = 50) -> list[db.Base]:
         rows.append(
             db.ModelRun(
                 task=name, cell=key, index=index, test_accuracy=0.9 + 0.02 * index, train_accuracy=1.0,
+                nonmember_accuracy=0.9 + 0.02 * index,
                 guarantee_kind="none" if epsilon is None else "approximate-dp", epsilon=epsilon,
                 assumptions=[], stats={}, step_seconds_median=0.01 if epsilon is None else 0.04,
                 step_seconds_p25=0.01, step_seconds_p75=0.05, extra_memory_bytes=100,
+                ceiling_by=None if epsilon is None else "pld twice",
+                ceiling_curve=None if epsilon is None else {"fpr": [0.0, 1.0], "tpr": [index / 10, 1.0]},
             )
         )  # fmt: skip
     for attack, auc in (("loss", 0.6), ("lira", 0.7), ("blind", 0.5)):
@@ -92,6 +95,10 @@ def test_everything_is_read_and_ordered(store: Path) -> None:
     assert first["params"] == {"lr": 0.5}
     assert first["auc_high"] is None, "NaN is no number to draw"
     assert list(reading.rocs[first["attack_task"]].tpr) == [0.0, 0.7, 1.0]
+    assert {cell: list(each.tpr) for cell, each in reading.ceilings.items()} == {
+        "dp-sgd-1.0-50": [0.1, 1.0],
+        "dp-sgd-4.0-50": [0.1, 1.0],
+    }, "the highest over the models"
     assert [row["guarantee_kind"] for row in reading.overhead] == ["none", "approximate-dp", "approximate-dp"]
     assert [row["step_overhead"] for row in reading.overhead] == [1.0, 4.0, 4.0]
     assert [row["reason"] for row in reading.failures] == ["diverged"]

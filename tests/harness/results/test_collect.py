@@ -77,6 +77,9 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
         **dict.fromkeys(("reconstruction", "reconstruction_result", "conflicts"), 0),
         "newest_attack": 19,
         "runs": 25,
+        "comparison": 20,
+        "comparison_result": 20,
+        "tried": 8,
         "bench_result": 0,
         "bench": 0,
         "published": 772,
@@ -95,10 +98,12 @@ def test_rows_hold_what_the_files_say(collected: Store) -> None:
     assert run["cell"] == each.key
     assert run["index"] == 2
     assert run["test_accuracy"] == result["metrics"]["test_accuracy"]
-    assert run["nonmember_accuracy"] is None
+    assert run["nonmember_accuracy"] == result["metrics"]["nonmember_accuracy"]
     assert (run["epsilon"], run["epsilon_pld"], run["epsilon_rdp"]) == (1.0, 1.0, 1.25)
     assert run["epsilon_paper"] == 0.75
     assert json.loads(run["assumptions"]) == ["poisson sampling"]
+    assert run["ceiling_by"] == "epsilon-delta twice", "a result from before ceilings were stored"
+    assert run["ceiling_tpr_at_1pct"] == pytest.approx(0.0739277438)
     # `train` takes 20 x 0.02 s and `warm` 10 x 0.005 s; the worst memory is of `warm`.
     assert (run["phase"], run["steps"]) == ("train", 20)
     assert run["step_seconds_median"] == 0.02
@@ -110,6 +115,24 @@ def test_rows_hold_what_the_files_say(collected: Store) -> None:
     assert (task["host"], task["threads"], task["protocol"]) == ("here", 2, 1)
     assert json.loads(task["spec"]) == collected.spec(key)["task"]
     assert (collected.path / task["steps_file"]).is_file()
+
+
+def test_stored_ceilings_are_kept_as_they_are(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    task = Task("train", cells("digits-linear")[1])
+    payload = training(task, 0.9)
+    rates = {"0.1": 0.4, "0.01": 0.3, "0.001": 0.2, "0.0001": 0.1}
+    curve = {"fpr": [0.0, 1.0], "tpr": [0.05, 1.0]}
+    payload["guarantee"]["ceilings"] = {
+        "by": "pld twice", "auc": 0.7, "gap": 0.25, "tpr": rates, "curve": curve
+    }  # fmt: skip
+    publish(store, task, payload)
+    collect(store.path)
+    (run,) = rows(store.database, "from model_run")
+    assert (run["ceiling_by"], run["ceiling_auc"], run["ceiling_gap"]) == ("pld twice", 0.7, 0.25)
+    names = ("10pct", "1pct", "0p1pct", "0p01pct")
+    assert [run[f"ceiling_tpr_at_{name}"] for name in names] == [0.4, 0.3, 0.2, 0.1]
+    assert json.loads(run["ceiling_curve"]) == curve
 
 
 def test_an_infinite_epsilon_is_a_number(collected: Store) -> None:

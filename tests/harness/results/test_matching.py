@@ -15,7 +15,7 @@ from harness.results.matching import differences, match
 from harness.results.published_tables import published
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import Store
-from tests.harness.simulated import publish
+from tests.harness.simulated import leakage, publish
 from workloads.errors import SpecError, UnknownName
 
 Ask = Callable[..., list[dict[str, Any]]]
@@ -64,8 +64,10 @@ def train(store: Store, on: Cell, *accuracies: float, rejection_rates: Sequence[
 
 
 def attack(store: Store, on: Cell, name: str, models: int, auc: float, **verdict: Any) -> None:
-    unresolved = {"value": None, "low": None, "high": None, "reason": "needs N >= 100000"}
+    found: Json = leakage(auc)["metrics"]
+    unresolved = found["tpr"]["0.0001"]
     metrics = {
+        **found,
         "n_members": 100,
         "n_nonmembers": 100,
         "auc": auc,

@@ -248,11 +248,11 @@ def test_a_mistake_is_told_with_what_there_is(path: Path) -> None:
     problem = str(caught.value)
     assert "frontir does not exist" in problem
     assert 'Did you mean "frontier"' in problem
+    assert "views: model_cost, runs, newest_attack, tried, frontier, comparison, audit," in problem
     assert (
-        "views: model_cost, runs, newest_attack, frontier, audit, reconstruction, attribute, overhead"
+        "tables: attack_result, attribute_result, audit_result, bench_result, cell, comparison_result"
         in problem
     )
-    assert "tables: attack_result, attribute_result, audit_result, bench_result, cell, model_run" in problem
     assert len(problem.splitlines()) == 2
 
 

@@ -96,7 +96,8 @@ def test_without_weight_it_is_plain_training_on_what_is_left(
 ) -> None:
     released = method.train(members, problem, params(alpha=0.0, momentum=0.9), run_of(0))
     run = run_of(0)
-    trained, _ = hold_out(members, 0.2, run.generator("reference"))
+    rows, aside = hold_out(len(members), 0.2, run.generator("reference"))
+    trained = members.take(rows)
     model = problem.model(run.seed("init"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
     sampler = ShuffleSampler(48, 10, run.generator("sampling"))
@@ -104,10 +105,13 @@ def test_without_weight_it_is_plain_training_on_what_is_left(
         batch = trained.take(sampler.draw())
         take_step(problem.loss(model(batch.x), batch.y).mean(), optimizer)
     assert torch.equal(flat(released.predictor), flat(model))
+    assert released.set_aside is not None
+    assert released.set_aside.tolist() == aside.tolist(), "who never trained it is declared"
 
 
 def adversary_of(model: nn.Module, members: Records, run: "SimplestRun") -> Adversary:
-    trained, reference = hold_out(members, 0.5, torch.Generator().manual_seed(0))
+    halves = hold_out(len(members), 0.5, torch.Generator().manual_seed(0))
+    trained, reference = (members.take(rows) for rows in halves)
     return Adversary(model, trained, reference, 3, 10, 0.01, run)
 
 

@@ -1,5 +1,8 @@
 """Two losses from one pass are the losses of two passes."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,6 +14,7 @@ from workloads.base import Records
 from workloads.models.cnn import mnist_cnn
 from workloads.models.lstm import review_lstm
 from workloads.models.mlp import mlp
+from workloads.models.wrn import wrn
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -65,12 +69,13 @@ def test_a_perceptron() -> None:
     torch.testing.assert_close(both(records), plainly(model, pairs, records), rtol=1e-6, atol=1e-7)
 
 
-def test_a_convolution() -> None:
+@pytest.mark.parametrize("make", [mnist_cnn, partial(wrn, depth=10, width=1, classes=10)])
+def test_a_convolution_takes_two_passes_in_any_layout(make: Callable[[int], nn.Module]) -> None:
     random = torch.Generator().manual_seed(0)
-    model = mnist_cnn(0)
-    records = Records(torch.randn(8, 1, 28, 28, generator=random), torch.arange(8))
+    model, planes = make(0), 1 if make is mnist_cnn else 3
+    records = Records(torch.randn(8, planes, 28, 28, generator=random), torch.arange(8)).channels_last()
     both, pairs = paired(model, records)
-    assert both.batched
+    assert not both.batched
     torch.testing.assert_close(both(records), plainly(model, pairs, records), rtol=1e-5, atol=1e-6)
 
 

@@ -19,13 +19,10 @@ from dp_accounting import (
 
 from harness.accounting import check, price
 from harness.accounting.accountants.rdp import epsilon_rdp
-from harness.accounting.accountants.renyi import renyi
 from harness.accounting.accountants.selective import (
     Selection,
     acceptance,
-    conditional_renyi,
     find_selection,
-    selection_pure,
     worst_case_attempts,
     worst_case_lower,
 )
@@ -233,21 +230,6 @@ def test_what_no_noise_covers_leaves_only_the_claim() -> None:
 def test_an_impossible_run_is_refused(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(AccountingError, match=told):
         price(selective(**wrong), 1e-5)
-
-
-def test_pure_trials_until_accepted() -> None:
-    assert selection_pure(0.5, 0.25) == 1.5
-    trial = SelfComposedDpEvent(PureDpEvent(0.75), 2)
-    assert price(trial, 0.0).epsilon == selection_pure(0.5, 0.25)
-
-
-def test_conditioning_on_an_event_is_covered_and_dear() -> None:
-    """dpsur, caveat 4: p = 0.36 at order 17 costs 0.064 a step; and the bound holds for a table."""
-    assert conditional_renyi(0.0, 17, 0.36, 0.36) == pytest.approx(0.064, abs=5e-4)
-    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.3, 0.4])
-    kept = np.array([True, True, False])
-    bound = conditional_renyi(renyi(p, q, 3), 3, float(p[kept].sum()), float(q[kept].sum()))
-    assert renyi(p[kept] / p[kept].sum(), q[kept] / q[kept].sum(), 3) <= bound
 
 
 def test_a_claim_is_shown_and_never_used() -> None:

@@ -18,6 +18,7 @@ from harness.attacks.parts.picture_metrics import (
     ssim,
     summarise,
 )
+from harness.leakage.intervals import clopper_pearson
 
 
 def pictures(count: int, planes: int = 3, side: int = 14, seed: int = 0) -> Tensor:
@@ -68,7 +69,7 @@ def test_errors_in_both_scalings_and_of_the_mean_colour() -> None:
 def test_pictures_smaller_than_the_window_have_no_ssim() -> None:
     found = compare(pictures(6, side=10), pictures(6, side=10, seed=1), torch.ones(3, 1, 1))
     assert found.ssim is None and "ssim" not in found.arrays()
-    figures = summarise(found, torch.ones(6, dtype=torch.bool))
+    figures = summarise(found, torch.ones(6, dtype=torch.bool), np.zeros(6, dtype=np.int64))
     assert figures.ssim_mean is None and figures.ssim_mean_low is None
 
 
@@ -79,14 +80,14 @@ def test_psnr() -> None:
 
 @pytest.mark.parametrize("n", [6, 7, 20, 32, 101])
 def test_the_medians_interval_covers_95_percent_and_is_the_narrowest_that_does(n: int) -> None:
-    low, high = median_interval(np.arange(1.0, n + 1))
-    assert low is not None and high == n + 1 - low
+    median, low, high = median_interval(np.arange(1.0, n + 1))
+    assert low is not None and high == n + 1 - low and median == (n + 1) / 2
     # It misses where fewer than `low` of n fair coins fall on one side of the median.
     assert 2 * stats.binom.cdf(low - 1, n, 0.5) <= 0.05 < 2 * stats.binom.cdf(low, n, 0.5)
 
 
 def test_five_values_have_no_interval_for_their_median() -> None:
-    assert median_interval(np.arange(5.0)) == (None, None)
+    assert median_interval(np.arange(5.0)) == (2, None, None)
 
 
 def test_the_means_interval_is_students() -> None:
@@ -99,8 +100,8 @@ def test_the_means_interval_is_students() -> None:
 def test_the_figures_of_a_few_pictures() -> None:
     mse = np.array([1e-4, 5e-4, 0.01, 0.02, 0.06, 0.07])
     likeness = Likeness(mse, 16 * mse, np.linspace(0, 1, 6), np.full(6, 0.05))
-    figures = summarise(likeness, torch.tensor([1, 1, 1, 0, 1, 1]).bool())
-    assert figures.images == 6
+    figures = summarise(likeness, torch.tensor([1, 1, 1, 0, 1, 1]).bool(), np.array([0, 0, 0, 1, 1, 2]))
+    assert (figures.images, figures.interval) == (6, "over pictures of 3 models")
     assert figures.mse_median == pytest.approx(0.015)
     assert figures.mse_median_normalised == pytest.approx(0.24)
     assert (figures.mse_median_low, figures.mse_median_high) == (1e-4, 0.07)
@@ -110,3 +111,29 @@ def test_the_figures_of_a_few_pictures() -> None:
     assert figures.success_rate == pytest.approx(2 / 6)
     assert figures.label_accuracy == pytest.approx(5 / 6)
     assert figures.ssim_mean == pytest.approx(0.5)
+
+
+def test_from_four_models_on_figures_are_means_over_models() -> None:
+    """Pictures of one model share its weights: the spread between models is what other models would show."""
+    random = np.random.default_rng(0)
+    models = np.repeat(np.arange(5), [7, 7, 6, 6, 6])
+    mse = 0.05 + 0.02 * random.random(5)[models] + 0.01 * random.random(32)
+    likeness = Likeness(mse, mse, random.random(32), np.full(32, 0.065))
+    figures = summarise(likeness, torch.ones(32, dtype=torch.bool), models)
+    assert figures.interval == "targets"
+    groups = [models == model for model in range(5)]
+    for values, figure, name in (
+        (mse, np.median, "mse_median"),
+        (likeness.ssim, np.mean, "ssim_mean"),
+        (mse < 0.065, np.mean, "beats_mean_colour"),
+    ):
+        assert values is not None
+        each = [float(figure(values[group])) for group in groups]
+        low, high = stats.t.interval(0.95, 4, np.mean(each), stats.sem(each))
+        shown = [getattr(figures, name + end) for end in ("", "_low", "_high")]
+        ends = (-1.0, 1.0) if name == "ssim_mean" else (0.0, 1.0)
+        assert shown == pytest.approx([np.mean(each), max(low, ends[0]), min(high, ends[1])])
+    exact = clopper_pearson(0, 32)
+    assert (figures.success_rate, figures.success_rate_low, figures.success_rate_high) == (0.0, *exact), (
+        "a share without spread keeps the interval over pictures"
+    )

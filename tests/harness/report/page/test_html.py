@@ -64,7 +64,7 @@ def test_the_page_holds_the_rows_and_stays_below_three_megabytes(page: str, quic
     for given, shown in zip(quickstart.frontier, rows, strict=True):
         assert shown == {name: value for name, value in given.items() if name != "group"}
     assert data["defaults"]["digits-mlp"]["leakage"] == "tpr_at_1pct"
-    assert set(data["defaults"]["digits-mlp"]["strongest"].values()) == {"lira"}
+    assert data["defaults"]["digits-mlp"]["attack"] == "lira"
     assert data["failed"][0]["tasks"] == 2
 
 

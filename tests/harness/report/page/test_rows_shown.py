@@ -56,6 +56,25 @@ def test_rows_without_a_value_come_last_whichever_way_and_numbers_are_not_texts(
     assert column(page, "cell") == ["dp-sgd ε=10", "dp-sgd ε=2", "dp-sgd ε=1", LONG]
 
 
+def test_epsilons_of_different_kinds_are_never_put_in_one_order(
+    open_page: Open, row: Any, reading: Any
+) -> None:
+    """RULES 7: sorted kind by kind, whichever way; what has no epsilon comes last."""
+    kinds = {5.0: "pure-dp", 1.0: "approximate-dp", 2.0: "pure-dp", 8.0: "approximate-dp"}
+    rows = [
+        row(epsilon=epsilon, guarantee_kind=kind, label=f"{kind} {epsilon:g}", cell=str(epsilon))
+        for epsilon, kind in kinds.items()
+    ]
+    none = row(method="pd-sgd", epsilon=None, guarantee_kind="empirical", tested="average case only")
+    page = open_page(reading([none, *rows]))
+    press(page, "guarantee")
+    up = ["approximate-dp 1", "approximate-dp 8", "pure-dp 2", "pure-dp 5", "pd-sgd"]
+    assert column(page, "cell") == up
+    assert column(page, "guarantee")[-1] == "empirical; average case only"
+    press(page, "guarantee")
+    assert column(page, "cell") == [up[1], up[0], up[3], up[2], up[4]]
+
+
 def test_the_order_stays_while_choosing_and_the_keyboard_stays_where_it_is(page: Any) -> None:
     head = page.locator("#table").get_by_role("button", name="accuracy", exact=True)
     head.focus()

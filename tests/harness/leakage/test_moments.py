@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.attacks.base import Bools, Floats
-from harness.attacks.parts.moments import RESOLUTION, Moments, leave_one_out
+from harness.leakage.matrices import Bools, Floats
+from harness.leakage.moments import RESOLUTION, Moments, leave_one_out
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 4))
 CASES = SHAPES.flatmap(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.attacks.base import Bools, Floats
+from harness.leakage.matrices import Bools, Floats
 
 RESOLUTION = float(np.finfo(np.float32).eps)
 """Relative step of the stored logits; a spread below it is rounding, not a spread."""
@@ -115,3 +115,35 @@ def _fill(moments: Moments, values: Floats, weights: Floats) -> None:
     for m in reversed(range(len(values))):
         moments[m].merge(after)
         after.include(values[m], weights[m])
+
+
+def leave_one_out_log_mean(logs: Floats, chosen: Bools) -> Floats:
+    """log of the mean of exp(column i) over the chosen rows other than m, for every m.
+
+    In logarithms throughout: a mean of probabilities below 1e-308 is still a number. Row m of `logs` and of
+    `chosen` does not enter row m of the answer, as in `leave_one_out`.
+
+    Args:
+        logs: (M, n)
+        chosen: (M, n): which values count.
+
+    Returns:
+        (M, n); -inf where no other row is chosen.
+    """
+    sums = np.empty(logs.shape)
+    for start in range(0, logs.shape[1], BLOCK):
+        some = slice(None), slice(start, start + BLOCK)
+        _fill_log_sums(sums[some], np.where(chosen[some], logs[some], -np.inf))
+    counts = chosen.sum(axis=0) - chosen.astype(np.int64)
+    return np.asarray(sums - np.log(np.maximum(counts, 1)))
+
+
+def _fill_log_sums(sums: Floats, logs: Floats) -> None:
+    """log of the sum of exp over all other rows, from the rows before and the rows after."""
+    before, after = (np.full(logs.shape[1], -np.inf) for _ in range(2))
+    for m in range(len(logs)):
+        sums[m] = before
+        np.logaddexp(before, logs[m], out=before)
+    for m in reversed(range(len(logs))):
+        np.logaddexp(sums[m], after, out=sums[m])
+        np.logaddexp(after, logs[m], out=after)

@@ -1,0 +1,340 @@
+"""From scores to the leakage figures of a result: AUC, TPR at low FPR and more, each with its interval."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from harness.leakage import exposure, influence, intervals
+from harness.leakage.candidates import FAMILY, NEEDED, Candidates
+from harness.leakage.influence import Scored, one_sided
+from harness.leakage.intervals import Dependence, Estimate
+from harness.leakage.matrices import Bools, Floats
+from harness.leakage.roc import RATES
+
+METRICS = 2
+"""The version of these figures. Raise it when the same scores would give other figures: stored results of
+another version are evaluated again at collection."""
+
+BLIND_LEVEL = 0.001
+"""The share of sound splits that the blind check may call broken."""
+SAME = "the attack gives every record the same score"
+NO_CURVE: dict[str, list[float]] = {"fpr": [], "tpr": []}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A true positive rate with its interval, or the reason why there is none."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    se: float | None = None
+    reason: str | None = None
+    """Why there is no value."""
+    tied: float | None = None
+    """Share of the pooled non-members that have the score at the threshold."""
+    note: str | None = None
+    chosen: dict[str, int] | None = None
+    """How often each attack was chosen; of `strongest` only."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """How well scores tell members from non-members, over all targets of a cell."""
+
+    models: int
+    n_members: int
+    n_nonmembers: int
+    """Pooled: (record, target) pairs. A record counts once for every target."""
+    auc: float
+    """Mean of the targets' AUCs."""
+    auc_low: float
+    auc_high: float
+    auc_se: float | None
+    auc_pooled: float
+    """One ROC over all pairs: also asks whether scores of different targets can be compared."""
+    interval: str
+    """How intervals were made (harness/leakage/intervals.py)."""
+    balanced_accuracy: float
+    """Of calling as many records of each target as it has members."""
+    balanced_accuracy_low: float
+    balanced_accuracy_high: float
+    accuracy_oracle: float
+    """Balanced accuracy of the best threshold on the very same scores: biased upwards."""
+    advantage: float
+    """2 balanced_accuracy - 1."""
+    tpr: dict[str, Rate]
+    note: str | None
+    ppv_at_1pct: float | None
+    """Share of members among the records called at 1 % FPR where one in ten is a member."""
+    ppv_at_1pct_low: float | None
+    ppv_at_1pct_high: float | None
+    agreement: float | None
+    """Whether two halves of the models, scored apart, flag the same records (Jaccard index)."""
+    agreement_chance: float | None
+    agreement_untrained: float | None
+    record_tpr_p99: float | None
+    records_exposed: int | None
+    """Records whose signal is higher in the models trained on them, at a false discovery rate of 5 %."""
+    records_tested: int | None
+    version: int = METRICS
+    auc_chosen: dict[str, int] | None = None
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+def evaluate(
+    scores: Floats,
+    members: Bools,
+    dependence: Dependence,
+    half_scores: Floats | None = None,
+    phi: Floats | None = None,
+    evaluated: Bools | None = None,
+) -> Metrics:
+    """Judge scores against the truth.
+
+    Args:
+        scores: (M, n), higher = member. Infinities are ordered as numbers; NaN is an error.
+        members: (M, n): the truth; every target needs members and non-members.
+        dependence: how the attack's scores of two targets depend on each other.
+        half_scores: (M, n): row m scored with only the models of its own half (even and odd positions) as
+            shadows, for attacks of dependence "record".
+        phi: (M, n) rescaled logits, for the figures of single records.
+        evaluated: (M, n): False for a member that its method set aside, which counts as neither; None: all.
+    """
+    scored = Scored(scores, members, evaluated)
+    scored.check()
+    apart = intervals.scored_apart(half_scores, scored, dependence)
+    models, roc = scored.models, scored.roc
+    area = intervals.estimate(influence.auc, scored, dependence, apart)
+    error, (low, high) = _auc_interval(area, scored)
+    accuracy = intervals.estimate(influence.balanced_accuracy, scored, dependence, apart)
+    accuracy_low, accuracy_high = intervals.of_share(accuracy, models, scored.members_per_target)
+    tpr = {label: _rate(scored, rate, dependence, apart) for label, rate in RATES.items()}
+    agreed = exposure.agreement(*apart) if apart is not None else None
+    exposed = exposure.records_exposed(phi, scored) if phi is not None else None
+    precision = _ppv(tpr["0.01"])
+    return Metrics(
+        models=models,
+        n_members=roc.n_members,
+        n_nonmembers=roc.n_nonmembers,
+        auc=area.value,
+        auc_low=low,
+        auc_high=high,
+        auc_se=error,
+        auc_pooled=float(np.trapezoid(roc.tpr, roc.fpr)),
+        interval=intervals.name(dependence, models, apart is not None),
+        balanced_accuracy=accuracy.value,
+        balanced_accuracy_low=accuracy_low,
+        balanced_accuracy_high=accuracy_high,
+        accuracy_oracle=float((1 + (roc.tpr - roc.fpr).max()) / 2),
+        advantage=2 * accuracy.value - 1,
+        tpr=tpr,
+        note=_note(models, [scored]),
+        ppv_at_1pct=precision["ppv_at_1pct"],
+        ppv_at_1pct_low=precision["ppv_at_1pct_low"],
+        ppv_at_1pct_high=precision["ppv_at_1pct_high"],
+        agreement=agreed.value if agreed else None,
+        agreement_chance=agreed.chance if agreed else None,
+        agreement_untrained=agreed.untrained if agreed else None,
+        record_tpr_p99=exposure.record_tpr_p99(scored),
+        records_exposed=exposed[0] if exposed else None,
+        records_tested=exposed[1] if exposed else None,
+    )
+
+
+def evaluate_strongest(candidates: Candidates, phi: Floats | None = None) -> dict[str, Any]:
+    """The figures of the strongest attack of the declared family, as JSON values with the keys of `Metrics`.
+
+    Those that the rule is not made for are null.
+    """
+    for each in candidates.scored.values():
+        each.check()
+    any_of = candidates.any
+    area = candidates.auc()
+    estimate = Estimate(area.value, area.error)
+    low, high = intervals.of_share(estimate, any_of.models, any_of.members_per_target)
+    tpr = {label: _strongest_rate(candidates, rate) for label, rate in RATES.items()}
+    exposed = exposure.records_exposed(phi, any_of) if phi is not None else None
+    return {
+        **unmeasured(any_of.included, any_of.excluded, ""),
+        "auc": area.value,
+        "auc_low": low,
+        "auc_high": high,
+        "auc_se": area.error,
+        "auc_chosen": area.chosen,
+        "interval": "two-way, largest of three",
+        "tpr": {label: dataclasses.asdict(rate) for label, rate in tpr.items()},
+        "note": _note(any_of.models, candidates.scored.values()),
+        **_ppv(tpr["0.01"]),
+        "records_exposed": exposed[0] if exposed else None,
+        "records_tested": exposed[1] if exposed else None,
+    }
+
+
+def recompute(
+    stored: Mapping[str, NDArray[Any]],
+    dependence: Dependence,
+    canaries: int = 0,
+    phi: Floats | None = None,
+    checks_split: bool = False,
+) -> dict[str, Any]:
+    """`metrics` and `roc` of a membership attack's result, from what its file of scores holds.
+
+    Args:
+        stored: `scores`, `members` and, where there are, `half_scores` and `set_aside`; of `strongest`
+            `scores/<attack>`, `members` and `phi`.
+        dependence: of the attack; that of `strongest` is the family's.
+        canaries: so many of the last records are canaries, and judged apart.
+        phi: (M, n) rescaled logits, where the figures of single records are wanted.
+        checks_split: whether this is the blind check, whose verdict makes the cell valid or not.
+    """
+    stop = stored["members"].shape[1] - canaries
+    pool = {name: each[:, :stop] for name, each in stored.items()}
+    rest = {name: each[:, stop:] for name, each in stored.items()}
+    members, evaluated = _truth(pool)
+    included, excluded = (side if evaluated is None else side & evaluated for side in (members, ~members))
+    why = one_sided(included, excluded) or _without_scores(stored)
+    if why is not None:
+        verdict = {"valid": None, "message": why} if checks_split else {}
+        return {"metrics": {**unmeasured(included, excluded, why), **verdict}, "roc": NO_CURVE}
+    phi = pool.get("phi", None if phi is None else phi[:, :stop])
+    if "scores" not in stored:
+        scores = {name: pool[f"scores/{name}"] for name in FAMILY}
+        candidates = Candidates.of(scores, members, evaluated)
+        return {"metrics": evaluate_strongest(candidates, phi), "roc": candidates.drawn()}
+    found = evaluate(pool["scores"], members, dependence, pool.get("half_scores"), phi, evaluated)
+    worst = of_canaries(rest["scores"], *_truth(rest)) if canaries else None
+    metrics = {**found.asdict(), "canaries": worst}
+    if checks_split:
+        metrics["valid"], metrics["message"] = blind_verdict(found)
+    return {"metrics": metrics, "roc": Scored(pool["scores"], members, evaluated).roc.drawn()}
+
+
+def _truth(stored: Mapping[str, NDArray[Any]]) -> tuple[Bools, Bools | None]:
+    """`members`, and where they count: results of methods that set nobody aside need not say so."""
+    aside = stored.get("set_aside")
+    return stored["members"], None if aside is None or not aside.any() else ~aside
+
+
+def _without_scores(stored: Mapping[str, NDArray[Any]]) -> str | None:
+    """Why a file without scores has none; None where it has those of its attack or of the whole family."""
+    if "scores" in stored or all(f"scores/{name}" in stored for name in FAMILY):
+        return None
+    return f"needs {', '.join(FAMILY)}, and so {NEEDED} models or more; the cell has {len(stored['members'])}"
+
+
+def of_canaries(scores: Floats, members: Bools, evaluated: Bools | None = None) -> dict[str, Any]:
+    """The same figures for canaries alone, over all targets together: every coin is its own."""
+    scored = Scored(scores, members, evaluated)
+    flat, truth = scores[scored.pairs].reshape(1, -1), members[scored.pairs].reshape(1, -1)
+    why = one_sided(truth, ~truth)
+    found = unmeasured(truth, ~truth, why) if why else evaluate(flat, truth, "alone").asdict()
+    return {name: found[name] for name in ("auc", "auc_low", "auc_high", "tpr")}
+
+
+def unmeasured(included: Bools, excluded: Bools, why: str) -> dict[str, Any]:
+    """All figures null, with the reason: of models that trained on the whole pool, or of too few models."""
+    nothing = {each.name: None for each in dataclasses.fields(Metrics)}
+    rate = dataclasses.asdict(Rate(reason=why))
+    return {
+        **nothing,
+        "version": METRICS,
+        "models": len(included),
+        "n_members": int(included.sum()),
+        "n_nonmembers": int(excluded.sum()),
+        "tpr": {label: dict(rate) for label in RATES},
+        "note": why,
+        "canaries": None,
+    }
+
+
+def blind_verdict(metrics: Metrics) -> tuple[bool, str]:
+    """Is the split sound? Not where a classifier that saw no model beats chance.
+
+    A one-sided test of the mean AUC at level 0.001. Under a random split a target's AUC has
+    variance (n1 + n0 + 1) / (12 n1 n0) (Mann and Whitney 1947; less with ties), and the masks of
+    the targets are drawn independently. Every target is taken to have equally many members.
+
+    Args:
+        metrics: of the attack `blind`.
+
+    Returns:
+        Whether the cell is valid, and a sentence that says why.
+    """
+    n1, n0 = metrics.n_members / metrics.models, metrics.n_nonmembers / metrics.models
+    deviation = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0) / metrics.models)
+    p = float(stats.norm.sf((metrics.auc - 0.5) / deviation))
+    found = f"blind AUC {metrics.auc:.3f} over {metrics.models} targets, p = {p:.2g}"
+    if p < BLIND_LEVEL:
+        return False, (
+            f"{found}: members differ from non-members without any model, so the split is broken "
+            "and attacks on this cell do not measure leakage; draw members at random from the pool"
+        )
+    return True, f"{found}: no sign that members differ from non-members"
+
+
+def _note(models: int, scored: Iterable[Scored]) -> str | None:
+    same = [SAME] if all(map(_constant, scored)) else []
+    return "; ".join(intervals.remarks(models) + same) or None
+
+
+def _constant(scored: Scored) -> bool:
+    return len(scored.roc.levels) == 1
+
+
+def _auc_interval(found: Estimate, scored: Scored) -> tuple[float | None, tuple[float, float]]:
+    """Standard error and interval; for a lone target DeLong's."""
+    if scored.models == 1 and not _constant(scored):
+        return intervals.delong(scored.scores[scored.pairs].ravel(), scored.members[scored.pairs].ravel())
+    return found.error, intervals.of_share(found, scored.models, scored.members_per_target)
+
+
+def _rate(
+    scored: Scored, rate: Fraction, dependence: Dependence, apart: tuple[Scored, Scored] | None
+) -> Rate:
+    """The TPR at a rate, if there are non-members enough to resolve it."""
+    roc = scored.roc
+    reason = roc.shortage(rate)
+    if reason is not None:
+        return Rate(reason=reason)
+    found = intervals.estimate(partial(influence.tpr, rate=rate), scored, dependence, apart)
+    low, high = found.value, found.value
+    if not _constant(scored):
+        low, high = intervals.of_rate(found, scored.models, roc.n_members)
+    tied = roc.tied(rate)
+    return Rate(found.value, low, high, found.error, None, tied, _interpolated(tied, rate))
+
+
+def _strongest_rate(candidates: Candidates, rate: Fraction) -> Rate:
+    roc = candidates.any.roc
+    reason = roc.shortage(rate)
+    if reason is not None:
+        return Rate(reason=reason)
+    found = candidates.tpr(rate)
+    low, high = found.value, found.value
+    if not all(map(_constant, candidates.scored.values())):
+        estimate = Estimate(found.value, found.error)
+        low, high = intervals.of_rate(estimate, candidates.any.models, roc.n_members)
+    note = _interpolated(found.tied, rate)
+    return Rate(found.value, low, high, found.error, None, found.tied, note, found.chosen)
+
+
+def _interpolated(tied: float, rate: Fraction) -> str | None:
+    if tied <= rate:
+        return None
+    return f"interpolated: {100 * tied:.3g} % of non-members share the score at the threshold"
+
+
+def _ppv(rate: Rate) -> dict[str, float | None]:
+    ends = {"": rate.value, "_low": rate.low, "_high": rate.high}
+    return {f"ppv_at_1pct{end}": exposure.ppv(value) for end, value in ends.items()}

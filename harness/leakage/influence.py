@@ -1,0 +1,199 @@
+"""Figures of leakage with the influence of every (target, record) pair on them.
+
+A figure's estimate less its expectation is about the sum of the influence values U, so sums of U over rows
+and columns give its variance, whatever the dependence between targets (harness/leakage/intervals.py).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from types import EllipsisType
+
+import numpy as np
+
+from harness.leakage.matrices import Bools, Floats
+from harness.leakage.roc import Roc
+from workloads.errors import BenchError
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of an attack on every target, higher = member, with the truth beside them."""
+
+    scores: Floats
+    """(M, n). Infinities are ordered as numbers."""
+    members: Bools
+    """(M, n): every target has members and non-members."""
+    evaluated: Bools | None = None
+    """(M, n): False for members that a method set aside, which count as neither; None: all count."""
+
+    @property
+    def pairs(self) -> Bools | EllipsisType:
+        """An index of the (target, record) pairs that count."""
+        return ... if self.evaluated is None else self.evaluated
+
+    @property
+    def included(self) -> Bools:
+        """(M, n): who trained which target."""
+        return self.members if self.evaluated is None else self.members & self.evaluated
+
+    @property
+    def excluded(self) -> Bools:
+        """(M, n): whom a target never saw."""
+        return ~self.members if self.evaluated is None else ~self.members & self.evaluated
+
+    @cached_property
+    def roc(self) -> Roc:
+        """Pooled over targets; sorted once for all figures."""
+        return Roc.of(self.scores[self.pairs], self.members[self.pairs])
+
+    @property
+    def models(self) -> int:
+        """Targets."""
+        return len(self.members)
+
+    @property
+    def members_per_target(self) -> int:
+        """Rounded down where targets differ."""
+        return int(self.included.sum()) // self.models
+
+    def take(self, targets: slice) -> "Scored":
+        """Some targets alone."""
+        evaluated = None if self.evaluated is None else self.evaluated[targets]
+        return Scored(self.scores[targets], self.members[targets], evaluated)
+
+    def check(self) -> None:
+        """Refuse what cannot be judged."""
+        if self.scores.ndim != 2 or self.scores.shape != self.members.shape:
+            raise BenchError(
+                f"scores of shape {self.scores.shape} and members of shape {self.members.shape}: "
+                "both must be (targets, records)"
+            )
+        for target, row in enumerate(np.isnan(self.scores)):
+            if row.any():
+                raise BenchError(
+                    f"the scores of target {target} hold {int(row.sum())} NaN of {len(row)}: "
+                    "an attack must give every record a number (infinities are allowed)"
+                )
+        why = one_sided(self.included, self.excluded)
+        if why is not None:
+            raise BenchError(why)
+
+
+def one_sided(included: Bools, excluded: Bools) -> str | None:
+    """Why leakage cannot be measured with these masks; None where it can."""
+    counts = zip(included.sum(axis=1).tolist(), excluded.sum(axis=1).tolist(), strict=True)
+    for target, (inside, outside) in enumerate(counts):
+        if not inside or not outside:
+            return (
+                f"target {target} has {inside} members and {outside} non-members: "
+                "leakage needs at least one of each"
+            )
+    return None
+
+
+@dataclass(frozen=True)
+class Influence:
+    """An estimate and what every pair contributes to its error."""
+
+    value: float
+    values: Floats
+    """(M, n): U; the estimate less its expectation is about their sum."""
+
+    @property
+    def per_target(self) -> Floats:
+        """(M,): the value of every target alone; exactly so for a mean over targets."""
+        return np.asarray(self.value + len(self.values) * self.values.sum(axis=1))
+
+
+Figure = Callable[[Scored], Influence]
+
+
+def auc(scored: Scored) -> Influence:
+    """The mean over targets of the AUC, ties counting half."""
+    models = scored.models
+    values, aucs = np.zeros(scored.scores.shape), np.empty(models)
+    counted = [slice(None) if scored.evaluated is None else scored.evaluated[m] for m in range(models)]
+    for m, own in enumerate(counted):
+        inside = scored.members[m, own]
+        placed, aucs[m] = placements(scored.scores[m, own], inside)
+        n1 = int(inside.sum())
+        values[m, own] = (placed - aucs[m]) / np.where(inside, n1, len(inside) - n1) / models
+    mean = float(aucs.mean())
+    for m, own in enumerate(counted):
+        values[m, own] += (aucs[m] - mean) / len(values[m, own]) / models
+    return Influence(mean, values)
+
+
+def placements(scores: Floats, members: Bools) -> tuple[Floats, float]:
+    """(n,) of one target, and its AUC, the mean of either side.
+
+    Of a member the share of non-members that it beats, of a non-member the share of members that beat it;
+    ties count half (DeLong et al. 1988).
+    """
+    order = np.argsort(scores)
+    ranked, inside = scores[order], members[order]
+    starts = np.concatenate([[True], ranked[1:] != ranked[:-1]])
+    group = np.cumsum(starts) - 1
+    members_in = np.bincount(group, inside)
+    others_in = np.bincount(group) - members_in
+    n1, n0 = members_in.sum(), others_in.sum()
+    beaten = (np.cumsum(others_in) - others_in / 2) / n0
+    beating = (n1 - np.cumsum(members_in) + members_in / 2) / n1
+    placed = np.empty(len(scores))
+    placed[order] = np.where(inside, beaten[group], beating[group])
+    return placed, float((beaten * members_in).sum() / n1)
+
+
+def tpr(scored: Scored, rate: Fraction) -> Influence:
+    """The pooled TPR at a false positive rate; the threshold, set by non-members, has an error of its own.
+
+    A non-member more above the cut moves it, and the TPR by the slope of the ROC, taken between half and
+    twice the rate.
+    """
+    roc, low, high = scored.roc, rate / 2, min(2 * rate, Fraction(1))
+    value = roc.at(rate)
+    if rate == 1:
+        return Influence(value, np.zeros(scored.scores.shape))
+    slope = (roc.at(high) - roc.at(low)) / float(high - low)
+    called = roc.threshold(rate).called(scored.scores)
+    inside, outside = (called - value) / roc.n_members, (called - float(rate)) * (-slope / roc.n_nonmembers)
+    return Influence(value, _sides(scored, inside, outside))
+
+
+def balanced_accuracy(scored: Scored) -> Influence:
+    """(1 + TPR - FPR) / 2 of calling as many records of a target as it has members, ties shared.
+
+    The number of members is public, so no threshold is learnt and nothing is biased.
+    """
+    called = np.zeros(scored.scores.shape)
+    for m in range(scored.models):
+        own = slice(None) if scored.evaluated is None else scored.evaluated[m]
+        called[m, own] = call_highest(scored.scores[m, own], int(scored.included[m].sum()))
+    gap = mean_gap(called, scored)
+    return Influence((1 + gap.value) / 2, gap.values / 2)
+
+
+def call_highest(scores: Floats, count: int) -> Floats:
+    """(n,): 1 for the `count` highest scores, 0 for others, what is left shared among equals at the cut."""
+    cut = np.partition(scores, len(scores) - count)[len(scores) - count]
+    called = (scores > cut).astype(np.float64)
+    equal = scores == cut
+    called[equal] = (count - called.sum()) / equal.sum()
+    return np.asarray(called)
+
+
+def mean_gap(gained: Floats, scored: Scored) -> Influence:
+    """The mean over targets of what is gained on members less what is gained on non-members, (M, n)."""
+    n1, n0 = (side.sum(axis=1, keepdims=True) for side in (scored.included, scored.excluded))
+    inside = float(((gained * scored.included).sum(axis=1) / n1[:, 0]).mean())
+    outside = float(((gained * scored.excluded).sum(axis=1) / n0[:, 0]).mean())
+    values = _sides(scored, (gained - inside) / n1, (outside - gained) / n0) / scored.models
+    return Influence(inside - outside, values)
+
+
+def _sides(scored: Scored, inside: Floats, outside: Floats) -> Floats:
+    """(M, n): one value for members, another for non-members, 0 for pairs that do not count."""
+    values = np.where(scored.members, inside, outside)
+    return values if scored.evaluated is None else values * scored.evaluated

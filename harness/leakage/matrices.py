@@ -1,0 +1,8 @@
+"""The arrays that scores, masks and counts are kept in."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
