@@ -21,7 +21,7 @@ from harness.report.reading import Reading, Row
 from harness.report.tables import TextTable
 
 AVERAGE_CASE = "average case only"
-"""In the column `tested`: a mark that such a row never goes without (RULES 4)."""
+"""In the column `tested`; no such row goes without the mark (docs/rules.md: worst case beside average)."""
 ROWS_TITLE = "Cells and attacks"
 AREAS_TITLE = "Hypervolume of every method"
 ROW_COLUMNS = (
