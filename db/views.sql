@@ -203,7 +203,7 @@ point as (
         a.tpr_at_0p01pct, a.tpr_at_0p01pct_low, a.tpr_at_0p01pct_high, a.tpr_at_0p01pct_reason,
         a.n_members, a.n_nonmembers,
         a.adaptive, a.record_tpr_median, a.record_tpr_p99, a.record_tpr_max,
-        c.canary, c.canaries,
+        c.canary, c.canaries, c.canary_version,
         case
             when w.method is not null then 'worst case too'
             when o.guarantee_kind in ('empirical', 'claimed-disputed') then 'average case only'
@@ -250,6 +250,7 @@ select
             and other.n_train = p.n_train
             and other.canary is not distinct from p.canary
             and other.canaries = p.canaries
+            and other.canary_version is not distinct from p.canary_version
             and other.attack = p.attack
             and cast(other.attack_params as varchar) = cast(p.attack_params as varchar)
             and other.accuracy >= p.accuracy

@@ -13,10 +13,10 @@ import workloads
 from harness import attacks
 from harness.accounting import FREE, NOISE, calibrate
 from harness.attacks.base import Attack, Audit
-from harness.plan.canaries import KINDS, armed_model, refusals
+from harness.plan.canaries import KINDS, OTHERS, armed_model, refusals
 from harness.plan.public_records import find_lack
 from harness.plan.sweep_file import Choice, Sweep
-from harness.spec import Cell, Json, Plugin, Task
+from harness.spec import FIRST_VERSION, Cell, Json, Plugin, Task
 from harness.store import AGAIN, Store
 from harness.store.checks import purged_files
 from methods.base import Calibrated, Extensible, Method, Params, Shaped
@@ -28,9 +28,6 @@ ALWAYS = Choice("blind", {})
 
 OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
 """Keys of a grid that no method has: members per model, the number of a setting in the recipe, canaries."""
-
-
-OTHERS = [kind for kind in KINDS if kind != "gradient"]
 
 
 @dataclass(frozen=True)
@@ -153,7 +150,8 @@ def _cell(
     try:
         values = _from_recipe(book, names["method"], method, point) | given
         params = _validated(where, method.Params, values, problems)
-        strange = [*refusals(workload, canary, count), *filter(None, [find_lack(workload, method)])]
+        wrong = refusals(workload, method, params, canary, count)
+        strange = [*wrong, *filter(None, [find_lack(workload, method)])]
         problems += [f"{where}: {each}" for each in strange]
         if params is None or n_train is None or strange:
             return None
@@ -170,6 +168,7 @@ def _cell(
         seed=seed,
         canary=canary,
         canaries=count or 0,
+        canary_version=KINDS[canary].version if canary else FIRST_VERSION,
     )
     return cell, book.tuned(names["method"])
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 import db
-from harness.spec import Json, despelled, spelled
+from harness.spec import FIRST_VERSION, Json, despelled, spelled
 from harness.store.checks import purged_files
 from harness.store.imports import Origin
 from workloads.errors import StoreError
@@ -88,6 +88,7 @@ def cell_row(origin: Origin, spec: Json) -> Json | None:
         "tuned": notes.get("tuned"),
         "canary": task.get("canary"),
         "canaries": task.get("canaries", 0),
+        "canary_version": task.get("canary_version", FIRST_VERSION) if "canary" in task else None,
         "origin": origin.name,
         "protocol": task["protocol"],
     }

@@ -119,6 +119,10 @@ class Pate:
         """What the answers will cost, whatever the votes and however many members there are."""
         return make_aggregator(params).planned(params.queries)
 
+    def detached(self, params: PateParams) -> str | None:
+        """The teachers are not released."""
+        return "only the teachers read records, and a student of public examples is released"
+
     def train(self, members: Records, problem: Problem, params: PateParams, run: Run) -> Released:
         """Train the teachers, count their votes with noise, and release a student of the answers."""
         queries = draw_queries(problem, params, run)
