@@ -240,8 +240,8 @@ class Rebuilt(Protocol):
 class Detached(Protocol):
     """A method whose released model is not trained on its members as they are.
 
-    A gradient canary moves weights of its own in the workload's model. Where that model never reads records as
-    they are, or is not what is released, such canaries would show nothing and prove nothing.
+    A gradient canary moves weights of its own in the workload's model. Where that model never reads records
+    as they are, or is not what is released, such canaries would show nothing and prove nothing.
     """
 
     def detached(self, params: Any) -> str | None:

@@ -42,6 +42,8 @@ class Plan:
     """Tasks whose failure stands: only `retry` runs them again."""
     purged: frozenset[str] = frozenset()
     """Trainings that were done and run again: their models were purged, and attacks to do read them."""
+    warnings: tuple[str, ...] = ()
+    """What is allowed and should be looked at before anything runs."""
 
     @property
     def todo(self) -> list[Task]:
@@ -70,9 +72,24 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     planned = (task for cell, tuned in cells.values() for task in _tasks(cell, tuned, sweep, choices))
     tasks = tuple({task.key: task for task in planned}.values())
     done, failed = _standing(tasks, store)
-    made = Plan(sweep, tuple(cell for cell, _ in cells.values()), tasks, done, failed)
+    resolved = tuple(cell for cell, _ in cells.values())
+    made = Plan(sweep, resolved, tasks, done, failed, warnings=tuple(weak_deltas(resolved)))
     again = purged_trainings(made.todo, store) & done if store else frozenset()
     return replace(made, done=done - again, purged=again)
+
+
+def weak_deltas(cells: Iterable[Cell]) -> list[str]:
+    """A warning for every delta that is not below one over the number of members."""
+    found = {
+        f"{cell.workload.name}, {cell.method.name}: delta = {delta:g} is not below 1 / n_train = 1 / "
+        f"{cell.n_train:,} = {1 / cell.n_train:.2g}. Publishing a record picked at random would keep such a "
+        f"promise at any epsilon: give a smaller delta, well below {1 / cell.n_train:.1g}"
+        for cell in cells
+        if (delta := cell.params.get("delta")) is not None
+        and cell.params.get("epsilon") != math.inf
+        and delta * cell.n_train >= 1
+    }
+    return sorted(found)
 
 
 def purged_trainings(todo: Iterable[Task], store: Store) -> frozenset[str]:
