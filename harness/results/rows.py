@@ -15,6 +15,7 @@ import db
 from harness.spec import FIRST_VERSION, Json, despelled, spelled
 from harness.store.checks import purged_files
 from harness.store.imports import Origin
+from harness.store.private import publishable
 from workloads.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ def task_rows(origin: Origin, spec: Json, result: Json, broken: list[Path]) -> R
     """
     task, notes = spec["task"], spec["notes"]
     cell = notes["cell"] and origin.key(notes["cell"])
-    payload = {**result, "key": origin.key(result["key"])}
+    payload = {**publishable(result), "key": origin.key(result["key"])}
     row = {**_task_row(task, cell, payload), "origin": origin.name, "steps_file": _steps_file(origin, result)}
     rows: Rows = {"task": [to_arrow("task", [row])]}
     if result["status"] != "done":

@@ -102,7 +102,7 @@ class Pate:
         "it needs public examples, which other methods do without: where they are test records, accuracy is "
         "measured on the other test records (docs/methods/pate.md)",
         "epsilon does not look at the votes; epsilons.data_dependent of a result does, as the papers print "
-        "it, is not sanitised and must not be published",
+        "it, is not sanitised and must not be published: it stays in the store",
         "add-or-remove adjacency, with every member dealt to a teacher by a draw of its own",
         "the student learns from answered queries only; the papers' semi-supervised one (a GAN, virtual "
         "adversarial training) also learns from the others",
