@@ -75,6 +75,8 @@ class Cell(Base):
     canary: Mapped[str | None]
     """The kind of canaries among the records; null where there are none."""
     canaries: Mapped[int] = mapped_column(default=0)
+    canary_version: Mapped[str | None]
+    """Of the kind of canaries."""
     origin: Mapped[str] = mapped_column(default="")
     """Whose result it is: the name it was imported under; empty for this store's own."""
     protocol: Mapped[int]

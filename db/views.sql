@@ -314,7 +314,7 @@ point as (
         a.ppv_at_1pct, a.ppv_at_1pct_low, a.ppv_at_1pct_high,
         a.agreement, a.agreement_chance, a.agreement_untrained,
         a.adaptive, a.record_tpr_p99, a.records_exposed, a.records_tested, a.chosen_attacks, a.note,
-        c.canary, c.canaries,
+        c.canary, c.canaries, c.canary_version,
         case
             when w.method is not null then 'worst case too'
             when o.guarantee_kind in ('empirical', 'claimed-disputed') then 'average case only'
@@ -394,6 +394,7 @@ select
             and other.n_train = p.n_train
             and other.canary is not distinct from p.canary
             and other.canaries = p.canaries
+            and other.canary_version is not distinct from p.canary_version
             and other.attack = p.attack
             and cast(other.attack_params as varchar) = cast(p.attack_params as varchar)
             and other.validation_accuracy >= p.validation_accuracy
@@ -419,7 +420,8 @@ ranked as (
         m.cell,
         row_number() over (
             partition by
-                c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.seed, c.canary, c.canaries
+                c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.seed, c.canary, c.canaries,
+                c.canary_version
             order by a.validation_accuracy desc nulls last, m.cell
         ) as place
     from member m
@@ -430,7 +432,7 @@ select
     r.axis, c.workload, c.method, c.label, r.cell, o.method as other_method, o.label as other_label, r.other,
     r.attack, r.models, r.difference, r.low, r.high, r.se, r.p, r.p_holm, r.pairs, r.effect_size, r.detectable,
     r.reason, f.place = 1 or g.place = 1 or c.method = 'dp-sgd' or o.method = 'dp-sgd' as shown,
-    c.n_train, c.seed, c.workload_version, c.canary, c.canaries, c.origin, c.protocol
+    c.n_train, c.seed, c.workload_version, c.canary, c.canaries, c.canary_version, c.origin, c.protocol
 from comparison_result r
 join cell c on c.key = r.cell
 join cell o on o.key = r.other

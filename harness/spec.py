@@ -13,6 +13,9 @@ from workloads.errors import StoreError
 PROTOCOL = 1
 """Raised when numbers stop being comparable; part of every key, and a store of a newer one is refused."""
 
+FIRST_VERSION = "1"
+"""Of a kind of canaries: keys do not mention it."""
+
 Json = dict[str, Any]
 Kind = Literal["train", "attack"]
 
@@ -41,10 +44,14 @@ class Cell:
     canary: str | None = None
     """The kind of canaries among the records, see harness/plan/canaries.py."""
     canaries: int = 0
+    canary_version: str = FIRST_VERSION
+    """Of the kind of canaries, raised when the same kind and number would give other records."""
 
     def spec(self) -> Json:
         """As it stands in a task's JSON; a cell without canaries does not mention them."""
-        armed = {"canary": self.canary, "canaries": self.canaries} if self.canary else {}
+        armed: Json = {"canary": self.canary, "canaries": self.canaries} if self.canary else {}
+        if self.canary and self.canary_version != FIRST_VERSION:
+            armed["canary_version"] = self.canary_version
         return {
             "workload": self.workload.spec(),
             "n_train": self.n_train,
@@ -269,6 +276,7 @@ def _read_cell(given: Json) -> Cell:
         seed=given["seed"],
         canary=given.get("canary"),
         canaries=given.get("canaries", 0),
+        canary_version=given.get("canary_version", FIRST_VERSION),
     )
 
 

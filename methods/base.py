@@ -254,6 +254,19 @@ class Rebuilt(Protocol):
 
 
 @runtime_checkable
+class Detached(Protocol):
+    """A method whose released model is not trained on its members as they are.
+
+    A gradient canary moves weights of its own in the workload's model. Where that model never reads records
+    as they are, or is not what is released, such canaries would show nothing and prove nothing.
+    """
+
+    def detached(self, params: Any) -> str | None:
+        """Why gradient canaries would test nothing with these parameters; None where they do test."""
+        ...
+
+
+@runtime_checkable
 class Assisted(Protocol):
     """A method that needs public records besides its members: it finds them in `Problem.public`.
 

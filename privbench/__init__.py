@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from methods.base import Budgeted as Budgeted
     from methods.base import Calibrated as Calibrated
     from methods.base import Count as Count
+    from methods.base import Detached as Detached
     from methods.base import Extensible as Extensible
     from methods.base import Fraction as Fraction
     from methods.base import Method as Method
@@ -95,6 +96,7 @@ _HOMES = {
         "Budgeted",
         "Calibrated",
         "Count",
+        "Detached",
         "Extensible",
         "Fraction",
         "Method",

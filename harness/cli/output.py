@@ -116,7 +116,7 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
     rows = [_plan_row(each, labels[each.key], tasks[each.key], cached[each.key], cost) for each in made.cells]
     if json:
         simulated = {"schedule": vars(schedule)} if schedule else {}
-        json_out({**content, **simulated, "cells_planned": rows})
+        json_out({**content, **simulated, "warnings": made.warnings, "cells_planned": rows})
         return
     out.print(table(rows, title=f"sweep {made.sweep.name}"))
     say(
@@ -136,6 +136,13 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
         say(f"{len(made.purged)} trainings run again: new attacks read their models, which were purged.")
     if made.failed:
         say(f"Failed tasks run again only when asked: privbench retry {made.sweep.name}")
+    plan_warnings(made)
+
+
+def plan_warnings(made: "Plan") -> None:
+    """What a plan warns of, in yellow on standard error."""
+    for text in made.warnings:
+        err.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def _span(seconds: float) -> str:

@@ -107,8 +107,10 @@ def enqueue(
     how = _settings(backend, profile, slots, threads, timeout)
     opened, made, count = _send(sweep, store, backend, how, asked)
     if json:
-        output.json_out({"sweep": made.sweep.name, "sent": count, "tasks": len(made.tasks)})
+        told = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
+        output.json_out({"sweep": made.sweep.name, **told})
     else:
+        output.plan_warnings(made)
         output.say(
             f"{count} of {len(made.tasks)} tasks sent to {backend}; {len(made.done)} are done already."
         )
@@ -158,6 +160,7 @@ def run_sweep(
     opened, made, count = _send(sweep, store, backend, settings, asked)
     name = made.sweep.name
     output.say(f"{name}: {len(made.cells)} cells, {len(made.tasks)} tasks, {count} to run.")
+    output.plan_warnings(made)
     with ctrl_c() as interrupted:
         progress = watch(opened, name, output.out, interrupted)
         if interrupted() and on_interrupt == "stop":

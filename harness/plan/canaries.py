@@ -7,6 +7,7 @@ without canaries, and a sampling rate is at most the planned one: the price neve
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -14,9 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from harness.spec import Cell
+from harness.spec import FIRST_VERSION, Cell
+from methods.base import Detached, Method, Params
 from workloads.base import Records, Workload
 from workloads.errors import SpecError
+from workloads.records import READ_AT_ONCE
 
 MARK = 2**20
 """A gradient canary's first feature is this plus its number: no record of a data set comes near."""
@@ -26,6 +29,10 @@ MOST = 1_000_000
 """Canaries of a cell; gradient canaries each take a place in the model, and floats count this far."""
 NEARNESS = 0.01
 """A near-duplicate differs from its twin by noise of this share of each feature's spread."""
+FLOAT_BITS = 20
+"""What a random float says at least."""
+ROOM_BITS = 40
+"""What a random record must say, so that no two are ever equal."""
 
 
 @dataclass(frozen=True)
@@ -97,23 +104,32 @@ def arm(workload: Workload, cell: Cell) -> Armed:
     pool, test = workload.pool(), workload.test()
     if cell.canary is None:
         return Armed(pool, test, workload.model, pool.take(torch.arange(0)), copies=1)
+    kind = KINDS[cell.canary]
+    if kind.version != cell.canary_version:
+        raise SpecError(
+            f"the task was planned for {cell.canary} canaries of version {cell.canary_version}; installed is "
+            f"{kind.version}: enqueue the sweep again"
+        )
     stream = generator(cell, "canaries")
     order = torch.randperm(len(test), generator=stream)
-    made, copies = KINDS[cell.canary].make(test, order[: cell.canaries], workload.classes, stream)
-    if KINDS[cell.canary].reads_test:
+    request = Request(test, order[: cell.canaries], cell.canaries, workload.classes, stream)
+    made, copies = kind.make(request)
+    if kind.reads_test:
         test = test.take(order[cell.canaries :].sort().values)
     return Armed(pool, test, armed_model(workload, cell.canary, cell.canaries), made, copies)
 
 
 def armed_model(workload: Workload, kind: str | None, count: int) -> Callable[[int], nn.Module]:
     """A fresh model from a seed; one with a place for every canary where they are gradient canaries."""
-    if kind != "gradient":
+    if kind != GRADIENT:
         return workload.model
     return lambda seed: Marked(workload.model(seed), count, workload.classes)
 
 
-def refusals(workload: Workload, kind: object, count: object) -> list[str]:
-    """What is wrong with the canaries a grid asks for."""
+def refusals(
+    workload: Workload, method: Method, params: Params | None, kind: object, count: object
+) -> list[str]:
+    """What is wrong with the canaries a grid asks for; `params` are None where they are wrong themselves."""
     if kind is None and count is None:
         return []
     problems = []
@@ -121,12 +137,21 @@ def refusals(workload: Workload, kind: object, count: object) -> list[str]:
         problems.append(f"canary = {kind!r}: give one of {', '.join(KINDS)}")
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
         problems.append(f"canaries = {count!r}: give their number, 1 to {MOST:,}, together with canary")
-    elif isinstance(kind, str) and kind in KINDS and KINDS[kind].reads_test:
-        test = len(workload.test())
-        if count > test // 2:
+    if problems or not isinstance(kind, str) or not isinstance(count, int):
+        return problems
+    test = workload.test()
+    if KINDS[kind].reads_test and count > len(test) // 2:
+        problems.append(
+            f"canaries = {count}: {kind} canaries are made of test records, and {workload.name} has "
+            f"{len(test)}; give at most {len(test) // 2}"
+        )
+    if unfit := KINDS[kind].unfit(test):
+        problems.append(f"canary = {kind!r}: {unfit}")
+    if kind == GRADIENT and isinstance(method, Detached) and params is not None:
+        reason = method.detached(params)
+        if reason:
             problems.append(
-                f"canaries = {count}: {kind} canaries are made of test records, and {workload.name} has "
-                f"{test}; give at most {test // 2}"
+                f"canary = {kind!r} would test nothing: {reason}; give one of {', '.join(OTHERS)}"
             )
     return problems
 
@@ -143,74 +168,141 @@ def coins(cell: Cell, index: int) -> Tensor:
     return torch.rand(cell.canaries, generator=generator(cell, f"coins/{index}"), dtype=torch.float64) < 0.5
 
 
+@dataclass(frozen=True)
+class Request:
+    """What canaries are made from."""
+
+    test: Records
+    """All test records."""
+    rows: Tensor
+    """Those to use, for a kind that is made of test records: one for each canary."""
+    count: int
+    """How many canaries; a kind that is not made of test records may be asked for more than there are."""
+    classes: int
+    stream: torch.Generator
+
+
 Made = tuple[Records, int]
+"""Canaries, and how many rows of them are one canary."""
+
+
+def _fits(test: Records) -> None:
+    """No reason against any records."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """How canaries of a kind are made."""
 
-    make: Callable[[Records, Tensor, int, torch.Generator], Made]
-    """From test records, the rows to use, the number of classes and a random stream."""
+    make: Callable[[Request], Made]
     reads_test: bool
     threat: str
     """What an adversary must be able to do who uses them."""
+    version: str = FIRST_VERSION
+    """Raised when the same request would give other records; part of the key of a cell that has them."""
+    unfit: Callable[[Records], str | None] = _fits
+    """Why there can be none among such records; None where there can."""
 
 
-def mislabelled(test: Records, rows: Tensor, classes: int, stream: torch.Generator) -> Made:
+def mislabelled(given: Request) -> Made:
     """Records of the workload's kind with a wrong label, each wrong one as likely."""
-    picked = test.take(rows)
-    wrong = (picked.y + torch.randint(1, classes, picked.y.shape, generator=stream)) % classes
-    return Records(picked.x, wrong), 1
+    picked = given.test.take(given.rows)
+    shift = torch.randint(1, given.classes, picked.y.shape, generator=given.stream)
+    return Records(picked.x, (picked.y + shift) % given.classes), 1
 
 
-def near_duplicate(test: Records, rows: Tensor, classes: int, stream: torch.Generator) -> Made:
+def near_duplicate(given: Request) -> Made:
     """Mislabelled pairs, a record and a nearly equal one, in or out together.
 
     They vouch for each other where a defence asks models that did not see a record (SELENA).
     """
-    picked, _ = mislabelled(test, rows, classes, stream)
-    x = picked.x
+    picked, _ = mislabelled(given)
+    x, stream = picked.x, given.stream
     if x.is_floating_point():
-        spread = x.float().std(dim=0, correction=0)
-        twin = x + (NEARNESS * spread * torch.randn(x.shape, generator=stream)).to(x.dtype)
+        noise = NEARNESS * spread(given.test) * torch.randn(x.shape, generator=stream)
+        twin = x + noise.to(x.dtype)
     else:  # tokens: another one at one place
-        flat = x.flatten(1).clone()
+        low, high = (int(end) for end in bounds(given.test))
+        flat = x.flatten(1)
         place = torch.randint(flat.shape[1], (len(flat), 1), generator=stream)
-        donors = flat[torch.randperm(len(flat), generator=stream)]
-        twin = flat.scatter(1, place, donors.gather(1, place)).view_as(x)
+        further = torch.randint(1, high - low + 1, place.shape, generator=stream)
+        other = low + (flat.gather(1, place) - low + further) % (high - low + 1)
+        twin = flat.scatter(1, place, other.to(x.dtype)).view_as(x)
     pairs = torch.stack([x, twin], dim=1).flatten(0, 1)
     return Records(pairs, picked.y.repeat_interleave(2)), 2
 
 
-def out_of_distribution(test: Records, rows: Tensor, classes: int, stream: torch.Generator) -> Made:
+def out_of_distribution(given: Request) -> Made:
     """Random features, each within its range in the data, with a random label."""
-    x = test.take(rows).x
-    low, high = x.amin(dim=0), x.amax(dim=0)
-    if x.is_floating_point():
-        noise = torch.rand(x.shape, generator=stream).to(x.dtype) * (high - low) + low
+    low, high = ranges(given.test)
+    shape, stream = (given.count, *low.shape), given.stream
+    if low.is_floating_point():
+        noise = torch.rand(shape, generator=stream).to(low.dtype) * (high - low) + low
     else:
-        noise = torch.randint(int(low.min()), int(high.max()) + 1, x.shape, generator=stream)
-    return Records(noise, torch.randint(classes, (len(rows),), generator=stream)), 1
+        noise = torch.randint(int(low.min()), int(high.max()) + 1, shape, generator=stream).to(low.dtype)
+    return Records(noise, torch.randint(given.classes, (given.count,), generator=stream)), 1
 
 
-def gradient(test: Records, rows: Tensor, classes: int, stream: torch.Generator) -> Made:
+def gradient(given: Request) -> Made:
     """Records that only say which place of a `Marked` model they move."""
-    like = test.take(torch.arange(1)).x
-    if like.dtype not in (torch.float32, torch.float64, torch.int64, torch.int32):
-        raise SpecError(f"gradient canaries need records of 32 bits or more, the workload's are {like.dtype}")
-    x = torch.zeros((len(rows), *like.shape[1:]), dtype=like.dtype)
-    x.view(len(rows), -1)[:, 0] = MARK + torch.arange(len(rows))
-    return Records(x, torch.randint(classes, (len(rows),), generator=stream)), 1
+    like = given.test.take(torch.arange(1)).x
+    x = torch.zeros((given.count, *like.shape[1:]), dtype=like.dtype)
+    x.view(given.count, -1)[:, 0] = MARK + torch.arange(given.count)
+    return Records(x, torch.randint(given.classes, (given.count,), generator=given.stream)), 1
 
 
+def ranges(records: Records) -> tuple[Tensor, Tensor]:
+    """The lowest and the highest value of every feature, over all records."""
+    lows, highs = zip(*((x.amin(0), x.amax(0)) for x in records.batches(READ_AT_ONCE)), strict=True)
+    return torch.stack(lows).amin(0), torch.stack(highs).amax(0)
+
+
+def bounds(records: Records) -> tuple[float, float]:
+    """The lowest and the highest value of any feature."""
+    low, high = ranges(records)
+    return float(low.min()), float(high.max())
+
+
+def spread(records: Records) -> Tensor:
+    """The standard deviation of every feature, over all records."""
+    total, squares = torch.zeros(()), torch.zeros(())
+    for x in records.batches(READ_AT_ONCE):
+        total, squares = total + x.double().sum(dim=0), squares + x.double().square().sum(dim=0)
+    mean = total / len(records)
+    return (squares / len(records) - mean.square()).clamp(min=0).sqrt().float()
+
+
+def _too_narrow(test: Records) -> str | None:
+    """Why values drawn at random could well be a record's own."""
+    x = test.take(torch.arange(1)).x
+    low, high = ranges(test)
+    if x.is_floating_point():
+        room = float((high > low).sum()) * FLOAT_BITS
+    else:
+        room = x[0].numel() * math.log2(int(high.max()) - int(low.min()) + 1)
+    if room >= ROOM_BITS:
+        return None
+    return f"the records take too few values: one made at random could be one of them ({room:.0f} bits)"
+
+
+def _too_coarse(test: Records) -> str | None:
+    """Why records cannot hold the number of a canary."""
+    found = test.take(torch.arange(1)).x.dtype
+    if found in (torch.float32, torch.float64, torch.int64, torch.int32):
+        return None
+    return f"it needs records of 32 bits or more, the workload's are {found}"
+
+
+GRADIENT = "gradient"
+BLACK_BOX = "black-box, adds records"
 KINDS: Mapping[str, Kind] = {
-    "mislabelled": Kind(mislabelled, True, "black-box, adds records"),
-    "near-duplicate": Kind(near_duplicate, True, "black-box, adds pairs of records"),
-    "out-of-distribution": Kind(out_of_distribution, False, "black-box, adds records"),
-    "gradient": Kind(gradient, False, "white-box, adds gradients"),
+    "mislabelled": Kind(mislabelled, True, BLACK_BOX),
+    "near-duplicate": Kind(near_duplicate, True, "black-box, adds pairs of records", "2", _too_narrow),
+    "out-of-distribution": Kind(out_of_distribution, False, BLACK_BOX, "2", _too_narrow),
+    GRADIENT: Kind(gradient, False, "white-box, adds gradients", unfit=_too_coarse),
 }
 """docs/audit.md says what each is for."""
+OTHERS = [kind for kind in KINDS if kind != GRADIENT]
 
 
 class Marked(nn.Module):

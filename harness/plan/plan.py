@@ -14,10 +14,10 @@ from harness import attacks
 from harness.accounting import FREE, NOISE, calibrate
 from harness.attacks.base import Attack, Audit, Selection
 from harness.leakage.candidates import FAMILY
-from harness.plan.canaries import KINDS, armed_model, refusals
+from harness.plan.canaries import KINDS, OTHERS, armed_model, refusals
 from harness.plan.public_records import find_lack
 from harness.plan.sweep_file import Choice, Sweep
-from harness.spec import Cell, Json, Notes, Plugin, Task, configuration_of
+from harness.spec import FIRST_VERSION, Cell, Json, Notes, Plugin, Task, configuration_of
 from harness.store import AGAIN, Store
 from harness.store.checks import purged_files
 from methods.base import Calibrated, Extensible, Level, Method, Params, Shaped, Technical
@@ -34,9 +34,6 @@ OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
 """Keys of a grid that no method has: members per model, the number of a setting in the recipe, canaries."""
 
 
-OTHERS = [kind for kind in KINDS if kind != "gradient"]
-
-
 @dataclass(frozen=True)
 class Plan:
     """The tasks of a sweep in an order that respects their dependencies, and what the store has of them."""
@@ -49,6 +46,8 @@ class Plan:
     """Tasks whose failure stands: only `retry` runs them again."""
     purged: frozenset[str] = frozenset()
     """Trainings that were done and run again: their models were purged, and attacks to do read them."""
+    warnings: tuple[str, ...] = ()
+    """What is allowed and should be looked at before anything runs."""
 
     @property
     def todo(self) -> list[Task]:
@@ -77,9 +76,24 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     planned = (task for cell, notes in cells.values() for task in _tasks(cell, notes, sweep, choices))
     tasks = tuple({task.key: task for task in planned}.values())
     done, failed = _standing(tasks, store)
-    made = Plan(sweep, tuple(cell for cell, _ in cells.values()), tasks, done, failed)
+    resolved = tuple(cell for cell, _ in cells.values())
+    made = Plan(sweep, resolved, tasks, done, failed, warnings=tuple(weak_deltas(resolved)))
     again = purged_trainings(made.todo, store) & done if store else frozenset()
     return replace(made, done=done - again, purged=again)
+
+
+def weak_deltas(cells: Iterable[Cell]) -> list[str]:
+    """A warning for every delta that is not below one over the number of members."""
+    found = {
+        f"{cell.workload.name}, {cell.method.name}: delta = {delta:g} is not below 1 / n_train = 1 / "
+        f"{cell.n_train:,} = {1 / cell.n_train:.2g}. Publishing a record picked at random would keep such a "
+        f"promise at any epsilon: give a smaller delta, well below {1 / cell.n_train:.1g}"
+        for cell in cells
+        if (delta := cell.params.get("delta")) is not None
+        and cell.params.get("epsilon") != math.inf
+        and delta * cell.n_train >= 1
+    }
+    return sorted(found)
 
 
 def purged_trainings(todo: Iterable[Task], store: Store) -> frozenset[str]:
@@ -167,7 +181,8 @@ def _cell(point: Mapping[str, Any], where: str, seed: int, problems: list[str]) 
         settings, values = _from_recipe(book, names["method"], method, point)
         values |= given
         params = _validated(where, method.Params, values, problems)
-        strange = [*refusals(workload, canary, count), *filter(None, [find_lack(workload, method)])]
+        wrong = refusals(workload, method, params, canary, count)
+        strange = [*wrong, *filter(None, [find_lack(workload, method)])]
         problems += [f"{where}: {each}" for each in strange]
         if params is None or n_train is None or strange:
             return None
@@ -184,6 +199,7 @@ def _cell(point: Mapping[str, Any], where: str, seed: int, problems: list[str]) 
         seed=seed,
         canary=canary,
         canaries=count or 0,
+        canary_version=KINDS[canary].version if canary else FIRST_VERSION,
     )
     used = tuning(setting for name, setting in settings.items() if name not in given)
     return cell, _notes(method, params, used)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load
 
 from harness.results.query import Source, is_url, query
-from harness.spec import PROTOCOL
+from harness.spec import FIRST_VERSION, PROTOCOL
 from harness.store import Store
 from workloads.errors import StoreError
 
@@ -29,10 +29,10 @@ BASELINE = "sgd"
 """The method that costs are relative to."""
 
 CELLS = """
-    select c.key as cell, c.workload_version, c.n_train, c.method, c.canary, c.canaries,
+    select c.key as cell, c.workload_version, c.n_train, c.method, c.canary, c.canaries, c.canary_version,
            max(r.guarantee_kind) as guarantee_kind, max(r.epsilon) as epsilon
     from cell c left join model_run r on r.cell = c.key
-    group by c.key, c.workload_version, c.n_train, c.method, c.canary, c.canaries
+    group by c.key, c.workload_version, c.n_train, c.method, c.canary, c.canaries, c.canary_version
 """
 """What every row should know of its cell, whichever view it comes from."""
 
@@ -272,7 +272,9 @@ def name_groups(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         many = len(variants[row["workload"]]) > 1
         which = f" (version {row['workload_version']}, {row['n_train']:,} members)"
-        armed = f" with {row['canaries']} {row['canary']} canaries" if row.get("canary") else ""
+        newer = row.get("canary_version") not in (None, FIRST_VERSION)
+        kind = f"{row['canary']} (version {row['canary_version']})" if newer else row.get("canary")
+        armed = f" with {row['canaries']} {kind} canaries" if kind else ""
         row["group"] = row["workload"] + (which if many else "") + armed + _apart(row)
 
 

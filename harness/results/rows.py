@@ -16,9 +16,10 @@ from safetensors.numpy import load
 import db
 from harness.leakage.figures import METRICS, recompute, unmeasured
 from harness.leakage.intervals import DEPENDENCE
-from harness.spec import UNCOUNTED, Json, configuration_of, despelled, read_notes, spelled
+from harness.spec import FIRST_VERSION, UNCOUNTED, Json, configuration_of, despelled, read_notes, spelled
 from harness.store.checks import purged_files
 from harness.store.imports import Origin
+from harness.store.private import publishable
 from workloads.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def task_rows(origin: Origin, spec: Json, result: Json, broken: list[Path]) -> R
     """
     task, notes = spec["task"], spec["notes"]
     cell = notes["cell"] and origin.key(notes["cell"])
-    payload = {**result, "key": origin.key(result["key"])}
+    payload = {**publishable(result), "key": origin.key(result["key"])}
     row = {**_task_row(task, cell, payload), "origin": origin.name, "steps_file": _steps_file(origin, result)}
     rows: Rows = {"task": [to_arrow("task", [row])]}
     if result["status"] != "done":
@@ -98,6 +99,7 @@ def cell_row(origin: Origin, spec: Json) -> Json | None:
         "tuned_on": beside.tuned_on,
         "canary": task.get("canary"),
         "canaries": task.get("canaries", 0),
+        "canary_version": task.get("canary_version", FIRST_VERSION) if "canary" in task else None,
         "origin": origin.name,
         "protocol": task["protocol"],
     }

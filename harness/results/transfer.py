@@ -22,8 +22,9 @@ from harness.results.query import query
 from harness.spec import PROTOCOL, Json
 from harness.store import Store, read_result
 from harness.store.checks import PURGED
-from harness.store.files import dump, parse_json
+from harness.store.files import dump, parse_json, sealed
 from harness.store.imports import IMPORTS, MANIFEST
+from harness.store.private import publishable
 from workloads.errors import SpecError, StoreError
 
 FORMAT = 1
@@ -52,8 +53,8 @@ class Imported:
 def export_results(store_path: Path, file: Path, where: str | None = None, weights: bool = False) -> Json:
     """Pack our own ended tasks, or those that `where` selects (see TASKS), and return the manifest.
 
-    Without `weights` only what rows are made of: specs, results and times. SpecError where nothing is
-    selected.
+    Without `weights` only what rows are made of: specs, results and times; never what a store keeps to itself
+    (store/private.py). SpecError where nothing is selected.
     """
     check_suffix(file)
     store = Store.open(store_path)
@@ -134,10 +135,10 @@ def _selected(store: Store, where: str) -> set[str]:
 
 def _files(store: Store, folder: Path, weights: bool) -> dict[str, bytes | Path]:
     """By their names in the store. What is read twice may have been replaced between: the result is kept."""
-    raw = (folder / "result.json").read_bytes()
-    result: Json = parse_json(raw)
+    result: Json = parse_json((folder / "result.json").read_bytes())
     store.spec(folder.name)  # a damaged one is told here, not to whoever imports it
-    files: dict[str, bytes | Path] = {"spec.json": (folder / "spec.json").read_bytes(), "result.json": raw}
+    files: dict[str, bytes | Path] = {"spec.json": (folder / "spec.json").read_bytes()}
+    files["result.json"] = sealed(publishable(result))
     for name in result["artefacts"]:
         file = store.artefact(result, name)
         if (weights or name in ALWAYS) and file.is_file():

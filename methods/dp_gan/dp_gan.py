@@ -87,6 +87,10 @@ class DpGan:
         rate = poisson_rate(n_train, params.batch_size)
         return poisson_event(rate, resolved_noise(params), params.steps)
 
+    def detached(self, params: DpGanParams) -> str | None:
+        """The discriminator is not released."""
+        return "only the discriminator reads records, and a classifier of generated examples is released"
+
     def train(self, members: Records, problem: Problem, params: DpGanParams, run: Run) -> Released:
         """Train discriminator and generator, then release a classifier of generated examples."""
         members = members.to(run.device)

@@ -84,6 +84,12 @@ class DpsgdHf:
         released = train_model(predictor, members, problem, params, run)
         return replace(released, ledger=with_statistics(released.ledger, params))
 
+    def detached(self, params: DpsgdHfParams) -> str | None:
+        """Normalised, a record no longer says which weight is its own."""
+        if params.normalisation == "none":
+            return None
+        return "records are normalised before the model reads them"
+
     def skeleton(self, problem: Problem, params: DpsgdHfParams) -> nn.Module:
         """A fresh model behind an empty normalisation."""
         return nn.Sequential(make_front(params), problem.model(0))

@@ -113,7 +113,7 @@ class Pate:
         "it needs public examples, which other methods do without: where they are test records, accuracy is "
         "measured on the other test records (docs/methods/pate.md)",
         "epsilon does not look at the votes; epsilons.data_dependent of a result does, as the papers print "
-        "it, is not sanitised and must not be published",
+        "it, is not sanitised and must not be published: it stays in the store",
         "add-or-remove adjacency, with every member dealt to a teacher by a draw of its own",
         "the student learns from answered queries only; the papers' semi-supervised one (a GAN, virtual "
         "adversarial training) also learns from the others",
@@ -129,6 +129,10 @@ class Pate:
     def planned(self, params: PateParams, n_train: int) -> DpEvent:
         """What the answers will cost, whatever the votes and however many members there are."""
         return make_aggregator(params).planned(params.queries)
+
+    def detached(self, params: PateParams) -> str | None:
+        """The teachers are not released."""
+        return "only the teachers read records, and a student of public examples is released"
 
     def train(self, members: Records, problem: Problem, params: PateParams, run: Run) -> Released:
         """Train the teachers, count their votes with noise, and release a student of the answers."""

@@ -90,6 +90,18 @@ def test_an_unknown_method_is_refused_with_the_nearest_name(privbench: Privbench
     refused(answer, "unknown method 'dp-sdg'", "did you mean 'dp-sgd'?")
 
 
+@pytest.mark.parametrize("command", ["plan", "enqueue", "run"])
+def test_a_delta_of_one_over_n_is_warned_of_and_not_refused(privbench: Privbench, command: str) -> None:
+    asked = ["--workload", "digits-linear", "--method", "dp-sgd", "--epsilon", "4", "--models", "1"]
+    asked += ["--set", "delta=0.01", "--set", "steps=2", "--set", "batch_size=64", "--attack", "loss"]
+    answer = privbench(command, *asked)
+    assert answer.code == 0, answer
+    assert "delta = 0.01 is not below 1 / n_train = 1 / 718" in answer.err
+    if command == "plan":
+        (text,) = privbench(command, *asked, "--json").json["warnings"]
+        assert text in answer.err
+
+
 @pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "lots"])
 def test_an_epsilon_that_is_none_is_refused(privbench: Privbench, epsilon: str) -> None:
     answer = privbench("run", "--workload", "digits-mlp", "--method", "dp-sgd", f"--epsilon={epsilon}")

@@ -1,20 +1,25 @@
 """Canaries: who they are, whose coin decides, and that nothing else changes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
+import methods
 import workloads
 from harness.jobs.train import membership, per_example_loss
-from harness.plan.canaries import KINDS, MARK, Marked, arm, coins, refusals
+from harness.plan.canaries import KINDS, MARK, Marked, Request, arm, coins, join, refusals
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Cell, Plugin, Task, read_task
-from workloads.base import Workload
+from methods.dpsgd_hf.dpsgd_hf import DpsgdHfParams, make_front
+from workloads.base import Records, Workload
 from workloads.errors import SpecError
 
 COUNT = 40
+SGD = methods.family.get("sgd")
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +29,7 @@ def digits() -> Workload:
 
 def cell(kind: str | None, method: str = "sgd", count: int = COUNT) -> Cell:
     head = (Plugin("digits-linear", "1"), 718, Plugin(method, "1"), {"steps": 5}, 0)
-    return Cell(*head, kind, count if kind else 0)
+    return Cell(*head, kind, count, KINDS[kind].version) if kind else Cell(*head)
 
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -36,6 +41,123 @@ def test_a_cell_without_canaries_has_the_key_it_always_had() -> None:
     task = Task("train", cell("gradient"))
     assert read_task(task.file()) == task
     assert len({cell(kind).key for kind in (None, *KINDS)}) == 1 + len(KINDS)
+
+
+def test_a_kind_of_canaries_has_a_version_that_older_keys_do_not_mention() -> None:
+    for kind in ("mislabelled", "gradient"):
+        assert "canary_version" not in cell(kind).spec()
+    newer = cell("out-of-distribution")
+    assert newer.spec()["canary_version"] == "2"
+    assert read_task(Task("train", newer).file()).cell == newer
+    assert newer.key != replace(newer, canary_version="1").key
+
+
+def test_canaries_of_another_version_are_not_made(digits: Workload) -> None:
+    with pytest.raises(SpecError, match="out-of-distribution canaries of version 1; installed is 2"):
+        arm(digits, replace(cell("out-of-distribution"), canary_version="1"))
+
+
+@pytest.mark.parametrize("kind", ["gradient", "out-of-distribution"])
+def test_there_may_be_more_canaries_than_test_records(digits: Workload, kind: str) -> None:
+    many = 2 * len(digits.test())
+    assert refusals(digits, SGD, None, kind, many) == []
+    armed = arm(digits, cell(kind, count=many))
+    assert armed.count == many and len(armed.test) == len(digits.test())
+    mask = torch.cat([torch.zeros(len(armed.pool), dtype=torch.bool), coins(cell(kind, count=many), 0)])
+    members = armed.members(mask)
+    assert len(members) == int(mask.sum())
+    assert torch.isfinite(armed.model(0)(members.x)).all()
+
+
+@pytest.mark.parametrize("count", [1, COUNT])
+@every_kind
+def test_no_canary_is_a_record(digits: Workload, kind: str, count: int) -> None:
+    armed = arm(digits, cell(kind, count=count))
+    records = join(armed.pool, digits.test())
+    for x, y in zip(armed.canaries.x, armed.canaries.y, strict=True):
+        same = (records.x == x).flatten(1).all(1) & (records.y == y)
+        assert not same.any()
+
+
+def test_random_features_span_the_ranges_of_all_test_records(digits: Workload) -> None:
+    """One canary's ranges were those of one record: it was that record."""
+    low, high = digits.test().x.amin(0), digits.test().x.amax(0)
+    few, many = (arm(digits, cell("out-of-distribution", count=count)).canaries.x for count in (2, 2000))
+    for made in (few, many):
+        assert (made >= low).all() and (made <= high).all()
+    wide = high > low
+    assert ((many.amax(0) - many.amin(0))[wide] > 0.98 * (high - low)[wide]).all()
+    assert ((few.amax(0) - few.amin(0))[wide] > 0.05 * (high - low)[wide]).float().mean() > 0.8
+
+
+def test_a_single_near_duplicate_differs_from_its_twin(digits: Workload) -> None:
+    first, twin = arm(digits, cell("near-duplicate", count=1)).canaries.x
+    spread = digits.test().x.std(dim=0, correction=0)
+    moved = (first - twin).abs()
+    assert (moved[spread > 0] > 0).all() and float((moved / spread.clamp(min=1e-9)).max()) < 0.06
+
+
+def tokens(width: int, values: int) -> Records:
+    stream = torch.Generator().manual_seed(0)
+    return Records(torch.randint(values, (50, width), generator=stream), torch.arange(50) % 3)
+
+
+def test_tokens_are_drawn_among_all_and_twins_differ_at_one_place() -> None:
+    stream = torch.Generator().manual_seed(1)
+    padded = Records(
+        torch.cat([tokens(30, 500).x, torch.zeros(50, 70, dtype=torch.int64)], 1), tokens(1, 2).y
+    )
+    request = Request(padded, torch.arange(20), 20, 3, stream)
+    pairs, copies = KINDS["near-duplicate"].make(request)
+    assert copies == 2 and ((pairs.x[::2] != pairs.x[1::2]).sum(1) == 1).all()
+    made, _ = KINDS["out-of-distribution"].make(request)
+    assert made.x.dtype == torch.int64 and made.x.shape == (20, 100)
+    assert int(made.x.min()) >= 0 and 400 < int(made.x.max()) < 500
+
+
+@pytest.mark.parametrize(
+    ("kind", "test", "words"),
+    [
+        ("out-of-distribution", tokens(5, 2), "too few values"),
+        ("out-of-distribution", Records(torch.ones(9, 4), torch.zeros(9)), "too few values"),
+        ("near-duplicate", Records(torch.ones(9, 4), torch.zeros(9)), "too few values"),
+        ("gradient", Records(torch.ones(9, 4).half(), torch.zeros(9)), "32 bits or more, the workload's are"),
+    ],
+)
+def test_records_that_can_hold_no_canaries_are_refused_with_the_plan(
+    digits: Workload, kind: str, test: Records, words: str
+) -> None:
+    class Narrow:
+        def test(self) -> Records:
+            return test
+
+    assert any(words in each for each in refusals(Narrow(), SGD, None, kind, 1))  # type: ignore[arg-type]
+    assert refusals(digits, SGD, None, kind, 1) == []
+
+
+@pytest.mark.parametrize("name", ["dpsgd-hf", "dp-gan", "pate"])
+def test_gradient_canaries_that_would_test_nothing_are_refused(digits: Workload, name: str) -> None:
+    method = methods.family.get(name)
+    params = method.Params.model_validate({"epsilon": 4.0})
+    (problem,) = refusals(digits, method, params, "gradient", 9)
+    assert "would test nothing" in problem and "give one of mislabelled" in problem
+    assert refusals(digits, method, params, "mislabelled", 9) == []
+
+
+def test_what_reads_records_as_they_are_carries_gradient_canaries(digits: Workload) -> None:
+    hf, params = methods.family.get("dpsgd-hf"), DpsgdHfParams(epsilon=4.0, normalisation="none")
+    assert refusals(digits, hf, params, "gradient", 9) == []
+    assert refusals(digits, methods.family.get("dp-sgd"), params, "gradient", 9) == []
+
+
+def test_normalised_records_have_lost_their_marks() -> None:
+    """Why dpsgd-hf says so: what stands before the model leaves a canary without its number."""
+    front = make_front(DpsgdHfParams(epsilon=4.0, normalisation="group", groups=4))
+    test = Records(torch.rand(5, 8, 3, 3), torch.zeros(5))
+    request = Request(test, torch.arange(2), 2, 3, torch.Generator())
+    made, _ = KINDS["gradient"].make(request)
+    assert float(made.x.flatten(1)[:, 0].min()) >= MARK
+    assert float(front(made.x).flatten(1)[:, 0].max()) < MARK
 
 
 @every_kind
@@ -136,8 +258,8 @@ def test_marks_are_beyond_all_data(digits: Workload) -> None:
     ],
 )
 def test_wrong_canaries_are_refused(digits: Workload, kind: object, count: object, words: str) -> None:
-    assert any(words in each for each in refusals(digits, kind, count))
-    assert refusals(digits, None, None) == []
+    assert any(words in each for each in refusals(digits, SGD, None, kind, count))
+    assert refusals(digits, SGD, None, None, None) == []
 
 
 def test_an_audit_needs_canaries_in_some_grid() -> None:

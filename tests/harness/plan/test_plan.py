@@ -285,6 +285,19 @@ def test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine() ->
     assert configurations(engine=["bookkeeping", "opacus"], physical_batch_size=[16, 32]) == 1
 
 
+@pytest.mark.parametrize(
+    ("delta", "n_train", "warned"),
+    [(1e-5, 718, False), (1.39e-3, 718, False), (1.4e-3, 718, True), (0.1, 9, False), (0.2, 5, True)],
+)
+def test_a_delta_that_protects_nobody_is_a_warning(delta: float, n_train: int, warned: bool) -> None:
+    grid = DP | {"delta": delta, "n_train": n_train, "batch_size": 4}
+    found = plan(grid | {"epsilon": [2, 4]}, SGD, models=1).warnings
+    assert len(found) == warned, "once for all epsilons, and none for what has no delta"
+    for text in found:
+        assert f"delta = {delta:g} is not below 1 / n_train = 1 / {n_train}" in text
+    assert plan(grid | {"epsilon": math.inf}, models=1).warnings == ()
+
+
 def test_another_seed_is_another_experiment() -> None:
     one, other = plan(SGD, models=1, seed=0), plan(SGD, models=1, seed=1)
     assert one.cells[0].key != other.cells[0].key

@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from harness.accounting.pricing import NOT_SANITISED
 from harness.cli import app
+from harness.report import write_all
 from harness.report.reading import read
-from harness.results.archive import MANIFEST, NAME, read_manifest
+from harness.results.archive import MANIFEST, NAME, read_contents, read_manifest
 from harness.results.collect import collect
 from harness.results.query import query
 from harness.results.transfer import conflicts, export_results, import_results
@@ -191,6 +193,46 @@ def test_a_parquet_export_can_be_read_by_anybody(archives: Path, theirs: Path) -
     told = json.loads(table.schema.metadata[b"privbench"])
     assert told["tasks"] == table.num_rows
     assert {"privbench", "protocol", "schema", "exported", "checksum", "files"} <= told.keys()
+
+
+@pytest.fixture(scope="module")
+def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that holds what PATE's votes cost as they fell, which must not be published."""
+    store = Store.open(tmp_path_factory.mktemp("votes") / "store", create=True)
+    task = Task("train", cells("digits-mlp")[1])
+    payload = training(task, 0.9)
+    payload["guarantee"]["epsilons"]["data_dependent"] = 0.618033988
+    payload["guarantee"]["assumptions"].append(NOT_SANITISED)
+    publish(store, task, payload)
+    publish(store, attack(task.cell, "loss", models=1), leakage(0.6))
+    collect(store.path)
+    return store.path
+
+
+@pytest.mark.parametrize("name", ["results.zip", "results.parquet"])
+def test_what_must_not_be_published_stays_in_the_store(votes: Path, tmp_path: Path, name: str) -> None:
+    export_results(votes, tmp_path / name)
+    manifest = read_manifest(tmp_path / name)
+    files = dict(read_contents(tmp_path / name, manifest))
+    assert len(files) == 5
+    for content in files.values():
+        assert b"0.618" not in content and b"data_dependent" not in content
+    imported = import_results(tmp_path / "store", tmp_path / name, "alice")
+    assert imported.tasks == 2, "it is whole: its checksum is of what is left"
+    collect(tmp_path / "store")
+    (theirs,) = query(tmp_path / "store", "select epsilon, epsilon_rdp from model_run").rows
+    assert theirs == (1.0, 1.25)
+    key = Task("train", cells("digits-mlp")[1]).key
+    kept = Store.open(votes).result(key)
+    assert kept is not None and kept["guarantee"]["epsilons"]["data_dependent"] == 0.618033988
+
+
+def test_no_report_shows_what_must_not_be_published(votes: Path, tmp_path: Path) -> None:
+    store = Store.open(votes)
+    for file in (store.database, *write_all(votes, tmp_path)):
+        content = file.read_bytes()
+        assert b"0.618" not in content and b"data_dependent" not in content
+        assert b"not sanitised" not in content
 
 
 def test_imports_are_not_exported_as_ours(archives: Path, ours: Path, tmp_path: Path) -> None:
