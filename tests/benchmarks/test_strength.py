@@ -24,7 +24,7 @@ from harness.attacks import family
 from harness.attacks.base import Attack, Evidence
 from harness.jobs.attack import read_signals, read_trainings
 from harness.jobs.judge import score
-from harness.leakage.comparison import figure, paired_leakage
+from harness.leakage.comparison import ROUNDING, figure, paired_leakage
 from harness.leakage.influence import Scored
 from harness.leakage.matrices import Floats, Ints
 from harness.leakage.roc import RATES
@@ -226,7 +226,8 @@ def against_published(
                 groups = [paired_leakage(axis, one, other, "record") for one, other in pairs]
                 difference = np.mean([each.difference for each in groups if each.difference is not None])
                 error = np.sqrt(sum(each.se**2 for each in groups if each.se is not None)) / len(groups)
-                p = stats.t.cdf(difference / error, len(groups) * (size - 1))
+                freedom = len(groups) * (size - 1)
+                p = stats.t.cdf(difference / error, freedom) if error > ROUNDING else 1.0  # the same scores
                 yield Shortfall(cell, size, ours, published, axis, float(difference), float(p))
 
 
