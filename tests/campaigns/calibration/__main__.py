@@ -173,6 +173,7 @@ def main(words: Sequence[str]) -> int:
     signals = {file.stem: Signals.load(file) for file in asked.signals}
     run(asked, counts, signals)
     named = f" --signals {' '.join(file.name for file in asked.signals)}" if signals else ""
+    named += f" --drawn {asked.drawn}" if asked.drawn else ""
     models = ",".join(map(str, asked.models))
     command = f"{parser.prog} --cells {asked.cells} --models {models} --seed {asked.seed}{named}"
     text = page(asked, counts, signals, command)
