@@ -115,7 +115,7 @@ select
     m.batch_size, m.step_overhead, m.example_overhead, m.example_cpu_overhead, m.overhead_by, m.training_overhead,
     m.memory_overhead, r.stats,
     t.host, t.device, t.threads, t.started, t.finished, t.wall_seconds,
-    c.workload_version, c.method_version, c.canary, c.canaries, c.origin, c.protocol
+    c.workload_version, c.method_version, c.canary, c.canaries, c.canary_version, c.origin, c.protocol
 from model_run r
 join cell c on c.key = r.cell
 join task t on t.key = r.task
@@ -375,7 +375,7 @@ candidate as (
         or p.validation_accuracy >= max(p.validation_accuracy) over (
             partition by
                 p.origin, p.protocol, p.workload, p.workload_version, p.n_train, p.canary, p.canaries,
-                p.attack, cast(p.attack_params as varchar), p.method, p.method_version, p.epsilon_asked, p.levels
+                p.canary_version, p.attack, cast(p.attack_params as varchar), p.method, p.method_version, p.epsilon_asked, p.levels
         ) as chosen
     from point p
 )

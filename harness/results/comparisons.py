@@ -38,7 +38,7 @@ STRONGEST = "strongest"
 CELLS = """
     select distinct
         cell, origin, protocol, workload, workload_version, n_train, seed,
-        coalesce(canary, '') as canary, canaries
+        coalesce(canary, '') as canary, canaries, coalesce(canary_version, '')
     from frontier
     where chosen and coalesce(valid, false)
 """
@@ -59,6 +59,7 @@ class Group(NamedTuple):
     seed: int
     canary: str
     canaries: int
+    canary_version: str
 
 
 def write_comparisons(connection: sa.Connection, origins: Iterable[Origin]) -> None:

@@ -88,7 +88,7 @@ def jobs(
     return [
         *((cell, kind, asked.cells) for kind in GAPS),
         *((methods, situation, tables) for situation in TIMES),
-        *((drawn, kind, asked.cells) for kind in enough),
+        *((drawn, kind, asked.drawn or asked.cells) for kind in enough),
     ]
 
 
@@ -98,7 +98,8 @@ def page(asked: argparse.Namespace, counts: Counts, signals: dict[str, Signals],
     kinds = [NULL, LEAK]
     parts = [
         "# Calibration of leakage figures",
-        f"Made by `{command}` on {date.today().isoformat()}; do not edit. {INTRODUCTION}",
+        f"Made by `{command}` on {date.today().isoformat()}, with {so_far(asked, counts)}; do not edit.",
+        INTRODUCTION,
         "## Coverage of nominal 95 % intervals",
         "Per cent of cells; mean (lowest-highest) over AUC, TPR at 10 % and 1 % FPR and balanced accuracy.",
         summary.coverage_table(counts, kinds, models),
@@ -130,6 +131,14 @@ def page(asked: argparse.Namespace, counts: Counts, signals: dict[str, Signals],
     return "\n\n".join(parts) + "\n"
 
 
+def so_far(asked: argparse.Namespace, counts: Counts) -> str:
+    """How many cells there are, which can be fewer than were asked for."""
+    cells = [counts.number(kind, models) for kind in GAPS for models in asked.models]
+    few, many = min(cells), max(cells)
+    shown = f"{few:,}" if few == many else f"{few:,} to {many:,}"
+    return f"{shown} of {asked.cells:,} cells an entry" if few < asked.cells else f"{few:,} cells an entry"
+
+
 INTRODUCTION = (
     "One pool of 800 records, half of them members of each model; models have levels of their own, and gaps "
     "are log-normal where records leak (`tests/campaigns/calibration/cells.py`). Masks, levels and noise are "
@@ -156,6 +165,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, help="write the tables as Markdown")
     parser.add_argument("--state", type=Path, help="keep counts in this JSON file, and continue from it")
     parser.add_argument("--signals", type=Path, nargs="*", default=[], help=".npz of stored signals")
+    parser.add_argument("--drawn", type=int, help="cells out of each of these; else as many as --cells")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many")
     parser.add_argument("--rounds", type=int, default=20, help="in how many parts the cells are counted")
     asked = parser.parse_args(words)
@@ -163,6 +173,7 @@ def main(words: Sequence[str]) -> int:
     signals = {file.stem: Signals.load(file) for file in asked.signals}
     run(asked, counts, signals)
     named = f" --signals {' '.join(file.name for file in asked.signals)}" if signals else ""
+    named += f" --drawn {asked.drawn}" if asked.drawn else ""
     models = ",".join(map(str, asked.models))
     command = f"{parser.prog} --cells {asked.cells} --models {models} --seed {asked.seed}{named}"
     text = page(asked, counts, signals, command)
