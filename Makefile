@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STORE ?= privbench-store
 
 .PHONY: quickstart test quick lint wheel clean help cluster-up cluster-down test-cluster
-.PHONY: engine-up engine-down test-docker chaos mutations licences verify-dependencies audit-dependencies
+.PHONY: engine-up engine-down test-docker chaos mutations calibration-check licences verify-dependencies
+.PHONY: audit-dependencies
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
@@ -18,6 +19,7 @@ help:
 	@echo "make test-docker  the tests on a Docker engine of their own, with an image they build"
 	@echo "make chaos        the campaigns of kills, damage, full disks, crowds and malformed input; hours"
 	@echo "make mutations    switch every rule of evidence off and show the test that fails; some minutes"
+	@echo "make calibration-check  coverage, false winners and power of leakage figures, by simulation; hours"
 	@echo "make verify-dependencies  check what the package index serves against the published hashes"
 	@echo "make audit-dependencies   look the pinned versions up among known vulnerabilities (needs a network)"
 	@echo "make licences     write LICENCES.md from what is installed"
@@ -88,6 +90,13 @@ chaos: $(VENV)/.installed-dev
 mutations: $(VENV)/.installed-dev
 	@echo "==> switching rules of evidence off, one at a time (docs/rules.md)"
 	$(BIN)/python -m tests.campaigns.mutations
+
+# Its counts are kept, so a run that was stopped is continued by the next.
+CALIBRATION ?= --cells 2000 --models 4,8,16,32
+
+calibration-check: $(VENV)/.installed-dev
+	@echo "==> measuring coverage, false winners and power of leakage figures (docs/calibration.md)"
+	$(BIN)/python -m tests.campaigns.calibration $(CALIBRATION) --state .calibration.json --out docs/calibration.md
 
 lint: $(VENV)/.installed-dev
 	@echo "==> ruff, mypy, import-linter"

@@ -6,14 +6,16 @@ from dp_accounting import DpEvent, NeighboringRelation
 
 from harness.accounting.accountants.noisy_votes import epsilon_of_votes
 from harness.accounting.accountants.pld import epsilon_pld, mesh, supports_pld
-from harness.accounting.accountants.prv import Estimate, epsilon_prv, sampled_gaussian
+from harness.accounting.accountants.prv import Estimate, epsilon_prv, sampled_gaussians
 from harness.accounting.accountants.pure import epsilon_pure
 from harness.accounting.accountants.rdp import (
     ORDERS,
     convert,
     convert_classic,
     divergences,
+    epsilon_proved,
     epsilon_rdp,
+    has_exact_divergences,
     supports_rdp,
 )
 from harness.accounting.accountants.selective import find_selection, worst_case_lower
@@ -36,7 +38,8 @@ AGREEMENT = 0.01
 """By which share PLD may exceed RDP, besides one mesh width.
 
 Both are upper bounds and the exact epsilon lies below RDP's, so PLD may exceed it only by its own
-upward rounding, which stays below this share where the mesh is in proportion to epsilon.
+upward rounding, which stays below this share where the mesh is in proportion to epsilon. How far RDP may lie
+above PLD depends on the event: PLD is never below what the same Rényi divergences prove.
 """
 
 NOT_SANITISED = (
@@ -128,7 +131,8 @@ def price_bounds(
                 "use more noise or a larger delta"
             )
     if len(found) == 2:
-        check_agreement(found["pld"], found["rdp"], width)
+        proved = epsilon_proved(ORDERS, curve, delta) if has_exact_divergences(plain, relation) else 0.0
+        check_agreement(found["pld"], found["rdp"], proved, width)
     return dict(sorted(found.items())), width
 
 
@@ -141,22 +145,30 @@ def find_curve(plain: DpEvent, relation: NeighboringRelation) -> Floats:
     return divergences(plain, relation)
 
 
-def check_agreement(pld: float, rdp: float, width: float) -> None:
-    """PLD above RDP by more than its own rounding is an AccountingError: one of them is wrong."""
+def check_agreement(pld: float, rdp: float, proved: float, width: float) -> None:
+    """PLD outside what Rényi divergences allow is an AccountingError: one of the two accountants is wrong.
+
+    Not above their upper bound by more than PLD's own rounding, and not below their lower one.
+    """
     if pld > rdp * (1 + AGREEMENT) + width:
         raise AccountingError(
             f"the accountants disagree: PLD says epsilon {pld:.6g}, RDP says {rdp:.6g}, "
             "and RDP is an upper bound that PLD cannot exceed"
         )
+    if pld < proved:
+        raise AccountingError(
+            f"the accountants disagree: PLD says epsilon {pld:.6g}, and the Rényi divergences prove that it "
+            f"is at least {proved:.6g}"
+        )
 
 
 def ask_prv(plain: DpEvent, delta: float, relation: NeighboringRelation, curve: Floats) -> Estimate | None:
-    """The third opinion, where the event is one sampled Gaussian composed and not beyond its numbers."""
-    shape = sampled_gaussian(plain)
-    if shape is None or relation is NeighboringRelation.REPLACE_ONE:
+    """The third opinion, where the event is made of sampled Gaussians and not beyond its numbers."""
+    gaussians = sampled_gaussians(plain)
+    if gaussians is None or relation is NeighboringRelation.REPLACE_ONE:
         return None
     rough = convert(ORDERS, curve, delta / 1e4)
-    return epsilon_prv(*shape, delta, rough) if math.isfinite(rough) else None
+    return epsilon_prv(gaussians, delta, rough) if math.isfinite(rough) else None
 
 
 def check_opinion(pld: float, opinion: Estimate, width: float) -> None:

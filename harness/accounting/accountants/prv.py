@@ -1,14 +1,23 @@
-"""Privacy random variables: a third opinion on the sampled Gaussian, with a stated error on both sides.
+"""Privacy random variables: a third opinion on sampled Gaussians, with a stated error on both sides.
 
 Written after Gopi, Lee and Wutschitz 2021, the method behind Opacus's default accountant, so that a price
 needs no torch; a test holds it against Opacus's own.
 """
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    NoOpDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.integrate import quad_vec
 from scipy.special import ndtr
@@ -20,6 +29,8 @@ ERROR = 0.01
 """In epsilon, for epsilons up to 10, as in Opacus; above in proportion."""
 LARGEST = 2**23
 """Mesh points beyond which no opinion is given."""
+KINDS = 16
+"""Different Gaussians beyond which none is given: each takes as long as all uses of one."""
 SMALLEST = 1e-10
 """Deltas below which none is given: the transform's own rounding would be seen."""
 
@@ -33,38 +44,53 @@ class Estimate:
     upper: float
 
 
-def sampled_gaussian(event: DpEvent) -> tuple[float, float, int] | None:
-    """(rate, noise, steps) where the event is one sampled Gaussian composed with itself, else None."""
-    steps = 1
-    while isinstance(event, SelfComposedDpEvent):
-        event, steps = event.event, steps * event.count
-    if isinstance(event, GaussianDpEvent):
-        return 1.0, float(event.noise_multiplier), steps
-    if isinstance(event, PoissonSampledDpEvent) and isinstance(event.event, GaussianDpEvent):
-        return float(event.sampling_probability), float(event.event.noise_multiplier), steps
-    return None
+Steps = Mapping[tuple[float, float], int]
+"""(rate, noise) of sampled Gaussians to how often each is used."""
 
 
-def epsilon_prv(rate: float, noise: float, steps: int, delta: float, rough: float) -> Estimate | None:
-    """Epsilon of `steps` sampled Gaussians; None where the numbers are beyond it.
+def sampled_gaussians(event: DpEvent, count: int = 1) -> Steps | None:
+    """What is used how often where the event is made of sampled Gaussians only, else None."""
+    found: Counter[tuple[float, float]] = Counter()
+    if isinstance(event, SelfComposedDpEvent):
+        return sampled_gaussians(event.event, count * event.count)
+    if isinstance(event, ComposedDpEvent):
+        for part in event.events:
+            inside = sampled_gaussians(part, count)
+            if inside is None:
+                return None
+            found.update(inside)
+    elif isinstance(event, GaussianDpEvent):
+        found[1.0, float(event.noise_multiplier)] = count
+    elif isinstance(event, PoissonSampledDpEvent) and isinstance(event.event, GaussianDpEvent):
+        found[float(event.sampling_probability), float(event.event.noise_multiplier)] = count
+    elif not isinstance(event, NoOpDpEvent):
+        return None
+    return {each: uses for each, uses in found.items() if each[0] > 0}
+
+
+def epsilon_prv(gaussians: Steps, delta: float, rough: float) -> Estimate | None:
+    """Epsilon of sampled Gaussians; None where there are none or the numbers are beyond it.
 
     `rough` is an upper bound on epsilon at delta / 10^4, which sets the window.
     """
-    if delta < SMALLEST or rate <= 0:
+    if delta < SMALLEST or not 1 <= len(gaussians) <= KINDS:
         return None
     error, slack = ERROR * max(1.0, rough / 10), delta / 1000
-    width = error / math.sqrt(steps * math.log(12 / slack) / 2)
+    width = error / math.sqrt(sum(gaussians.values()) * math.log(12 / slack) / 2)
     size = next_fast_len(2 * math.ceil((rough + 3) / width) + 1, real=True)
     if size > LARGEST:
         return None
     grid: Floats = (np.arange(size, dtype=np.float64) - size // 2) * width
     edges: Floats = np.append(grid - width / 2, grid[-1] + width / 2)
-    cumulative = loss_cdf(edges, rate, noise)
-    masses = np.diff(cumulative) / (cumulative[-1] - cumulative[0])
-    # Shifting the mesh to the true mean makes the rounding errors of the steps cancel on average.
-    shift = loss_mean(rate, noise) - float(grid @ masses)
-    composed = np.fft.fftshift(irfft(rfft(np.fft.ifftshift(masses)) ** steps, size))
-    losses: Floats = grid + steps * shift
+    spectrum, shift = np.ones(size // 2 + 1, dtype=np.complex128), 0.0
+    for (rate, noise), steps in gaussians.items():
+        cumulative = loss_cdf(edges, rate, noise)
+        masses = np.diff(cumulative) / (cumulative[-1] - cumulative[0])
+        # Shifting the mesh to the true mean makes the rounding errors of the steps cancel on average.
+        shift += steps * (loss_mean(rate, noise) - float(grid @ masses))
+        spectrum *= rfft(np.fft.ifftshift(masses)) ** steps
+    composed = np.fft.fftshift(irfft(spectrum, size))
+    losses: Floats = grid + shift
     return Estimate(
         lower=max(0.0, solve_epsilon(losses, composed, delta + slack) - error),
         middle=solve_epsilon(losses, composed, delta),

@@ -14,6 +14,7 @@ from dp_accounting import (
     GaussianDpEvent,
     LaplaceDpEvent,
     NeighboringRelation,
+    NoOpDpEvent,
     PoissonSampledDpEvent,
     SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
@@ -31,6 +32,8 @@ ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128,
 WHOLE_ORDERS = (*range(2, 64), 128, 256, 512)
 """A closed form instead of a series: much quicker, looser where epsilon is large. Good for a guess."""
 
+ODDS = (2.5, 4.0, 10.0)
+"""On either side of what a lower bound looks at lies one loss in so many; the best of these counts."""
 ROUNDING = 1e-9
 """Added to every Rényi divergence: rounding makes tiny ones negative, and dp-accounting then says 0."""
 
@@ -63,6 +66,43 @@ def convert(orders: Sequence[float], found: Floats, delta: float) -> float:
 def convert_classic(orders: Sequence[float], found: Floats, delta: float) -> float:
     """The conversion of Mironov 2017 that older papers print: D_a + log(1 / delta) / (a - 1)."""
     return max(0.0, float(np.min(found + math.log(1 / delta) / (np.asarray(orders) - 1))))
+
+
+def epsilon_proved(orders: Sequence[float], found: Floats, delta: float) -> float:
+    """A lower bound on epsilon where the divergences are those of a real pair: Chernoff's bound reversed.
+
+    With M(t) = t D_{1+t}, tilt the distribution of the loss L by e^{tL - M(t)}. By Markov's inequality at two
+    other orders, L then lies between `low` and `high` but for a share 2 / odds. Hence P[L >= low] is at least
+    (1 - 2 / odds) e^{M(t) - t high}, and delta(eps) >= (1 - e^{eps - low}) P[L >= low].
+    """
+    # At other orders the series for a sampled Gaussian is an upper bound, up to several times too large.
+    exact = np.isfinite(found) & (np.mod(orders, 1) == 0)
+    # E[e^{tL}] is 1 at t = 0, and at t = -1 where it adds up the other distribution.
+    tilts = np.concatenate([[-1.0, 0.0], np.asarray(orders, dtype=np.float64)[exact] - 1])
+    moments = np.concatenate([[0.0, 0.0], tilts[2:] * np.maximum(found[exact] - ROUNDING, 0.0)])
+    steps, rises = tilts[None, :] - tilts[:, None], moments[None, :] - moments[:, None]
+    best = 0.0
+    for odds in ODDS:
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            high = np.where(steps > 0, (rises + math.log(odds)) / steps, np.inf).min(axis=1)
+            low = np.where(steps < 0, (rises + math.log(odds)) / steps, -np.inf).max(axis=1)
+            chance = (1 - 2 / odds) * np.exp(moments - tilts * high)
+            proved = np.where(chance > delta, low + np.log1p(-delta / chance), 0.0)
+        best = max(best, float(proved[tilts > 0].max(initial=0.0)))
+    return best
+
+
+def has_exact_divergences(event: DpEvent, relation: NeighboringRelation) -> bool:
+    """Whether the divergences at whole orders are those of one pair of neighbours, and no mere bounds."""
+    if isinstance(event, ComposedDpEvent):
+        return all(has_exact_divergences(part, relation) for part in event.events)
+    if isinstance(event, SelfComposedDpEvent):
+        return has_exact_divergences(event.event, relation)
+    if isinstance(event, PoissonSampledDpEvent):
+        return isinstance(event.event, GaussianDpEvent) and relation is not NeighboringRelation.REPLACE_ONE
+    return isinstance(
+        event, NoOpDpEvent | GaussianDpEvent | LaplaceDpEvent | PureDpEvent | VonMisesFisherDpEvent
+    )
 
 
 def supports_rdp(event: DpEvent, relation: NeighboringRelation) -> bool:

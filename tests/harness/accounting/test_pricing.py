@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from dp_accounting import (
     ComposedDpEvent,
@@ -25,13 +26,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import ndtr
+from scipy.stats import norm
 
-from harness.accounting import price
+from harness.accounting import price, pricing
 from harness.accounting.accountants.pld import epsilon_pld, mesh
 from harness.accounting.accountants.prv import Estimate
-from harness.accounting.accountants.rdp import epsilon_rdp
+from harness.accounting.accountants.rdp import (
+    ORDERS,
+    divergences,
+    epsilon_proved,
+    epsilon_rdp,
+    has_exact_divergences,
+)
+from harness.accounting.adjacency import find_relation
+from harness.accounting.ledger import natural_adjacency
 from harness.accounting.pricing import check_agreement, check_opinion
-from methods.mechanisms.events import ParallelDpEvent, PureDpEvent
+from methods.mechanisms.events import ParallelDpEvent, PureDpEvent, VonMisesFisherDpEvent
 from workloads.errors import AccountingError
 
 ADD_OR_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -204,10 +214,67 @@ def test_an_adjacency_without_a_theorem_is_refused() -> None:
 
 
 def test_accountants_that_disagree_are_an_error() -> None:
-    check_agreement(pld=2.0, rdp=2.2, width=1e-4)
-    check_agreement(pld=2.0 + 1e-4, rdp=2.0, width=1e-4)
-    with pytest.raises(AccountingError, match="disagree"):
-        check_agreement(pld=2.2, rdp=2.0, width=1e-4)
+    check_agreement(pld=2.0, rdp=2.2, proved=1.5, width=1e-4)
+    check_agreement(pld=2.0 + 1e-4, rdp=2.0, proved=2.0, width=1e-4)
+    with pytest.raises(AccountingError, match="an upper bound that PLD cannot exceed"):
+        check_agreement(pld=2.2, rdp=2.0, proved=1.0, width=1e-4)
+    with pytest.raises(AccountingError, match=r"prove that it is at least 1\.5"):
+        check_agreement(pld=1.4, rdp=2.0, proved=1.5, width=1e-4)
+
+
+# Compositions that have a PLD and exact Rényi divergences, and how low a PLD is noticed: PRV knows Gaussians.
+MIXED = {
+    "two samples": (SelfComposedDpEvent(ComposedDpEvent([sgm(0.1, 2.0, 1), sgm(0.02, 1.3, 1)]), 100), 0.97),
+    "a normalisation": (ComposedDpEvent([sgm(0.3, 3.0, 50), GaussianDpEvent(8.0)]), 0.97),
+    "directions": (SelfComposedDpEvent(VonMisesFisherDpEvent(300, 2.0), 50), 0.25),
+    "noisy counts": (SelfComposedDpEvent(LaplaceDpEvent(10.0), 100), 0.25),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("tampered", ["pld high", "pld low", "rdp low"])
+def test_a_tampered_accountant_is_found_out_on_either_side(
+    name: str, tampered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event, noticed = MIXED[name]
+    factor = {"pld high": 1.3, "pld low": noticed, "rdp low": 0.7}[tampered]
+    honest = price(event, 1e-5).epsilons
+    if tampered.startswith("pld"):
+        monkeypatch.setattr(pricing, "epsilon_pld", lambda *_: factor * honest["pld"])
+    else:
+        monkeypatch.setattr(pricing, "divergences", lambda *given: factor * divergences(*given))
+    with pytest.raises(AccountingError, match="the accountants disagree"):
+        price(event, 1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(noise=st.floats(0.3, 60), uses=st.integers(1, 2000), exponent=st.integers(1, 12))
+def test_what_renyi_divergences_prove_is_never_above_the_truth(
+    noise: float, uses: int, exponent: int
+) -> None:
+    """Gaussians, whose delta at an epsilon is known in closed form (Balle and Wang 2018)."""
+    mu, delta = math.sqrt(uses) / noise, 10.0**-exponent
+    curve = divergences(SelfComposedDpEvent(GaussianDpEvent(noise), uses), ADD_OR_REMOVE)
+    proved = epsilon_proved(ORDERS, curve, delta)
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_other = proved + norm.logcdf(-proved / mu - mu / 2)
+    true = norm.cdf(-proved / mu + mu / 2) - math.exp(log_other)
+    assert proved == 0 or true >= delta * (1 - 1e-6)
+
+
+def test_what_renyi_divergences_prove_is_no_small_share() -> None:
+    for event, _ in MIXED.values():
+        relation = find_relation(natural_adjacency(event))
+        proved = epsilon_proved(ORDERS, divergences(event, relation), 1e-5)
+        epsilon = price(event, 1e-5).epsilon or 0
+        assert 0.25 * epsilon < proved < epsilon
+
+
+def test_bounds_on_divergences_prove_nothing() -> None:
+    fixed = SampledWithoutReplacementDpEvent(1000, 100, GaussianDpEvent(2.0))
+    assert not has_exact_divergences(SelfComposedDpEvent(fixed, 10), NeighboringRelation.REPLACE_ONE)
+    sampled = PoissonSampledDpEvent(0.1, PureDpEvent(1.0))
+    assert not has_exact_divergences(sampled, ADD_OR_REMOVE)
 
 
 def test_no_price_is_given_on_which_the_accountants_disagree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,19 +120,15 @@ def test_an_unresolved_rate_says_what_it_needs(page: Any) -> None:
     assert missing.startswith("Not drawn: 4 of 4 cells. TPR at 0.1 % FPR needs N ≥ 10,000 non-members")
 
 
-def test_the_attack_follows_the_leakage_unless_it_was_chosen(open_page: Open, row: Any, reading: Any) -> None:
-    rows = [
-        row(attack="reference", auc=0.59, tpr_at_1pct=0.014),
-        row(attack="lira", auc=0.58, tpr_at_1pct=0.041),
-    ]
-    page = open_page(reading([*rows, row(attack="loss", auc=0.5, tpr_at_1pct=0.01)]))
+def test_the_strongest_of_each_cell_is_shown_unless_another_was_chosen(
+    open_page: Open, row: Any, reading: Any
+) -> None:
+    page = open_page(reading([row(attack="strongest"), row(attack="lira"), row(attack="loss")]))
     attack = page.get_by_role("combobox", name="Attack")
-    assert attack.input_value() == "lira"
-    choose(page, "Leakage", "auc")
-    assert attack.input_value() == "reference"
-    assert "reference (strongest)" in attack.inner_text()
+    assert attack.input_value() == "strongest"
+    assert "strongest of each cell" in attack.inner_text()
     choose(page, "Attack", "loss")
-    choose(page, "Leakage", "tpr_at_1pct")
+    choose(page, "Leakage", "auc")
     assert attack.input_value() == "loss"
 
 
