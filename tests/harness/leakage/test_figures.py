@@ -224,6 +224,16 @@ def test_halves_narrow_the_interval_where_records_differ(masks: Callable[..., Bo
     assert with_halves.agreement > with_halves.agreement_chance  # type: ignore[operator]
 
 
+def test_balanced_accuracy_learns_no_threshold() -> None:
+    """Noise: the best threshold on the same scores gains, calling as many as there are members does not."""
+    random = np.random.default_rng(0)
+    members = (np.arange(60) < 30)[None]
+    results = [evaluate(random.standard_normal((1, 60)), members, "alone") for _ in range(200)]
+    honest = np.mean([found.balanced_accuracy for found in results])
+    assert honest == pytest.approx(0.5, abs=4 * 0.065 / math.sqrt(200))
+    assert np.mean([found.accuracy_oracle for found in results]) > 0.57
+
+
 def test_figures_of_single_records_need_sixteen_models_and_signals(masks: Callable[..., Bools]) -> None:
     for models, given_ in ((15, True), (16, True), (16, False)):
         stored = cell(masks, models, gap=2.0)
