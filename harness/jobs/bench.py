@@ -18,8 +18,8 @@ import torch
 import methods
 import workloads
 from harness.jobs.interleaving import Player, Turn, play, share_one_heap, weigh
-from harness.jobs.layout import apply_layout
 from harness.jobs.loop import failure
+from harness.jobs.memory_layout import apply_layout
 from harness.jobs.provenance import provenance
 from harness.jobs.run import Run
 from harness.jobs.timing import LEAST_STEPS, Laps, compare, find_doubt, lap_table

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from harness.jobs.layout import apply_layout
+from harness.jobs.memory_layout import apply_layout
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.train import best_device, members_of, membership, per_example_loss, warm_up
 from harness.plan.estimate import Cost

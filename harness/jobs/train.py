@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 import methods
 import workloads
 from harness.accounting import Guarantee, check, find_ceilings, price
-from harness.jobs.layout import apply_layout, restore_layout
+from harness.jobs.memory_layout import apply_layout, restore_layout
 from harness.jobs.run import Run, Series
 from harness.plan.canaries import Armed, arm, coins
 from harness.plan.public_records import public_records

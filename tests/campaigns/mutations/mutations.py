@@ -146,7 +146,7 @@ MUTATIONS = (
         "harness/leakage/figures.py",
         "balanced_accuracy=accuracy.value,",
         "balanced_accuracy=float((1 + (roc.tpr - roc.fpr).max()) / 2),",
-        "tests/harness/leakage/test_figures.py::test_correctness_attack",
+        "tests/harness/leakage/test_figures.py::test_balanced_accuracy_learns_no_threshold",
     ),
     Mutation(
         "intervals that cover",
@@ -173,6 +173,14 @@ MUTATIONS = (
         "tests/harness/leakage/test_influence.py::test_the_threshold_has_an_error_of_its_own",
     ),
     Mutation(
+        "intervals that cover",
+        "an attack that declares nothing passes for one without shadows",
+        "harness/attacks/base.py",
+        'return "learned" if attacker.shadows else "alone"',
+        'return "alone"',
+        "tests/harness/attacks/test_base.py::test_what_declares_nothing_gets_the_safe_answer",
+    ),
+    Mutation(
         "strongest declared attack",
         "a target chooses its own attack",
         "harness/leakage/candidates.py",
@@ -195,6 +203,14 @@ MUTATIONS = (
         '        default="bayes",\n',
         '        default="online",\n',
         "tests/harness/attacks/test_lira.py::test_the_default_has_a_prior_on_the_gap",
+    ),
+    Mutation(
+        "strongest known defaults",
+        "rmia ranks in steps of one population record",
+        "harness/attacks/rmia.py",
+        "    gamma: float | None = Field(\n        default=None,",
+        "    gamma: float | None = Field(\n        default=1.0,",
+        "tests/harness/attacks/test_rmia.py::test_the_defaults_are_a_fine_rank_at_temperature_two",
     ),
     Mutation(
         "ceilings that fit",
@@ -709,10 +725,10 @@ MUTATIONS = (
     Mutation(
         "fair costs",
         "images and weights stay in torch's default layout",
-        "harness/jobs/layout.py",
+        "harness/jobs/memory_layout.py",
         "    return members.channels_last(), laid_out\n",
         "    return members, problem\n",
-        "tests/harness/jobs/test_layout.py::test_the_convolutions_of_every_method_compute_in_it",
+        "tests/harness/jobs/test_memory_layout.py::test_the_convolutions_of_every_method_compute_in_it",
     ),
     Mutation(
         "fair costs",
@@ -758,10 +774,10 @@ MUTATIONS = (
     Mutation(
         "fair costs",
         "the baseline computes in another layout",
-        "harness/jobs/layout.py",
+        "harness/jobs/memory_layout.py",
         "if not takes_channels_last(problem.model(0)):",
         "if True:",
-        "tests/harness/jobs/test_layout.py::test_images_and_weights_of_convolutions_come_channels_last",
+        "tests/harness/jobs/test_memory_layout.py::test_images_and_weights_of_convolutions_come_channels_last",
     ),
     Mutation(
         "fingerprints",

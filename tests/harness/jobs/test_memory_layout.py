@@ -14,8 +14,8 @@ import methods
 import workloads
 from harness.jobs.attack import load_model, read_trainings
 from harness.jobs.bench import Measure, plan_benches, run_bench
-from harness.jobs.layout import apply_layout, restore_layout, takes_channels_last
 from harness.jobs.loop import Stop, run_task
+from harness.jobs.memory_layout import apply_layout, restore_layout, takes_channels_last
 from harness.jobs.probe import probe
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.train import answers, lay_out, per_example_loss, train
