@@ -210,7 +210,7 @@ group by
 -- frontier: one row per cell and attack (an attack with other parameters is another attack).
 -- Where a cell was attacked several times, the row is of the attack's newest version and of the task
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
---   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; not cut at 0 or 1
+--   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; within 0 and 1
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models; what each overhead is,
 --                         and which of them overhead_by says to read, stands at model_cost
 --   tested                worst case too: canaries were scored in this cell or in one with the same workload, method and

@@ -60,7 +60,7 @@ def _comparisons(store: Store, keys: str, labels: dict[str, str]) -> None:
     axes = ", ".join(f"'{axis}'" for axis in COMPARED)
     sql = f"""
         select * from comparison
-        where shown and axis in ({axes}) and cell in ({keys}) and other in ({keys})
+        where shown and difference is not null and axis in ({axes}) and cell in ({keys}) and other in ({keys})
         order by workload, axis, label, cell, other_label, other
     """
     rows = query(store.path, sql).arrow.to_pylist()

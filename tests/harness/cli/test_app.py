@@ -213,8 +213,8 @@ def test_plan_sends_nothing(privbench: Privbench, sweep: Path) -> None:
     shown = privbench("plan", str(sweep), "--json")
     assert shown.code == 0
     assert shown.json["cells"] == 3
-    assert shown.json["tasks"] == 3 * (3 + 3)
-    assert shown.json["to_run"] == 18
+    assert shown.json["tasks"] == 3 * (3 + 5)
+    assert shown.json["to_run"] == 24
     assert shown.json["hours"] > 0
     assert shown.json["memory_gib"] > 0
     assert not Path("privbench-store").exists()
@@ -240,11 +240,11 @@ def test_help_loads_no_torch_and_is_quick() -> None:
 def test_the_whole_path(privbench: Privbench, sweep: Path) -> None:
     first = privbench("run", str(sweep))
     assert first.code == 0, first
-    assert "3/3 cells, 18/18 tasks" in first.out
+    assert "3/3 cells, 24/24 tasks" in first.out
     assert "frontier" in first.out
 
     rows = privbench("query", "select * from frontier", "--format", "json").json
-    assert len(rows) == 3 * 2
+    assert len(rows) == 3 * 4
     for row in rows:
         assert row["accuracy"] is not None
         assert row["auc_low"] <= row["auc"] <= row["auc_high"]
@@ -253,10 +253,10 @@ def test_the_whole_path(privbench: Privbench, sweep: Path) -> None:
 
     again = privbench("run", str(sweep))
     assert again.code == 0
-    assert "18 tasks, 0 to run" in again.out
+    assert "24 tasks, 0 to run" in again.out
 
     summary = privbench("status", "--json").json["sweeps"]
-    assert [(each["sweep"], each["done"], each["failed"]) for each in summary] == [("tiny", 18, 0)]
+    assert [(each["sweep"], each["done"], each["failed"]) for each in summary] == [("tiny", 24, 0)]
     assert privbench("status", "tiny").code == 0
 
     task = privbench("query", "select key from task where kind = 'train'", "--format", "csv").out.split()[1]

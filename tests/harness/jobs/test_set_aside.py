@@ -120,7 +120,7 @@ def test_attacks_and_the_blind_check_count_them_as_neither(swept: Any) -> None:
     members, aside = signals["members"][:, own], signals["set_aside"][:, own]
     rows = query(store.path, "select attack, auc, n_members, n_nonmembers, valid from attack_result").arrow
     found = {row["attack"]: row for row in rows.to_pylist()}
-    assert set(found) == {"loss", "lira", "rmia", "blind"}
+    assert set(found) == {"loss", "lira", "rmia", "strongest", "blind"}
     for row in found.values():
         assert row["n_members"] == int((members & ~aside).sum()) < int(members.sum())
         assert row["n_nonmembers"] == int((~members).sum())
@@ -178,7 +178,7 @@ def test_a_wrong_declaration_fails_the_task(
 
 def test_a_canary_with_one_copy_set_aside_is_neither() -> None:
     digits = workloads.family.get("digits-linear")
-    pairs = Cell(Plugin("digits-linear", "1"), N_TRAIN, Plugin("sgd", "1"), {}, 0, "near-duplicate", 4)
+    pairs = Cell(Plugin("digits-linear", "1"), N_TRAIN, Plugin("sgd", "1"), {}, 0, "near-duplicate", 4, "2")
     armed, pool = arm(digits, pairs), len(digits.pool())
     mask = torch.zeros(pool + 4, dtype=torch.bool)
     mask[[5, 7, pool, pool + 2]] = True

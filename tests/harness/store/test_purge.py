@@ -208,5 +208,5 @@ def test_rows_stay_and_a_new_attack_trains_again(tmp_path: Path) -> None:
     privbench("run", "--attack", "population")
     accuracies = "select attack, accuracy from frontier order by attack"
     after = dict(query(path, accuracies).rows)
-    assert after.keys() == {"loss", "population"}
+    assert after.keys() == {"loss", "population", "rmia"}
     assert len(set(after.values())) == 1  # the same bits as before

@@ -5,7 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 from typer.testing import CliRunner
 
 from harness.backends.base import Settings
@@ -34,7 +36,23 @@ SWEEP = {
 @pytest.fixture
 def old(tmp_path: Path) -> Store:
     shutil.copytree(OLD, tmp_path / "store")
-    return Store.open(tmp_path / "store")
+    store = Store.open(tmp_path / "store")
+    for folder in store.folders():
+        keep_scores(store, json.loads((folder / "result.json").read_text()))
+    return store
+
+
+def keep_scores(store: Store, result: Json) -> None:
+    """Give a thinned attack scores again, since its figures are made of them."""
+    if result["kind"] == "attack":
+        members = np.tile([True, False], (8, 100))
+        noise = np.random.default_rng(0).standard_normal(members.shape)
+        stored = {"scores": noise + 0.1 * members, "members": members}
+        result["artefacts"]["scores"] = store.write_artefact(
+            result["key"], "scores.safetensors", save(stored)
+        )
+    sound = {name: value for name, value in result.items() if name != "checksum"}
+    (store.folder(result["key"]) / "result.json").write_bytes(dump({**sound, "checksum": checksum(sound)}))
 
 
 def renew(store: Store, accuracy: float) -> None:
@@ -50,7 +68,7 @@ def renew(store: Store, accuracy: float) -> None:
         target = store.folder(result["key"])
         target.mkdir(parents=True)
         (target / "spec.json").write_bytes(dump(spec))
-        (target / "result.json").write_bytes(dump({**result, "checksum": checksum(result)}))
+        keep_scores(store, result)
 
 
 def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
@@ -100,5 +118,5 @@ def test_status_tells_the_protocol(old: Store) -> None:
 
 def test_an_old_store_can_be_worked_in_and_purged(old: Store) -> None:
     done = CliRunner().invoke(app, ["purge", "--artefacts", "--yes", "--store", str(old.path)])
-    assert "Nothing to delete" in done.stdout
-    assert not list(old.tasks.rglob(PURGED))
+    assert "Deleted 2 files of 2 tasks" in done.stdout
+    assert len(list(old.tasks.rglob(PURGED))) == 2
