@@ -83,7 +83,8 @@ def rows(source: Path | str, name: str) -> list[dict[str, Any]]:
         for row in answer.rows
     ]
     # What is computed may differ in the last bit, and must not decide the order.
-    keys = [column for column in answer.columns if any(isinstance(row[column], str | int) for row in table)]
+    given = [column for column in answer.columns if any(isinstance(row[column], str | int) for row in table)]
+    keys = [*given, *(column for column in answer.columns if column == "epsilon_asked")]
     return sorted(table, key=lambda row: [str(row[key]) for key in keys])
 
 

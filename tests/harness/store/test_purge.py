@@ -196,11 +196,11 @@ def test_rows_stay_and_a_new_attack_trains_again(tmp_path: Path) -> None:
 
     privbench("run", "--attack", "loss")
     before = query(path, ROWS).rows
-    frontier = query(path, "select * from frontier").rows
+    frontier = query(path, "select * from frontier order by attack").rows
     purge(Store.open(path), holdings(Store.open(path)))
     collect(path, rebuild=True)
     assert query(path, ROWS).rows == before
-    assert query(path, "select * from frontier").rows == frontier
+    assert query(path, "select * from frontier order by attack").rows == frontier
     planned = json.loads(privbench("plan", "--attack", "loss", "--no-probe", "--json"))
     assert (planned["to_run"], planned["purged"]) == (0, 0)
     planned = json.loads(privbench("plan", "--attack", "population", "--no-probe", "--json"))

@@ -29,6 +29,7 @@ def inversion(task: str, **changes: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"attack_task": task, "workload": "w", "workload_version": "1", "n_train": 9}
     row |= {"method": "sgd", "label": "sgd", "attack": "dlg", "attack_params": {}, "moment": "start"}
     row |= {"images": 4, "ssim_mean": 0.8, "mse_median": 0.01, "mse_median_mean_colour": 0.05}
+    row |= {"validation_accuracy": 0.9}
     row |= {"guarantee_kind": "none", "accuracy": 0.5, "models": 1, "epsilon": None}
     return row | {"beats_mean_colour": 0.9, "canary": None, "canaries": 0} | changes
 

@@ -75,7 +75,7 @@ def test_hovering_a_point_tells_its_row(page: Any, quickstart: Reading) -> None:
     assert f"AUC {row['auc']:.3f} [" in text
     assert f"ε = {row['epsilon']:.4g}, δ = 1e-5 (approximate DP" in text
     assert "blind check passed" in text
-    assert "configurations tried: 3" in text
+    assert "tuned: 3 in the recipe" in text
     assert "batch_size=64" in text
 
 
