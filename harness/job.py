@@ -2,7 +2,11 @@
 
 import sys
 
-from harness.jobs.loop import main
+from harness.jobs.cublas import set_workspace
+
+set_workspace()  # before torch is imported
+
+from harness.jobs.loop import main  # noqa: E402
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))

@@ -7,6 +7,7 @@ BenchError
 │   └── Upstream      what a task reads has no result; the task ends as `upstream`
 ├── AccountingError   a ledger that cannot be priced, or a price that breaks its promise
 ├── BackendError      jobs cannot be handed over
+├── DeviceError       the device that was asked for is not there; the task ends as `killed` and runs again
 └── Diverged          a training left the finite numbers; the task ends as `diverged`
 
 They live in the lowest package so that every floor of the house can raise them.
@@ -49,6 +50,14 @@ class AccountingError(BenchError):
 
 class BackendError(BenchError):
     """A backend could not take the jobs."""
+
+
+class DeviceError(BenchError):
+    """The device that was asked for is not there: it says nothing about the task itself."""
+
+    def __init__(self, kind: str, why: str) -> None:
+        self.kind = kind
+        super().__init__(f"device {kind}: {why}")
 
 
 class Diverged(BenchError):

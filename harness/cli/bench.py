@@ -41,14 +41,14 @@ def bench(
 ) -> None:
     """Time the steps of methods against plain sgd, interleaved in this process; time, memory, ratios.
 
-    Ratios are of CPU time (on a GPU: the device's time) without drawing the batch. Sgd is timed twice;
+    Ratios are of CPU time (on a GPU: time between events) without drawing the batch. Sgd is timed twice;
     where the two differ too much the machine is too noisy to trust, and the output says so.
     """
     from harness.jobs.bench import Measure, failed, plan_benches, run_bench
-    from harness.jobs.train import best_device
     from harness.plan.sweep_file import from_options
     from harness.results.collect import collect as gather
     from harness.store import Store
+    from workloads.devices import best_device
 
     given = {"batch_size": batch_size, "engine": engine}
     asked = [*(settings or []), *(f"{name}={value}" for name, value in given.items() if value is not None)]

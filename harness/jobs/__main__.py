@@ -2,6 +2,10 @@
 
 import sys
 
-from harness.jobs.loop import main
+from harness.jobs.cublas import set_workspace
+
+set_workspace()  # before torch is imported
+
+from harness.jobs.loop import main  # noqa: E402
 
 raise SystemExit(main(sys.argv[1:]))

@@ -13,10 +13,10 @@ from typing import Any, get_args
 from uuid import uuid4
 
 import numpy as np
-import torch
 
 import methods
 import workloads
+from harness.jobs.device import ACCELERATORS, prepared
 from harness.jobs.interleaving import Player, Turn, play, share_one_heap, weigh
 from harness.jobs.loop import failure
 from harness.jobs.memory_layout import apply_layout
@@ -32,7 +32,8 @@ from methods.base import Method, Problem
 from methods.gradients import make_engine
 from methods.training.sampling import refuse_larger_than
 from workloads.base import Public, Records
-from workloads.errors import SpecError, unknown
+from workloads.devices import find_device
+from workloads.errors import DeviceError, SpecError, unknown
 from workloads.recipe import recipe
 
 YARDSTICK = "sgd"
@@ -75,17 +76,20 @@ class Measure:
         ]
         if not self.seconds > 0:
             problems.append(f"seconds = {self.seconds}: give a number above 0")
-        if self.device not in ("cpu", "cuda"):
-            problems.append(unknown("device", self.device, ("cpu", "cuda")))
-        elif self.device == "cuda" and not torch.cuda.is_available():
-            problems.append("device = cuda: torch sees no GPU here; give --device cpu")
+        if self.device not in ACCELERATORS:
+            problems.append(unknown("device", self.device, ACCELERATORS))
+        else:
+            try:
+                find_device(self.device)
+            except DeviceError as error:
+                problems.append(str(error))
         if problems:
             raise SpecError(problems)
 
     @property
     def clock(self) -> str:
-        """What ratios are made of: CPU time, or on a GPU the device's time, which the wall clock holds."""
-        return "wall" if self.device == "cuda" else "cpu"
+        """What ratios are made of: CPU time, or on a GPU the time between events, which `wall` holds."""
+        return "cpu" if ACCELERATORS[self.device].host else "wall"
 
 
 # -- what to measure -------------------------------------------------------------------------------
@@ -202,13 +206,12 @@ def run_bench(task: BenchTask, store: Store) -> Json:
     """Measure, record the task in the store, and give what was found: the document of `bench --json`."""
     store.add(task)
     measure = Measure(**task.settings)
-    where = provenance()["device"] if measure.device == "cuda" else "cpu"
-    here = {**provenance(), "device": where, "threads": measure.threads}
-    result: Json = {"key": task.key, "kind": "bench", "provenance": here}
-    result |= {"started": datetime.now(UTC).isoformat()}
-    clock = time.monotonic()
+    result: Json = {"key": task.key, "kind": "bench", "started": datetime.now(UTC).isoformat()}
+    clock, device = time.monotonic(), find_device(measure.device)
     try:
-        document, turns = examine(task, measure)
+        with prepared(device, measure.threads):
+            result |= {"provenance": provenance(device)}
+            document, turns = examine(task, measure)
         laps = store.write_artefact(task.key, "laps.parquet", lap_table(turns, list(task.cells)))
         result |= {"status": "done", "reason": None, "message": None, "traceback": None}
         result |= {"artefacts": {"laps": laps}, "bench": spelled(document)}
@@ -225,7 +228,7 @@ def run_bench(task: BenchTask, store: Store) -> Json:
 def examine(task: BenchTask, measure: Measure) -> tuple[Json, list[Turn]]:
     """The figures of every variant, and every timed turn."""
     workload = workloads.family.get(task.yardstick.workload.name)
-    device = torch.device(measure.device)
+    device = find_device(measure.device)
     pool = workload.pool()
     mask = membership(Task("train", task.yardstick), len(pool))
     members = pool.take(mask.nonzero().squeeze(1)).to(device)
@@ -270,7 +273,7 @@ def _training(cell: Cell, members: Records, problem: Problem) -> Any:
 
 def malloc_settings() -> dict[str, str]:
     """The environment's word on memory allocation: it decides what large temporary tensors cost."""
-    names = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTORCH_CUDA_ALLOC_CONF")
+    names = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     return {name: value for name, value in sorted(os.environ.items()) if name in names or "MALLOC" in name}
 
 

@@ -1,91 +1,47 @@
-"""Time and memory of a device: wall and CPU clocks, CUDA events, and peak memory."""
+"""Time and memory of a device: events that are recorded in a step and read later, and peak memory."""
 
-import time
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Sequence
 
-import psutil
 import torch
 
+from harness.jobs.device import Event, accelerator
 
-class Stopwatch(Protocol):
-    """Measures spans on a device."""
-
-    def start(self) -> object:
-        """A mark in time."""
-        ...
-
-    def seconds(self, mark: object) -> float:
-        """Seconds from the mark until the device has done all work it was given."""
-        ...
+Span = tuple[Event, Event]
 
 
-class CpuStopwatch:
-    """Wall time; work on a CPU is done when the call returns."""
+class Stopwatch:
+    """Marks in a device's stream of work, read together after one wait.
 
-    def start(self) -> object:
-        """A mark in time."""
-        return time.perf_counter()
+    What lies between two marks is the time between events, idle gaps included: a device that waits for
+    Python is charged for it.
+    """
 
-    def seconds(self, mark: object) -> float:
-        """Seconds since the mark."""
-        return time.perf_counter() - mark  # type: ignore[operator]
+    def __init__(self, device: torch.device) -> None:
+        self._device = accelerator(device)
+        self._spare: list[Event] = []
 
-
-class CudaStopwatch:
-    """CUDA events on the current stream: what the device took, not what Python took to ask."""
-
-    def start(self) -> object:
-        """Record an event."""
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    def mark(self) -> Event:
+        """Mark what the device was given so far; does not wait."""
+        event = self._spare.pop() if self._spare else self._device.event()
         event.record()
         return event
 
-    def seconds(self, mark: object) -> float:
-        """Seconds between the mark and now on the device; waits for it."""
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        event.synchronize()
-        return float(mark.elapsed_time(event)) / 1000  # type: ignore[attr-defined]
-
-
-def stopwatch(device: torch.device) -> Stopwatch:
-    """The stopwatch of a device."""
-    return CudaStopwatch() if device.type == "cuda" else CpuStopwatch()
+    def read(self, spans: Sequence[Span]) -> list[float]:
+        """Seconds of each span; waits once, for the end of the last, and takes all marks back."""
+        spans[-1][1].synchronize()
+        seconds = [begin.elapsed_time(end) / 1000 for begin, end in spans]
+        self._spare += [event for span in spans for event in span]
+        return seconds
 
 
 class PeakMemory:
-    """The memory high-water mark since this object was made: the CUDA allocator's, or resident memory."""
+    """The memory high-water mark since this object was made: the allocator's, or resident memory."""
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-            self.resting = torch.cuda.memory_allocated(device)
-        else:
-            self._reset_high_water()
-            self.resting = int(psutil.Process().memory_info().rss)
+        self._device = accelerator(device)
+        self._device.reset_peak_memory()
+        self.resting = self._device.memory()
 
     def peak(self) -> int:
         """Bytes at the highest point so far, never below the resting level."""
-        if self.device.type == "cuda":
-            return int(torch.cuda.max_memory_allocated(self.device))
-        return max(self.resting, _high_water())
-
-    @staticmethod
-    def _reset_high_water() -> None:
-        try:
-            Path("/proc/self/clear_refs").write_text("5")
-        except OSError:
-            # Not Linux, or forbidden in a container: the mark then covers the process's whole life.
-            return
-
-
-def _high_water() -> int:
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return int(psutil.Process().memory_info().rss)
+        return max(self.resting, self._device.peak_memory())

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from harness.jobs.clock import PeakMemory
+from harness.jobs.device import accelerator
 from harness.jobs.run import Interrupted, Run
 
 M_ARENA_MAX = -8
@@ -31,9 +32,9 @@ class Lap:
 
     phase: str
     wall: float
-    """On a GPU the device's own time."""
+    """On a GPU the time between events."""
     cpu: float
-    """Of the whole process."""
+    """Of the whole process; NaN on a GPU."""
     clocks: Mapping[str, tuple[float, float]]
     """By name: wall and CPU time of a part of the step."""
     accepted: float | None
@@ -63,21 +64,27 @@ class BenchRun(Run):
     @contextmanager
     def clock(self, name: str) -> Iterator[None]:
         """Time a part of the current step."""
-        begin = time.process_time()
+        begin = self._process_time()
         with super().clock(name):
             yield
-        spent = time.process_time() - begin
+        spent = self._process_time() - begin
         self._cpu_clocks[name] = self._cpu_clocks.get(name, 0.0) + spent
 
     def take_lap(self) -> Lap:
-        """What the step that has just ended took."""
+        """What the step that has just ended took; the turn's one wait for the device."""
+        self._read_clocks()
+        series, steps = self._series, len(self._series.wall)
         cpu, self._cpu_clocks = self._cpu_clocks, {}
         accepted = self._values.get(ACCEPTED)
         return Lap(
             phase=self.position[0],
-            wall=self._series.wall[-1],
-            cpu=self._series.cpu[-1],
-            clocks={name: (wall, cpu[name]) for name, wall in self._clocks.items()},
+            wall=series.wall[-1],
+            cpu=series.cpu[-1],
+            clocks={
+                name: (column[-1], cpu[name])
+                for name, column in series.clocks.items()
+                if len(column) == steps  # a part of this very step
+            },
             accepted=None if accepted is None else float(accepted),
             first=self.position[1] == 0,
         )
@@ -102,6 +109,8 @@ class Player:
         self.name, self.train, self.device, self.threads, self.seed = name, train, device, threads, seed
         self.error: Exception | None = None
         """Why the training failed."""
+        self.held: int | None = None
+        """Bytes that the first turn left on a device: weights, an engine's arena, the optimizer's state."""
         self._round, self._over = 0, False
         self._lap: Lap | None = None
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
@@ -113,8 +122,13 @@ class Player:
         if self.error is not None:
             return None
         self._round, self._lap = number, None
+        device = accelerator(self.device)
+        resting = device.memory() if self.held is None else 0
         self._go.release()
         self._back.acquire()
+        if self.held is None:
+            # Resident memory of a process rises for many reasons in a first turn: it is no player's own.
+            self.held = 0 if device.host else device.memory() - resting
         return self._lap
 
     def leave(self) -> None:
@@ -176,6 +190,7 @@ def play(
 def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -> list[tuple[int, int]]:
     """(Peak of a step above the resting level, resting level) in bytes, for `rounds` steps.
 
+    On a device the peak includes what the player holds between steps; the resting level is of all players.
     The first step of a phase is left out: its turn also makes models and samplers.
 
     Apart from the timing: giving free memory back and resetting the high-water mark make steps slower.
@@ -187,7 +202,7 @@ def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -
         memory = PeakMemory(device)
         lap = player.take_turn(number)
         if lap is not None and not lap.first:
-            found.append((memory.peak() - memory.resting, memory.resting))
+            found.append((memory.peak() - memory.resting + (player.held or 0), memory.resting))
     return found
 
 

@@ -9,6 +9,7 @@ published). Everything a task prints goes to its `log.txt`.
 
 import contextlib
 import errno
+import gc
 import json
 import logging
 import os
@@ -27,14 +28,16 @@ import torch
 
 from harness.jobs.attack import attack
 from harness.jobs.cgroup import memory_limit, oom_kills
+from harness.jobs.device import accelerator, prepared
 from harness.jobs.provenance import provenance, slurm_job
 from harness.jobs.run import Interrupted
-from harness.jobs.train import Outcome, best_device, train, watched
+from harness.jobs.train import Outcome, train, watched
 from harness.spec import Json, read_task
 from harness.store import Store
 from harness.store.files import dump
 from harness.store.locks import CLAIM, claimed
-from workloads.errors import BenchError, Diverged, StoreError, Upstream
+from workloads.devices import CPU, best_device
+from workloads.errors import BenchError, DeviceError, Diverged, StoreError, Upstream
 
 Status = Literal["done", "failed", "interrupted"]
 
@@ -42,6 +45,24 @@ BEAT_SECONDS = 1.0
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk, the user's share of it, or the largest file allowed here is used up."""
 STARVED = "the kernel killed a process of the task for want of memory"
+NO_MEMORY = (
+    "can't allocate memory",
+    "out of memory",
+    "ALLOC_FAILED",
+    "Unable to find a valid cuDNN algorithm",
+)
+"""Words of errors that are no OutOfMemoryError: of malloc, CUDA, cuBLAS, and cuDNN without a workspace."""
+LOST_DEVICE = ("CUDA error", "cuDNN error", "CUDNN_STATUS", "CUBLAS_STATUS", "CUDA driver error")
+"""Words of errors after which nothing that this process asks of its GPU can be relied on."""
+MEANING = {
+    "device-side assert": "a kernel refused its input, often a label or an index out of range: "
+    "run it with PRIVBENCH_DEVICE=cpu or CUDA_LAUNCH_BLOCKING=1 to see where",
+    "illegal memory access": "a kernel left its memory: run it with CUDA_LAUNCH_BLOCKING=1 to see where",
+    "no kernel image is available": "this torch has no code for this card: install one that has",
+}
+"""What errors of CUDA mean, by words of theirs."""
+BUSY = "busy or unavailable"
+"""Another process has the card, which takes one at a time."""
 OURS = ("harness", "methods", "workloads")
 """Loggers whose warnings belong into a result."""
 
@@ -52,6 +73,8 @@ class Stop:
     def __init__(self, bound: bool = False) -> None:
         """Args: whether this process lives only as long as the one that started it."""
         self.asked = False
+        self.spoilt = False
+        """Whether its device failed: no further task may run in this process."""
         self.parent = os.getppid() if bound else None
 
     def __call__(self) -> bool:
@@ -93,9 +116,14 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
     folder = store.folder(key)
     started, clock, kills = datetime.now(UTC), time.monotonic(), oom_kills()
     result: Json
+    device: torch.device | None = None
+    here = provenance(device)
     with heartbeat(folder, stop), logging_to(folder / "log.txt"), heeding() as warnings:
         try:
-            outcome = perform(store, key, stop)
+            device = best_device() if kind == "train" else CPU
+            with prepared(device, torch.get_num_threads()):
+                here = provenance(device)
+                outcome = perform(store, key, device, stop)
             dump(outcome.payload)  # a number that JSON does not have fails the task, not the worker
             artefacts = {
                 name.split(".")[0]: store.write_artefact(key, name, content)
@@ -109,10 +137,14 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
             with contextlib.suppress(OSError):  # a full disk has no room for the log either
                 traceback.print_exc()
             result = failure(error)
+            stop.spoilt = loses_device(error)
             if oom_kills() > kills:  # of a child's: all that the task itself saw is that it was gone
                 message = f"{STARVED} (limit: {memory_limit()}): {result['message']}"
                 result |= {"reason": "out_of_memory", "message": message}
-    result |= {"key": key, "kind": kind, "provenance": provenance(), "warnings": warnings}
+        finally:
+            if device is not None and not stop.spoilt:
+                free_memory(device)
+    result |= {"key": key, "kind": kind, "provenance": here, "warnings": warnings}
     result |= {"started": started.isoformat(), "finished": datetime.now(UTC).isoformat()}
     try:
         store.publish({**result, "wall_seconds": time.monotonic() - clock})
@@ -126,12 +158,27 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
     return "done"
 
 
-def perform(store: Store, key: str, stop: Callable[[], bool]) -> Outcome:
+def perform(store: Store, key: str, device: torch.device, stop: Callable[[], bool]) -> Outcome:
     """The work of a task, by its kind."""
     task = read_task(store.spec(key))
     if task.kind == "train":
-        return train(task, best_device(), store.folder(key), stop)
+        return train(task, device, store.folder(key), stop)
     return attack(task, store)
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back what a task held: a failed one's tensors are in cycles with its hooks."""
+    gc.collect()
+    accelerator(device).empty_cache()
+
+
+def loses_device(error: BaseException | None) -> bool:
+    """Whether the device failed, in this error or one that caused it: the next task needs a new process."""
+    if error is None:
+        return False
+    lost = isinstance(error, torch.OutOfMemoryError) or type(error).__name__ == "AcceleratorError"
+    words = isinstance(error, RuntimeError) and any(each in str(error) for each in LOST_DEVICE)
+    return lost or words or loses_device(error.__cause__ or error.__context__)
 
 
 def failure(error: Exception) -> Json:
@@ -141,8 +188,13 @@ def failure(error: Exception) -> Json:
         reason = "diverged"
     elif isinstance(error, Upstream):
         reason = "upstream"
-    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in message:
+    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or lacks_memory(error):
         reason = "out_of_memory"
+    elif isinstance(error, DeviceError):  # as the next two, it says nothing about the task: it runs again
+        reason = "killed"
+    elif isinstance(error, RuntimeError) and BUSY in message:
+        reason = "killed"
+        message = f"another process has the GPU to itself ({message}); run the sweep again when it is free"
     elif isinstance(error, OSError) and error.errno in FULL:
         # It says nothing about the task: asked for again, it runs again, from its checkpoint.
         reason, message = "killed", f"no room to write ({error}); make room and run the sweep again"
@@ -150,6 +202,8 @@ def failure(error: Exception) -> Json:
         reason = "error"
         if not isinstance(error, BenchError):
             message = f"{type(error).__name__}: {message}"
+        if meaning := next((MEANING[words] for words in MEANING if words in message), None):
+            message = f"{meaning} ({message})"
     trace = "".join(traceback.format_exception(error))
     return {
         "status": "failed",
@@ -158,6 +212,13 @@ def failure(error: Exception) -> Json:
         "traceback": trace,
         "artefacts": {},
     }
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Whether an error of a library means that memory was not to be had."""
+    text = str(error)
+    workspace = "cudnn" in text.lower() and "workspace" in text
+    return isinstance(error, RuntimeError) and (workspace or any(words in text for words in NO_MEMORY))
 
 
 def clear(checkpoint: Path) -> None:
@@ -261,20 +322,27 @@ def serve(store: Store, stop: Stop) -> None:
         for line in sys.stdin:
             key = line.strip()
             stop.asked = False
-            answers.write(f"{key} {run_task(store, key, stop)}\n")
+            status = run_task(store, key, stop)
+            if stop.spoilt:
+                return  # without an answer: the row stands, and whoever finds us gone starts another process
+            answers.write(f"{key} {status}\n")
 
 
 def main(arguments: list[str]) -> int:
     """Exit code 0 if every task is done, 1 if one failed or was interrupted."""
     store, keys = Store.open(arguments[0]), arguments[1:]
-    # The same task must give the same bits: nothing may pick a faster, unordered sum.
-    torch.use_deterministic_algorithms(True)
+    gc.freeze()  # what was imported stays: looking for garbage among it would take longer than a small task
     torch.set_num_threads(int(os.environ.get("PRIVBENCH_THREADS", "1")))
     stop = Stop(bound=keys == ["-"])
     signal.signal(signal.SIGTERM, stop.handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if keys == ["-"]:
         serve(store, stop)
-        return 0
-    statuses = [run_task(store, key, stop) for key in keys]
-    return 0 if set(statuses) <= {"done"} else 1
+        return int(stop.spoilt)
+    statuses = []
+    for key in keys:
+        statuses.append(run_task(store, key, stop))
+        if stop.spoilt:
+            sys.stderr.write(f"the device failed in task {key}: run what is left in a new process\n")
+            break
+    return 0 if statuses == ["done"] * len(keys) else 1

@@ -10,20 +10,30 @@ import psutil
 import torch
 
 from harness.jobs.checkout import git_state
+from harness.jobs.device import Identity, accelerator, arithmetic
 
 PACKAGES = ("privbench", "torch", "opacus", "dp-accounting", "numpy", "scipy", "scikit-learn")
 
 
+def provenance(device: torch.device | None) -> Identity:
+    """Host, device and how it computes, memory, versions, git state, image and SLURM job of this process.
+
+    `device` is where the work was done, None where it was not to be had.
+    """
+    card: Identity = {"device": None}
+    if device is not None:
+        card = {"device": accelerator(device).name, **accelerator(device).identity()}
+    return {**surroundings(), **card, "threads": torch.get_num_threads(), **arithmetic()}
+
+
 @cache
-def provenance() -> dict[str, str | int | None]:
-    """Host, device, threads, memory, versions, git state, image and SLURM job of this process."""
+def surroundings() -> Identity:
+    """What no task of this process changes."""
     return {
         "host": platform.node(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "processor": processor(),
-        "device": device_name(),
-        "threads": torch.get_num_threads(),
         "memory_bytes": psutil.virtual_memory().total,
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "node": os.environ.get("SLURMD_NODENAME"),
@@ -47,11 +57,6 @@ def installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def device_name() -> str:
-    """The GPU's name, or `cpu`."""
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
 def processor() -> str:

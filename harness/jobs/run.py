@@ -1,10 +1,11 @@
 """The object a method trains through: steps, clocks, checkpoints, randomness, progress."""
 
 import hashlib
+import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +17,16 @@ from torch import Tensor
 
 from harness.accounting import Allotment, Filter
 from harness.jobs.checkpoint import check_state, put_back, read_checkpoint, state_of, write_checkpoint
-from harness.jobs.clock import PeakMemory, Stopwatch, stopwatch
+from harness.jobs.clock import PeakMemory, Span, Stopwatch
+from harness.jobs.device import accelerator
 from methods.base import Budget, State
 from workloads.errors import Diverged
 
+logger = logging.getLogger(__name__)
+
 CHECKPOINT_SECONDS = 30.0
 LOOK_EVERY = 64
-"""Values observed between two looks at them: a look waits for the device."""
+"""Steps between two looks at their times and observed values: a look waits for the device, a step never."""
 TAKEN = ("phase", "step", "wall_seconds", "cpu_seconds")
 """Columns of the step table that no observed value may be called."""
 
@@ -49,24 +53,32 @@ class Series:
         return column
 
 
+@dataclass(frozen=True)
+class Timed:
+    """Marks around a step and its parts, to be read at the next look."""
+
+    parts: list[tuple[str, Span]]
+    whole: Span
+    cpu: float
+    """Seconds of the process; NaN on a device, where the process only asks and waits."""
+
+
 class Clock:
-    """Adds the seconds between entering and leaving to a step's clocks.
+    """Adds a part, from entering to leaving, to those of a step.
 
     A class with slots and not a generator: it costs a third, and a step may enter several.
     """
 
-    __slots__ = ("clocks", "mark", "name", "stopwatch")
+    __slots__ = ("mark", "name", "parts", "stopwatch")
 
-    def __init__(self, stopwatch: Stopwatch, clocks: dict[str, float], name: str) -> None:
-        self.stopwatch, self.clocks, self.name = stopwatch, clocks, name
-        self.mark: object = None
+    def __init__(self, stopwatch: Stopwatch, parts: list[tuple[str, Span]], name: str) -> None:
+        self.stopwatch, self.parts, self.name = stopwatch, parts, name
 
     def __enter__(self) -> None:
-        self.mark = self.stopwatch.start()
+        self.mark = self.stopwatch.mark()
 
     def __exit__(self, *error: object) -> None:
-        seconds = self.stopwatch.seconds(self.mark)
-        self.clocks[self.name] = self.clocks.get(self.name, 0.0) + seconds
+        self.parts.append((self.name, (self.mark, self.stopwatch.mark())))
 
 
 class Run:
@@ -90,11 +102,13 @@ class Run:
     ) -> None:
         self.name, self.folder, self.interval, self.stop = name, folder, interval, stop
         self._device = device
-        self._stopwatch = stopwatch(device)
+        self._accelerator = accelerator(device)
+        self._stopwatch = Stopwatch(device)
         self._generators: dict[str, torch.Generator] = {}
         self._series = Series()
-        self._unseen: list[tuple[int, str, Tensor | float]] = []
-        self._clocks: dict[str, float] = {}
+        self._unread: list[Timed] = []
+        self._unseen: list[tuple[int, dict[str, Tensor | float]]] = []
+        self._parts: list[tuple[str, Span]] = []
         self._values: dict[str, Tensor | float] = {}
         self.phases: dict[str, Series] = {}
         self.position = ("", 0, 0)
@@ -121,7 +135,7 @@ class Run:
 
     def clock(self, name: str) -> AbstractContextManager[None]:
         """Time a part of the current step."""
-        return Clock(self._stopwatch, self._clocks, name)
+        return Clock(self._stopwatch, self._parts, name)
 
     def observe(self, **values: Tensor | float) -> None:
         """Record values of the current step."""
@@ -148,12 +162,12 @@ class Run:
         try:
             for step in range(done, total):
                 self.position = (phase, step, total)
-                self._clocks, self._values = {}, {}
-                cpu, mark = time.process_time(), self._stopwatch.start()
+                self._parts, self._values = [], {}
+                cpu, mark = self._process_time(), self._stopwatch.mark()
                 yield step
-                wall = self._stopwatch.seconds(mark)
-                self._record(step, wall, time.process_time() - cpu)
-                if len(self._unseen) >= LOOK_EVERY:
+                whole = mark, self._stopwatch.mark()
+                self._record(step, whole, self._process_time() - cpu)
+                if max(len(self._unread), len(self._unseen)) >= LOOK_EVERY:
                     self._look()
                 stopping = self.stop()
                 if stopping or time.monotonic() - saved_at > self.interval:
@@ -168,23 +182,45 @@ class Run:
             self._save(phase, total, state, memory)
 
     def finish(self) -> None:
-        """Look at the last observed values; call it when the method has returned."""
+        """Look at the last steps; call it when the method has returned."""
         self._look()
 
-    def _record(self, step: int, wall: float, cpu: float) -> None:
-        series = self._series
-        for name, seconds in self._clocks.items():
-            series.column(series.clocks, name).append(seconds)
-        for name, value in self._values.items():
-            self._unseen.append((step, name, value))
-        series.wall.append(wall)
-        series.cpu.append(cpu)
+    def _process_time(self) -> float:
+        """CPU seconds of the process; NaN on a device, where a process spins while it waits."""
+        return time.process_time() if self._accelerator.host else math.nan
+
+    def _record(self, step: int, whole: Span, cpu: float) -> None:
+        self._unread.append(Timed(self._parts, whole, cpu))
+        if self._values:
+            self._unseen.append((step, self._values))
 
     def _look(self) -> None:
-        """Move observed values from the device into the series; the first non-finite one ends the run."""
+        """Move times and observed values from the device into the series."""
+        self._read_clocks()
+        self._see_values()
+
+    def _read_clocks(self) -> None:
+        """Read the marks of the last steps after one wait for the last of them."""
+        unread, self._unread = self._unread, []
+        if not unread:
+            return
+        spans = [span for step in unread for span in (*(span for _, span in step.parts), step.whole)]
+        seconds = iter(self._stopwatch.read(spans))
+        for step in unread:
+            clocks: dict[str, float] = {}
+            for name, _ in step.parts:
+                clocks[name] = clocks.get(name, 0.0) + next(seconds)
+            for name, total in clocks.items():
+                self._series.column(self._series.clocks, name).append(total)
+            self._series.wall.append(next(seconds))
+            self._series.cpu.append(step.cpu)
+
+    def _see_values(self) -> None:
+        """Read observed values; the first non-finite one ends the run."""
         unseen, self._unseen = self._unseen, []
-        for step, name, value in unseen:
-            number = float(value)
+        every = [(step, name, value) for step, values in unseen for name, value in values.items()]
+        numbers = read_values([value for _, _, value in every])
+        for (step, name, _), number in zip(every, numbers, strict=True):
             if not math.isfinite(number):
                 raise Diverged(self.position[0], step, name)
             if name in TAKEN or name.startswith("clock_"):
@@ -204,10 +240,12 @@ class Run:
         content = {
             "run": self.name,
             "torch": torch.__version__,
+            "device": self._device.type,
+            "card": self._accelerator.name,
             "done": done,
             "state": {name: state_of(thing) for name, thing in state.items()},
             "streams": {name: each.get_state() for name, each in self._generators.items()},
-            "torch_stream": _torch_stream(self._device),
+            "torch_stream": self._torch_stream(),
             "series": _packed(self._series),
         }
         write_checkpoint(self.folder / f"{phase}.safetensors", content)
@@ -215,8 +253,7 @@ class Run:
     def _resume(self, phase: str, state: State) -> int:
         """Put back what the last checkpoint of this phase holds; the number of steps it had done."""
         saved = read_checkpoint(self.folder / f"{phase}.safetensors") if self.folder else None
-        # Another torch may round differently: half of each would be a result of neither.
-        if saved is None or (saved["run"], saved["torch"]) != (self.name, torch.__version__):
+        if saved is None or saved["run"] != self.name or self._rounds_otherwise(phase, saved):
             return 0
         if saved["state"].keys() != state.keys():  # of the method's code before it was changed
             return 0
@@ -224,22 +261,39 @@ class Run:
             put_back(thing, saved["state"][name])
         for name, stream in saved["streams"].items():
             self.generator(name).set_state(stream)
-        _restore_torch_stream(self._device, saved["torch_stream"])
+        self._restore_torch_stream(saved["torch_stream"])
         self._series = self.phases[phase] = _unpacked(saved["series"])
         return int(saved["done"])
 
+    def _rounds_otherwise(self, phase: str, saved: dict[str, Any]) -> bool:
+        """Whether the checkpoint is of another torch or device: half of each would be a result of neither."""
+        here = {"torch": torch.__version__, "device": self._device.type, "card": self._accelerator.name}
+        there = {name: saved.get(name) for name in here}
+        if there == here:
+            return False
+        logger.warning(
+            "phase %s starts from the beginning: its checkpoint was made with torch %s on %s (%s), "
+            "this is torch %s on %s (%s)",
+            *(phase, *there.values(), *here.values()),
+        )
+        return True
 
-def _torch_stream(device: torch.device) -> dict[str, Tensor]:
-    streams = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        streams["cuda"] = torch.cuda.get_rng_state(device)
-    return streams
+    def _torch_stream(self) -> dict[str, Tensor]:
+        return {"cpu": torch.get_rng_state(), self._device.type: self._accelerator.random_state()}
+
+    def _restore_torch_stream(self, streams: dict[str, Tensor]) -> None:
+        torch.set_rng_state(streams["cpu"])
+        self._accelerator.set_random_state(streams[self._device.type])
 
 
-def _restore_torch_stream(device: torch.device, streams: dict[str, Tensor]) -> None:
-    torch.set_rng_state(streams["cpu"])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(streams["cuda"], device)
+def read_values(values: Sequence[Tensor | float]) -> list[float]:
+    """Plain numbers; all that are on a device come with one copy."""
+    away = [value for value in values if isinstance(value, Tensor) and value.device.type != "cpu"]
+    read = iter(torch.stack([value.double().reshape(()) for value in away]).tolist() if away else [])
+    return [
+        next(read) if isinstance(value, Tensor) and value.device.type != "cpu" else float(value)
+        for value in values
+    ]
 
 
 def _packed(series: Series) -> dict[str, Any]:

@@ -27,7 +27,7 @@ Numbers = NDArray[np.float64]
 
 
 class Laps:
-    """One training's laps as columns; `clock` is "cpu" or "wall", which on a GPU is the device's time."""
+    """One training's laps as columns; `clock` is "cpu" or "wall": on a GPU the time between events."""
 
     def __init__(self, laps: Sequence[Lap]) -> None:
         self.laps = laps
@@ -52,12 +52,12 @@ class Laps:
         return {
             "steps": len(self.laps),
             "phases": dict(Counter(lap.phase for lap in self.laps)),
-            **{f"median_{each}_seconds": float(whole[each][1]) for each in whole},
-            **{f"iqr_{each}_seconds": float(whole[each][2] - whole[each][0]) for each in whole},
+            **{f"median_{each}_seconds": _known(whole[each][1]) for each in whole},
+            **{f"iqr_{each}_seconds": _known(whole[each][2] - whole[each][0]) for each in whole},
             "median_net_seconds": float(np.median(self.net(clock))),
             "seconds_per_update": self._seconds_per_update(clock),
             "clocks": {
-                name: {f"median_{each}_seconds": float(np.median(self.part(name, each))) for each in whole}
+                name: {f"median_{each}_seconds": _known(np.median(self.part(name, each))) for each in whole}
                 for name in names
             },
         }
@@ -66,6 +66,11 @@ class Laps:
         """All steps' time over the updates they made; None where the method does not tell."""
         made = math.fsum(lap.accepted or 0.0 for lap in self.laps)
         return float(self.net(clock).sum()) / made if made else None
+
+
+def _known(seconds: float) -> float | None:
+    """CPU time on a GPU is NaN, which is null in a result."""
+    return None if math.isnan(seconds) else float(seconds)
 
 
 def compare(own: Laps, yardstick: Laps, clock: str, seed: int) -> Json:
@@ -114,12 +119,12 @@ def lap_table(turns: Sequence[Turn], names: Sequence[str]) -> bytes:
         "variant": [names[turn.player] for turn in turns],
         "phase": [turn.lap.phase for turn in turns],
         "wall_seconds": [turn.lap.wall for turn in turns],
-        "cpu_seconds": [turn.lap.cpu for turn in turns],
+        "cpu_seconds": [_known(turn.lap.cpu) for turn in turns],
     }
     for name in clocks:
         for place, clock in enumerate(("wall", "cpu")):
             columns[f"clock_{name}_{clock}"] = [
-                turn.lap.clocks[name][place] if name in turn.lap.clocks else None for turn in turns
+                _known(turn.lap.clocks[name][place]) if name in turn.lap.clocks else None for turn in turns
             ]
     sink = io.BytesIO()
     pq.write_table(pa.table(columns), sink, compression="zstd")

@@ -5,7 +5,6 @@ import io
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -290,9 +289,3 @@ def step_table(phases: dict[str, Series]) -> bytes:
     sink = io.BytesIO()
     pq.write_table(pa.table(arrays), sink, compression="zstd")
     return sink.getvalue()
-
-
-@lru_cache(maxsize=1)
-def best_device() -> torch.device:
-    """The GPU this process was given, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from workloads.devices import best_device
 from workloads.errors import BenchError
 from workloads.features.bank import Features
 
@@ -27,11 +28,6 @@ def trusted(weights: Path, sha256: str) -> Path:
     if found != sha256:
         raise BenchError(f"{weights}: expected weights with SHA-256 {sha256}, found {found}; install it anew")
     return weights
-
-
-def best_device() -> torch.device:
-    """The GPU of this process, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def through(network: nn.Module, batches: Iterable[Tensor]) -> Features:

@@ -8,8 +8,9 @@ import numpy as np
 from workloads.data.array_cache import Arrays
 from workloads.data.imdb import reviews
 from workloads.data.tokens import words
+from workloads.devices import best_device
 from workloads.features.bank import Bank, Encode, Features, Inputs
-from workloads.features.frozen import best_device, lacking, trusted
+from workloads.features.frozen import lacking, trusted
 
 WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the package's file."""
