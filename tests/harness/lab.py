@@ -75,6 +75,8 @@ class TrialParams(Params):
         "diverge",
         "allocate",
         "memory",
+        "gpu-memory",
+        "gpu-assert",
         "stats",
         "deaf",
         "exit",
@@ -171,6 +173,10 @@ def make_trouble(params: TrialParams, step: int) -> None:
         torch.empty(1 << 48)  # more than an address space holds
     if params.trouble == "memory":
         raise MemoryError
+    if params.trouble == "gpu-memory":
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    if params.trouble == "gpu-assert":
+        raise RuntimeError("CUDA error: device-side assert triggered")
     if params.trouble == "deaf":
         time.sleep(1000)
     if params.trouble == "exit":

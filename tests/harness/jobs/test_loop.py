@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 from safetensors.numpy import load
 
 from harness.attacks import family
@@ -87,7 +88,9 @@ def test_a_job_runs_its_tasks_and_leaves_only_results(lab: "Lab") -> None:
         assert set(result["artefacts"]) == {"signals", "model", "steps"}
         assert (result["guarantee"]["kind"], result["guarantee"]["epsilon"]) == ("none", None)
         assert result["phases"]["main"]["steps"] == 12
-        assert result["provenance"]["threads"] == 1
+        here = result["provenance"]
+        assert (here["device"], here["threads"], here["deterministic"]) == ("cpu", 1, True)
+        assert here["fp32_convolution"] == here["fp32_matmul"] == "ieee"
         assert result["started"] < result["finished"]
         assert load(lab.store.read_artefact(result, "signals"))["members"].sum() == 30
         names = {file.name for file in lab.store.folder(task.key).iterdir()}
@@ -119,6 +122,49 @@ def test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on(lab: "Lab", 
     reason, message = why(lab, failing["stats"])
     assert reason == "error"
     assert "'history': nan" in message
+
+
+def ended(process: "subprocess.Popen[str]") -> int:
+    """The exit code of a job."""
+    process.communicate(timeout=180)
+    return process.returncode
+
+
+@pytest.mark.parametrize(("trouble", "reason"), [("gpu-memory", "out_of_memory"), ("gpu-assert", "error")])
+def test_after_its_device_failed_a_worker_leaves_the_row_and_ends_without_an_answer(
+    lab: "Lab", trouble: str, reason: str
+) -> None:
+    failing, later = lab.task(trouble=trouble), lab.task(trouble=trouble, seed=5)
+    worker = lab.job("-")
+    out, _ = worker.communicate("\n".join(lab.added(failing, later)) + "\n", timeout=180)
+    assert (out, worker.returncode) == ("ready\n", 1)
+    assert why(lab, failing)[0] == reason
+    assert lab.store.result(later.key) is None, "it is for a new process"
+
+
+def test_a_job_whose_device_failed_runs_none_of_the_other_tasks(lab: "Lab") -> None:
+    failing, later = lab.task(trouble="gpu-assert", seed=6), lab.task(seed=6)
+    process = lab.job(*lab.added(failing, later))
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 1
+    assert f"the device failed in task {failing.key}" in errors
+    assert why(lab, failing)[0] == "error"
+    assert lab.store.result(later.key) is None
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a GPU that is not there")
+def test_a_gpu_that_is_not_there_fails_trainings_until_it_is_and_no_attack(
+    lab: "Lab", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, attack, open_still = lab.task(seed=9), lab.attack(lab.task(seed=9), 1), lab.task(1, seed=9)
+    assert ended(lab.job(*lab.added(trained))) == 0
+    monkeypatch.setenv("PRIVBENCH_DEVICE", "cuda")
+    assert ended(lab.job(*lab.added(attack, open_still))) == 1
+    assert lab.result(attack)["provenance"]["device"] == "cpu"
+    reason, message = why(lab, open_still)
+    assert reason == "killed", "which the next enqueue runs again"
+    assert "torch sees no GPU here" in message
+    assert lab.result(open_still)["provenance"]["device"] is None
 
 
 def test_the_blind_check_of_a_cell_that_trains_on_everybody_gives_no_verdict(

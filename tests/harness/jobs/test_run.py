@@ -143,6 +143,14 @@ def of_another_torch(file: Path) -> None:
     rewrite(file, torch="1.0")
 
 
+def of_another_device(file: Path) -> None:
+    rewrite(file, device="cuda")
+
+
+def of_another_card(file: Path) -> None:
+    rewrite(file, card="NVIDIA H100 80GB HBM3")
+
+
 def of_another_run(file: Path) -> None:
     rewrite(file, run="another task")
 
@@ -162,6 +170,8 @@ def as_it_was(file: Path) -> None:
         (empty, False),
         (flip, False),
         (of_another_torch, False),
+        (of_another_device, False),
+        (of_another_card, False),
         (of_another_run, False),
         (of_older_code, False),
         (as_it_was, True),

@@ -213,6 +213,15 @@ def test_a_killed_worker_fails_its_task_alone_and_the_sweep_completes_when_asked
     settled(lab)
 
 
+def test_after_a_worker_s_device_failed_the_next_task_gets_a_new_process(lab: "Lab") -> None:
+    tasks = [lab.task(trouble="gpu-assert"), lab.task(trouble="gpu-memory"), *(lab.task(i) for i in range(3))]
+    lab.send(tasks, slots=1)
+    lab.wait(lambda: all(lab.store.result(task.key) for task in tasks))
+    ended = [lab.result(task) for task in tasks]
+    assert [each["reason"] for each in ended] == ["error", "out_of_memory", None, None, None]
+    assert "a kernel refused its input" in ended[0]["message"], "the worker's own row, not the supervisor's"
+
+
 def test_a_worker_that_somebody_else_asks_to_stop_leaves_a_row(lab: "Lab") -> None:
     task = lab.task(seed=10, **SLOW)
     lab.send([task], slots=2)
