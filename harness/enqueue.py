@@ -40,7 +40,10 @@ def jobs_of(
 ) -> list[Job]:
     """A job per task, after the trainings it reads."""
     sizes = memory or {}
-    return [Job((task.key,), task.needs, seconds.get(task.key), sizes.get(task.key)) for task in tasks]
+    return [
+        Job((task.key,), task.needs, seconds.get(task.key), sizes.get(task.key), gpu=task.kind != "attack")
+        for task in tasks
+    ]
 
 
 def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:

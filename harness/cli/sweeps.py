@@ -18,6 +18,7 @@ from harness.cli.options import (
     SentOption,
     SentThreadsOption,
     SetOption,
+    ShareOption,
     SlotsOption,
     StoreOption,
     SweepArgument,
@@ -90,6 +91,7 @@ def enqueue(
     backend: BackendOption = "local",
     profile: ProfileOption = None,
     slots: SlotsOption = None,
+    share_gpus: ShareOption = False,
     threads: ThreadsOption = 1,
     timeout: TimeoutOption = None,
     workload: WorkloadOption = None,
@@ -104,7 +106,7 @@ def enqueue(
 ) -> None:
     """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
     asked = (workload, method, epsilon, models, attack, settings, n_train)
-    how = _settings(backend, profile, slots, threads, timeout)
+    how = _settings(backend, profile, slots, threads, timeout, share_gpus)
     opened, made, count = _send(sweep, store, backend, how, asked)
     if json:
         told = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
@@ -122,6 +124,7 @@ def run(
     backend: BackendOption = "local",
     profile: ProfileOption = None,
     slots: SlotsOption = None,
+    share_gpus: ShareOption = False,
     threads: ThreadsOption = 1,
     timeout: TimeoutOption = None,
     workload: WorkloadOption = None,
@@ -139,7 +142,7 @@ def run(
 ) -> None:
     """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
     asked = (workload, method, epsilon, models, attack, settings, n_train)
-    how = _settings(backend, profile, slots, threads, timeout)
+    how = _settings(backend, profile, slots, threads, timeout, share_gpus)
     run_sweep(sweep, store, asked, how, backend, on_interrupt)
 
 
@@ -215,6 +218,7 @@ def retry(
     backend: SentOption = None,
     profile: ProfileOption = None,
     slots: SlotsOption = None,
+    share_gpus: ShareOption = False,
     threads: SentThreadsOption = None,
     timeout: TimeoutOption = None,
     store: StoreOption = None,
@@ -235,7 +239,8 @@ def retry(
         before = sent_settings(sent)
         chosen = backend or sent_backend(sent)
         limit = timeout or before.timeout_seconds
-        how = _settings(chosen, profile, slots or before.slots, threads or before.threads, limit)
+        share = share_gpus or before.share_gpus
+        how = _settings(chosen, profile, slots or before.slots, threads or before.threads, limit, share)
         if chosen == sent_backend(sent) and profile is None:
             how = replace(how, profile=before.profile)
         count = resend(opened, name, chosen, how)
@@ -286,6 +291,7 @@ def _settings(
     slots: int | None = None,
     threads: int = 1,
     timeout: float | None = None,
+    share_gpus: bool = False,
 ) -> "Settings":
     """How jobs are run; SpecError where the backend or the profile is wrong."""
     from harness.backends.base import Settings
@@ -298,7 +304,7 @@ def _settings(
     if profile is not None and backend not in kinds:
         raise SpecError(f"--profile is for --backend {' and '.join(kinds)}; --backend {backend} has none")
     content = read_as(kinds[backend], profile).model_dump(mode="json") if profile else None
-    return Settings(slots, threads, timeout, profile=content)
+    return Settings(slots, threads, timeout, profile=content, share_gpus=share_gpus)
 
 
 def _send(

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.backends.base import Job, Settings, program
+from harness.backends.gpus import placed
 from harness.spec import Json
 from harness.store import Store
 from harness.store.files import sealed, unsealed, write_atomic
@@ -52,8 +53,8 @@ class Local:
         identity = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
         content = {
             "sweep": sweep,
-            "settings": asdict(settings),
-            "jobs": [{"tasks": list(job.tasks), "needs": list(job.needs)} for job in jobs],
+            "settings": asdict(placed(settings)),
+            "jobs": [{"tasks": list(job.tasks), "needs": list(job.needs), "gpu": job.gpu} for job in jobs],
         }
         store.queue.mkdir(exist_ok=True)
         write_atomic(store.queue / f"{identity}.json", sealed(content))

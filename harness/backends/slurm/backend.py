@@ -113,6 +113,8 @@ def complete(settings: Settings) -> Settings:
     profile: dict[str, Any] = Profile(**(settings.profile or {})).model_dump(mode="json")
     if settings.slots:
         profile["array_parallelism"] = settings.slots
+    if settings.share_gpus:
+        raise BackendError("--share-gpus is for --backend local and docker: on SLURM a job has its own GPUs")
     if settings.threads > profile["cpus"]:
         raise BackendError(
             f"{settings.threads} threads on {profile['cpus']} cores: give the profile "

@@ -20,6 +20,12 @@ OURS = ("array", "dependency", "job-name", "output", "error", "requeue", "signal
 """Options of sbatch that a submission sets itself."""
 
 
+SHOWS_GPUS = ("--nv", "--nvccli")
+"""Options of apptainer exec that show a container the GPUs."""
+CLEARS_ENVIRONMENT = ("--cleanenv", "-e", "--containall", "-C")
+"""Options of apptainer exec that keep variables out of a container, those too that ask for a GPU."""
+
+
 class Profile(ProfileFile):
     """What one job of a sweep gets; nothing here changes a number."""
 
@@ -46,7 +52,7 @@ class Profile(ProfileFile):
     setup: tuple[str, ...] = Field(default=(), description="a list of shell lines to run before the work")
     container: str | None = Field(default=None, description="an Apptainer image with privbench; else none")
     container_options: tuple[str, ...] = Field(
-        default=(), description="a list of options of apptainer exec, as --nv"
+        default=(), description="a list of options of apptainer exec, as --bind; --nv is added for GPUs"
     )
     environment: dict[Name, str] = Field(default={}, description="variables of the job, as NAME = 'text'")
     options: dict[str, str | int | bool] = Field(
@@ -72,6 +78,13 @@ class Profile(ProfileFile):
         return ":".join(["gpu", *([self.gpu_type] if self.gpu_type else []), str(self.gpus)])
 
     @property
+    def apptainer_options(self) -> tuple[str, ...]:
+        """The container's options, with the one without which it would not see the job's GPUs."""
+        if not self.gpus or {*SHOWS_GPUS} & {*self.container_options}:
+            return self.container_options
+        return ("--nv", *self.container_options)
+
+    @property
     def time_seconds(self) -> int:
         """The time limit."""
         return seconds_of(self.time)
@@ -92,6 +105,12 @@ class Profile(ProfileFile):
             problems.append(f"gpu_type = {self.gpu_type!r} without gpus: give gpus = 1")
         if self.container_options and not self.container:
             problems.append("container_options without a container: give container = 'image.sif'")
+        clearing = [option for option in self.container_options if option in CLEARS_ENVIRONMENT]
+        if self.gpus and clearing:
+            problems.append(
+                f"container_options: {clearing[0]} with gpus = {self.gpus}: a container that does not see "
+                "the job's variables could train on the CPU unnoticed; leave it out"
+            )
         if self.signal_seconds >= self.time_seconds:
             problems.append(
                 f"signal_seconds = {self.signal_seconds} is not shorter than time = {self.time!r} "
