@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from harness.spec import Json
 from harness.store import Store
@@ -75,6 +75,10 @@ class Backend(Protocol):
     packs: ClassVar[bool]
     """Whether it puts several jobs into one process of a limited size, so that what they are likely to cost
     is worth finding out."""
+
+    def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
+        """What trainings sent with these settings run on."""
+        ...
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Hand the jobs over; they run whether or not this process lives on."""

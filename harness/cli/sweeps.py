@@ -59,12 +59,17 @@ def plan(
     n_train: MembersOption = None,
     store: StoreOption = None,
     probe: Annotated[bool, typer.Option(help="Time a few steps where nothing was recorded.")] = True,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None,
+        typer.Option("--device", help="By trainings recorded on such devices; else on what is here."),
+    ] = None,
     cluster: Annotated[
         int | None, typer.Option("--cluster", min=1, help="Simulate the schedule on so many GPUs.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Sends nothing."""
+    from harness.backends.gpus import usable
     from harness.backends.slurm.schedule import simulate
     from harness.enqueue import jobs_of
     from harness.plan.estimate import estimate
@@ -73,7 +78,9 @@ def plan(
     opened = Store(store_path(store))
     opened.check()
     made = _plan(sweep, opened, workload, method, epsilon, models, attack, settings, n_train)
-    cost = estimate(made, opened, _probe if probe else None)
+    here: Literal["cpu", "cuda"] = "cuda" if usable() else "cpu"
+    wanted = device or here
+    cost = estimate(made, opened, _probe if probe and wanted == here else None, wanted)
     if cluster is not None and cost is None:
         raise SpecError("--cluster needs times: nothing like it was recorded, and nothing can be probed here")
     schedule = simulate(jobs_of(made.todo, cost.tasks(made)), cluster) if cluster and cost else None

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import psutil
 
@@ -36,6 +36,11 @@ class Docker(Local):
 
     packs: ClassVar[bool] = True
     name: ClassVar[str] = "docker"
+
+    def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
+        """A GPU where there are some and the profile does not do without."""
+        profile = Container(**(settings.profile or {}))
+        return "cuda" if with_gpus(settings, profile).gpus else "cpu"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Queue the jobs with everything resolved that the supervisor's own environment may lack."""

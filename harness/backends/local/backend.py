@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from harness.backends.base import Job, Settings, program
 from harness.backends.gpus import placed
@@ -41,6 +41,10 @@ class Local:
 
     packs: ClassVar[bool] = False
     name: ClassVar[str] = "local"
+
+    def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
+        """A GPU where this machine has some that may be used."""
+        return "cuda" if placed(settings).gpus else "cpu"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Queue the jobs and make sure that a supervisor works on them."""

@@ -10,9 +10,10 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from harness.backends.base import Job, Settings, program, publish_failure
+from harness.backends.gpus import DEVICE
 from harness.backends.slurm import arrays, cluster
 from harness.backends.slurm.array_record import (
     BEGAN,
@@ -44,6 +45,11 @@ class Slurm:
 
     def __init__(self) -> None:
         self._looked, self._working = 0.0, True
+
+    def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
+        """A GPU where the profile asks for some and does not tell tasks to do without."""
+        profile = Profile(**(settings.profile or {}))
+        return "cuda" if profile.gpus and profile.environment.get(DEVICE) != "cpu" else "cpu"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Submit what no array holds yet, stage by stage; the arrays of a stage wait for the one before."""

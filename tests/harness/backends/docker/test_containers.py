@@ -12,7 +12,7 @@ import pytest
 
 from harness.backends import gpus
 from harness.backends.base import Job, Settings
-from harness.backends.docker.backend import Contained, complete, default_image, memory_limit
+from harness.backends.docker.backend import Contained, Docker, complete, default_image, memory_limit
 from harness.backends.docker.containers import (
     NOBODY,
     Container,
@@ -22,6 +22,7 @@ from harness.backends.docker.containers import (
     size_bytes,
 )
 from harness.backends.docker.daemon import ask, complaint
+from harness.backends.local.backend import Local
 from harness.backends.local.workers import Worker
 from harness.backends.profile import read_as
 from harness.store import Store
@@ -124,6 +125,16 @@ def test_the_image_is_that_for_the_device(monkeypatch: pytest.MonkeyPatch) -> No
     told = completed(image="privbench:mine", gpu="none")
     assert ((told.profile or {})["image"], told.gpus) == ("privbench:mine", [])
     assert (completed(gpu="none").profile or {})["image"] == default_image()
+
+
+def test_the_device_of_containers_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "cards", list)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1")
+    monkeypatch.delenv("PRIVBENCH_DEVICE", raising=False)
+    assert Docker().device(Settings()) == Local().device(Settings()) == "cuda"
+    assert Docker().device(Settings(profile={"gpu": "none"})) == "cpu"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert Docker().device(Settings()) == Local().device(Settings()) == "cpu"
 
 
 @pytest.mark.usefixtures("engine")

@@ -245,6 +245,17 @@ def test_settings_of_the_command_line_go_into_the_profile() -> None:
         complete(Settings(threads=3, profile={"cpus": 2}))
 
 
+def test_the_device_of_a_job_follows_the_profile() -> None:
+    fake = {"gpus": 1, "environment": {"PRIVBENCH_DEVICE": "cpu"}}
+    devices = [Slurm().device(Settings(profile=each)) for each in (None, {"gpus": 1}, fake)]
+    assert devices == ["cpu", "cuda", "cpu"]
+
+
+def test_a_job_shares_its_gpus_with_nobody() -> None:
+    with pytest.raises(BackendError, match="--share-gpus is for --backend local and docker"):
+        complete(Settings(share_gpus=True))
+
+
 def test_jobs_that_are_there_count_against_the_limit() -> None:
     words = [word(0, "RUNNING"), word(1, "COMPLETED"), word(2, "PENDING")]
     assert room(Limits(10, None), words) == Limits(10, None)
