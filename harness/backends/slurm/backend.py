@@ -8,7 +8,7 @@ nothing depends on the life of the one who submitted.
 import shlex
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, Literal
 
@@ -77,14 +77,15 @@ class Slurm:
         holders: dict[str, str],
     ) -> None:
         """Submit jobs as arrays within the cluster's limits; `holders` learns who has them."""
-        profile, site = Profile(**(settings.profile or {})), Site()
-        limits = room(site.limits(profile), words)
-        width = min(profile.array_parallelism or sys.maxsize, site.width(profile))
-        for stage in arrays.stages(free):
-            share = None if limits.submitted is None else max(1, limits.submitted * len(stage) // len(free))
-            found = arrays.packs(stage, profile.pack, width, share)
+        site = Site()
+        limits = room(site.limits(Profile(**(settings.profile or {}))), words)
+        for some, profile in alike(arrays.stages(free), Profile(**(settings.profile or {}))):
+            width = min(profile.array_parallelism or sys.maxsize, site.width(profile))
+            share = None if limits.submitted is None else max(1, limits.submitted * len(some) // len(free))
+            found = arrays.packs(some, profile.pack, width, share)
+            own = replace(settings, profile=profile.model_dump(mode="json"))
             for part in arrays.chunks(len(found), limits.array):
-                record = made(found[part], sweep, settings)
+                record = made(found[part], sweep, own)
                 job = send(record, store, {holders[need] for need in needed(record) if need in holders})
                 holders |= dict.fromkeys(record.tasks, job)
                 time.sleep(profile.throttle_seconds)
@@ -127,6 +128,17 @@ def complete(settings: Settings) -> Settings:
             f"cpus = {settings.threads}, or fewer --threads"
         )
     return replace(settings, profile=profile)
+
+
+def alike(stages: Iterable[Sequence[Job]], profile: Profile) -> Iterator[tuple[list[Job], Profile]]:
+    """The jobs of each stage that ask for the same, and what they ask for."""
+    for stage in stages:
+        if profile.for_attacks == profile:
+            yield [*stage], profile
+            continue
+        for on_gpu, asked in ((True, profile), (False, profile.for_attacks)):
+            if some := [job for job in stage if job.gpu is on_gpu]:
+                yield some, asked
 
 
 def room(limits: Limits, words: Iterable[Word]) -> Limits:

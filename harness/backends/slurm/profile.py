@@ -38,6 +38,9 @@ class Profile(ProfileFile):
     constraint: Word | None = Field(default=None, description="the features a node must have, as a100|h100")
     gpus: int = Field(default=0, ge=0, description="the GPUs of a job, of which a task uses one")
     gpu_type: Word | None = Field(default=None, description="the type of the GPUs, as in --gres=gpu:TYPE:1")
+    attack_partition: Word | None = Field(
+        default=None, description="a partition for attacks, without GPUs; else they run where trainings do"
+    )
     cpus: int = Field(default=1, ge=1, description="the cores of a job")
     memory: str | None = Field(
         default=None,
@@ -76,6 +79,14 @@ class Profile(ProfileFile):
         if not self.gpus:
             return None
         return ":".join(["gpu", *([self.gpu_type] if self.gpu_type else []), str(self.gpus)])
+
+    @property
+    def for_attacks(self) -> "Profile":
+        """What an attack asks for: it uses no GPU, but a partition of GPUs may take no job without one."""
+        if self.attack_partition is None:
+            return self
+        without = {"partition": self.attack_partition, "gpus": 0, "gpu_type": None, "constraint": None}
+        return self.model_copy(update=without)
 
     @property
     def apptainer_options(self) -> tuple[str, ...]:

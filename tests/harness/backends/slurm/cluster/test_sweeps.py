@@ -78,6 +78,17 @@ def test_every_job_has_a_gpu_of_its_own_and_tells_where_it_ran(sweeper: "Sweeper
     assert all(each["memory_bytes"] > 2**28 and each["device"] for each in said)
 
 
+def test_attacks_with_a_partition_of_their_own_hold_no_gpu(sweeper: "Sweeper") -> None:
+    tasks = [sweeper.lab.task(index, seed=1) for index in range(2)]
+    attack = sweeper.lab.attack(tasks[0])
+    cpu = {"PRIVBENCH_DEVICE": "cpu"}
+    sweeper.send([*tasks, attack], gpus=1, attack_partition="scavenge", environment=cpu)
+    sweeper.finish([*tasks, attack])
+    assert sweeper.reasons([*tasks, attack]) == [None] * 3
+    seen = [sweeper.lab.result(task)["provenance"]["cuda_visible_devices"] for task in (*tasks, attack)]
+    assert (all(seen[:2]), seen[2]) == (True, "")
+
+
 def test_status_is_told_by_another_process_and_without_a_controller(
     sweeper: "Sweeper", whole: "Cluster"
 ) -> None:
