@@ -27,7 +27,7 @@ def resend(store: Store, name: str, backend: str, settings: Settings) -> int:
 def submit(todo: list[Task], store: Store, sweep: str, backend: str, settings: Settings) -> int:
     """Submit open tasks, each after the trainings it reads; how many there are."""
     member = BACKENDS[backend]()
-    costs = expected(todo, store) if member.packs else {}
+    costs = expected(todo, store, member.device(settings)) if member.packs else {}
     seconds = {key: cost.seconds for key, cost in costs.items()}
     memory = {key: cost.memory_bytes for key, cost in costs.items()}
     if todo:
@@ -40,7 +40,10 @@ def jobs_of(
 ) -> list[Job]:
     """A job per task, after the trainings it reads."""
     sizes = memory or {}
-    return [Job((task.key,), task.needs, seconds.get(task.key), sizes.get(task.key)) for task in tasks]
+    return [
+        Job((task.key,), task.needs, seconds.get(task.key), sizes.get(task.key), gpu=task.kind != "attack")
+        for task in tasks
+    ]
 
 
 def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from harness.spec import Json
 from harness.store import Store
@@ -23,6 +23,8 @@ class Job:
     """How long it is likely to take, where that is known."""
     memory_bytes: int | None = None
     """What it is likely to need, where that is known."""
+    gpu: bool = True
+    """Whether it uses a GPU where there is one; attacks do not."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Settings:
     """How jobs are run; nothing here changes a number."""
 
     slots: int | None = None
-    """Tasks at a time; None takes one per GPU, else one per share of the cores."""
+    """Tasks at a time, where there are GPUs trainings at a time; None takes one per GPU, else one per share
+    of the cores."""
     threads: int = 1
     timeout_seconds: float | None = None
     """A task that runs longer is ended as `timed_out`."""
@@ -38,6 +41,11 @@ class Settings:
     profile: dict[str, Any] | None = None
     """How a cluster is asked for its nodes (harness/backends/slurm/profile.py), or what a container may use
     (harness/backends/docker/containers.py); None runs a job as a plain process."""
+    share_gpus: bool = False
+    """Whether there may be more slots than GPUs: trainings on one card slow each other down."""
+    gpus: list[str] | None = None
+    """The GPUs of this machine that trainings get, by UUID, one that several slots share as often; empty on
+    a CPU, None where nobody has looked yet (harness/backends/gpus.py)."""
 
 
 def sent_backend(sweep: Json) -> str:
@@ -67,6 +75,10 @@ class Backend(Protocol):
     packs: ClassVar[bool]
     """Whether it puts several jobs into one process of a limited size, so that what they are likely to cost
     is worth finding out."""
+
+    def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
+        """What trainings sent with these settings run on."""
+        ...
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Hand the jobs over; they run whether or not this process lives on."""

@@ -12,6 +12,7 @@ import typer
 
 from harness.cli import output
 from harness.cli.options import JsonOption, StoreOption, store_path
+from workloads.errors import BackendError
 
 NEEDED = (
     "torch",
@@ -47,13 +48,11 @@ def examine(store: Path) -> list[dict[str, Any]]:
     """A row per thing looked for: what was found, and what it is for."""
     import psutil
 
-    from harness.backends.local.workers import gpus
-
     rows = [
         _row("python", platform.python_version(), "everything"),
         _row("cores", _cores(), "one slot each for local jobs"),
         _row("memory", f"{psutil.virtual_memory().available / 2**30:.1f} GiB free", "training"),
-        _row("gpus", gpus() or None, "GPU slots; without one, jobs run on the CPU", needed=False),
+        gpu_row(),
     ]
     for package in NEEDED:
         rows.append(_row(package, _version(package), "everything"))
@@ -67,6 +66,29 @@ def examine(store: Path) -> list[dict[str, Any]]:
     rows.append(_row("chromium", browser, "the report's browser tests", needed=False))
     rows.append(_row("playwright", driver or None, "the report's browser tests", needed=False))
     return rows
+
+
+def gpu_row() -> dict[str, Any]:
+    """Whether the driver's tool and torch agree about GPUs: where they do not, trainings on them fail."""
+    import torch
+
+    from harness.backends.gpus import VISIBLE, cards, usable
+
+    use = "GPU slots; without one, jobs run on the CPU"
+    try:
+        driver, allowed = len(cards()), usable()
+    except BackendError as error:
+        return {"what": "gpus", "state": "missing", "found": str(error), "for": use}
+    seen = torch.cuda.device_count()
+    limited = f", {VISIBLE} allows {len(allowed)}" if VISIBLE in os.environ else ""
+    found = f"nvidia-smi sees {driver}{limited}, torch sees {seen}"
+    if allowed and not seen:
+        built_for = torch.version.cuda or "no CUDA"
+        found += f": torch {torch.__version__} is built for {built_for}; install one that fits the driver"
+    sliced = any(gpu.name.startswith("MIG-") for gpu in allowed)  # of which a process sees one, the first
+    agree = seen == len(allowed) or (sliced and seen > 0)
+    state = "not here" if not (driver or seen) else "good" if agree else "missing"
+    return {"what": "gpus", "state": state, "found": found, "for": use}
 
 
 def examine_profile(file: Path) -> list[dict[str, Any]]:

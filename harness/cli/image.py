@@ -7,6 +7,7 @@ import typer
 
 from harness.cli import output
 from harness.cli.options import JsonOption
+from workloads.errors import SpecError
 
 image_app = typer.Typer(help="The images of the docker backend.", no_args_is_help=True)
 
@@ -22,6 +23,10 @@ def image_build(
         str | None,
         typer.Option("--python", help="The base image's Python; else this one's (CUDA: 3.12)."),
     ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option("--index", help="With --cuda: an index of torch, as .../whl/cu126 for older cards."),
+    ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Its name; else privbench:VERSION.")] = None,
     source: Annotated[Path, typer.Option("--source", help="A checkout of privbench.")] = Path(),
     prepare: Annotated[
@@ -31,8 +36,10 @@ def image_build(
     """Build the image of this version from a checkout: wheels by this pip, then an image without network."""
     from harness.backends.docker import image
 
+    if index is not None and not cuda:
+        raise SpecError(f"--index {index} is for images with --cuda: give both, or neither")
     chosen = python or ("3.12" if cuda else image.PYTHON)  # that of the CUDA base
-    recipe = image.Recipe(source.absolute(), cuda, base, chosen, tag)
+    recipe = image.Recipe(source.absolute(), cuda, base, chosen, tag, index)
     output.say(f"gathering wheels in {recipe.folder}")
     image.prepare(recipe)
     if not prepare:

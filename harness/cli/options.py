@@ -45,6 +45,9 @@ ProfileOption = Annotated[
 SlotsOption = Annotated[
     int | None, typer.Option("--slots", min=1, help="Tasks at a time; else one per GPU or core.")
 ]
+ShareOption = Annotated[
+    bool, typer.Option("--share-gpus", help="Allow more --slots than GPUs: trainings then share cards.")
+]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=1, help="Threads per task.")]
 SentThreadsOption = Annotated[
     int | None, typer.Option("--threads", min=1, help="Threads per task; else as the sweep was sent.")

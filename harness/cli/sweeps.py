@@ -18,6 +18,7 @@ from harness.cli.options import (
     SentOption,
     SentThreadsOption,
     SetOption,
+    ShareOption,
     SlotsOption,
     StoreOption,
     SweepArgument,
@@ -58,12 +59,17 @@ def plan(
     n_train: MembersOption = None,
     store: StoreOption = None,
     probe: Annotated[bool, typer.Option(help="Time a few steps where nothing was recorded.")] = True,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None,
+        typer.Option("--device", help="By trainings recorded on such devices; else on what is here."),
+    ] = None,
     cluster: Annotated[
         int | None, typer.Option("--cluster", min=1, help="Simulate the schedule on so many GPUs.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Sends nothing."""
+    from harness.backends.gpus import usable
     from harness.backends.slurm.schedule import simulate
     from harness.enqueue import jobs_of
     from harness.plan.estimate import estimate
@@ -72,7 +78,9 @@ def plan(
     opened = Store(store_path(store))
     opened.check()
     made = _plan(sweep, opened, workload, method, epsilon, models, attack, settings, n_train)
-    cost = estimate(made, opened, _probe if probe else None)
+    here: Literal["cpu", "cuda"] = "cuda" if usable() else "cpu"
+    wanted = device or here
+    cost = estimate(made, opened, _probe if probe and wanted == here else None, wanted)
     if cluster is not None and cost is None:
         raise SpecError("--cluster needs times: nothing like it was recorded, and nothing can be probed here")
     schedule = simulate(jobs_of(made.todo, cost.tasks(made)), cluster) if cluster and cost else None
@@ -90,6 +98,7 @@ def enqueue(
     backend: BackendOption = "local",
     profile: ProfileOption = None,
     slots: SlotsOption = None,
+    share_gpus: ShareOption = False,
     threads: ThreadsOption = 1,
     timeout: TimeoutOption = None,
     workload: WorkloadOption = None,
@@ -104,7 +113,7 @@ def enqueue(
 ) -> None:
     """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
     asked = (workload, method, epsilon, models, attack, settings, n_train)
-    how = _settings(backend, profile, slots, threads, timeout)
+    how = _settings(backend, profile, slots, threads, timeout, share_gpus)
     opened, made, count = _send(sweep, store, backend, how, asked)
     if json:
         told = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
@@ -122,6 +131,7 @@ def run(
     backend: BackendOption = "local",
     profile: ProfileOption = None,
     slots: SlotsOption = None,
+    share_gpus: ShareOption = False,
     threads: ThreadsOption = 1,
     timeout: TimeoutOption = None,
     workload: WorkloadOption = None,
@@ -139,7 +149,7 @@ def run(
 ) -> None:
     """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
     asked = (workload, method, epsilon, models, attack, settings, n_train)
-    how = _settings(backend, profile, slots, threads, timeout)
+    how = _settings(backend, profile, slots, threads, timeout, share_gpus)
     run_sweep(sweep, store, asked, how, backend, on_interrupt)
 
 
@@ -215,6 +225,7 @@ def retry(
     backend: SentOption = None,
     profile: ProfileOption = None,
     slots: SlotsOption = None,
+    share_gpus: ShareOption = False,
     threads: SentThreadsOption = None,
     timeout: TimeoutOption = None,
     store: StoreOption = None,
@@ -235,7 +246,8 @@ def retry(
         before = sent_settings(sent)
         chosen = backend or sent_backend(sent)
         limit = timeout or before.timeout_seconds
-        how = _settings(chosen, profile, slots or before.slots, threads or before.threads, limit)
+        share = share_gpus or before.share_gpus
+        how = _settings(chosen, profile, slots or before.slots, threads or before.threads, limit, share)
         if chosen == sent_backend(sent) and profile is None:
             how = replace(how, profile=before.profile)
         count = resend(opened, name, chosen, how)
@@ -286,6 +298,7 @@ def _settings(
     slots: int | None = None,
     threads: int = 1,
     timeout: float | None = None,
+    share_gpus: bool = False,
 ) -> "Settings":
     """How jobs are run; SpecError where the backend or the profile is wrong."""
     from harness.backends.base import Settings
@@ -298,7 +311,7 @@ def _settings(
     if profile is not None and backend not in kinds:
         raise SpecError(f"--profile is for --backend {' and '.join(kinds)}; --backend {backend} has none")
     content = read_as(kinds[backend], profile).model_dump(mode="json") if profile else None
-    return Settings(slots, threads, timeout, profile=content)
+    return Settings(slots, threads, timeout, profile=content, share_gpus=share_gpus)
 
 
 def _send(

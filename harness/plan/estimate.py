@@ -5,7 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from harness.plan.plan import Plan
 from harness.spec import Cell, Json, Task
@@ -20,6 +20,8 @@ SHAPELESS = (StoreError, OSError, LookupError, TypeError, ValueError, AttributeE
 """What a damaged file, or one of another shape, raises: it tells no times, and is no reason not to plan."""
 Kind = tuple[str, str]
 """The names of a workload and a method."""
+Device = Literal["cpu", "cuda"]
+"""A kind of device: times and peaks of one say nothing of the other."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,18 @@ class Estimate:
         }
 
 
-def estimate(plan: Plan, store: Store | None, probe: Callable[[Task], Cost] | None = None) -> Estimate | None:
+def estimate(
+    plan: Plan, store: Store | None, probe: Callable[[Task], Cost] | None = None, device: Device = "cpu"
+) -> Estimate | None:
     """The cost of what is to do; None where nothing was recorded and there is no probe.
 
-    `probe` times a training of which nothing was recorded (harness/jobs/probe.py).
+    Args:
+        plan: What is asked for.
+        store: Where trainings were recorded.
+        probe: Times a training on the device of which nothing was recorded (harness/jobs/probe.py).
+        device: What trainings will run on; only those recorded on its kind count.
     """
-    recorded = _recorded(plan.todo, store)
+    recorded = _recorded(plan.todo, store, device)
     probed: dict[Kind, tuple[Cost, Cell]] = {}
     costs: dict[str, Cost] = {}
     seconds, memory = 0.0, 0
@@ -103,9 +111,9 @@ def estimate(plan: Plan, store: Store | None, probe: Callable[[Task], Cost] | No
     return Estimate(seconds, memory, costs)
 
 
-def expected(tasks: Sequence[Task], store: Store) -> dict[str, Cost]:
-    """The cost of every task whose kind was recorded before, by its key."""
-    recorded = _recorded(tasks, store)
+def expected(tasks: Sequence[Task], store: Store, device: Device = "cpu") -> dict[str, Cost]:
+    """The cost of every task whose kind was recorded on such a device before, by its key."""
+    recorded = _recorded(tasks, store, device)
     found: dict[str, Cost] = {}
     for task in tasks:
         if task.kind == "attack":
@@ -125,8 +133,8 @@ def _scaled(cost: Cost, measured: Cell, cell: Cell) -> Cost:
     return Cost(cost.seconds * share, cost.memory_bytes, cost.source)
 
 
-def _recorded(tasks: Iterable[Task], store: Store | None) -> dict[Kind, Usual]:
-    """What was recorded of the kinds that these tasks train."""
+def _recorded(tasks: Iterable[Task], store: Store | None, device: Device) -> dict[Kind, Usual]:
+    """What was recorded on a kind of device of the kinds that these tasks train."""
     wanted = {_kind(task.cell) for task in tasks if task.kind == "train"}
     found: dict[Kind, list[Training]] = defaultdict(list)
     if not wanted or store is None or not store.exists():
@@ -138,9 +146,14 @@ def _recorded(tasks: Iterable[Task], store: Store | None) -> dict[Kind, Usual]:
             if task["kind"] != "train" or kind not in wanted:
                 continue
             result = store.result(key, summed=False)
-            if result is not None and result["status"] == "done":
+            if result is not None and result["status"] == "done" and device_of(result) == device:
                 found[kind].append(_training(task["params"], result))
     return {kind: _usual(rows) for kind, rows in found.items()}
+
+
+def device_of(result: Json) -> Device:
+    """The kind of device a result was made on: provenance names a GPU, or says `cpu`."""
+    return "cpu" if result.get("provenance", {}).get("device", "cpu") == "cpu" else "cuda"
 
 
 def asked_steps(params: Mapping[str, Any]) -> float:

@@ -12,19 +12,23 @@ import signal
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import psutil
 
 from harness.backends.base import Job, Settings, program
 from harness.backends.docker import daemon
 from harness.backends.docker.containers import Container, hand_over, plain_user
+from harness.backends.gpus import placed
 from harness.backends.local.backend import Local
-from harness.backends.local.workers import Worker, gpus, slots
+from harness.backends.local.workers import Worker, slots
 from harness.store import Store
+from workloads.errors import BackendError
 
 SPARE_BYTES = 2**30
 """Beside twice what a recorded training needed: the limit is there to contain mistakes, not to cause them."""
+DEVICE_LABEL = "privbench.device"
+"""The label in which an image says what it is for: cpu or cuda."""
 
 
 class Docker(Local):
@@ -32,6 +36,11 @@ class Docker(Local):
 
     packs: ClassVar[bool] = True
     name: ClassVar[str] = "docker"
+
+    def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
+        """A GPU where there are some and the profile does not do without."""
+        profile = Container(**(settings.profile or {}))
+        return "cuda" if with_gpus(settings, profile).gpus else "cpu"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Queue the jobs with everything resolved that the supervisor's own environment may lack."""
@@ -49,20 +58,21 @@ class Contained(Worker):
     kill_signal: ClassVar[signal.Signals] = signal.SIGUSR1
     disposable: ClassVar[bool] = True
 
-    def __init__(self, store: Store, settings: Settings, gpu: int | None) -> None:
+    def __init__(self, store: Store, settings: Settings, gpu: str | None) -> None:
         order = json.dumps({"settings": asdict(settings), "gpu": gpu})
         super().__init__(store, settings, gpu, [*program("harness.backends.docker.keeper"), order])
 
 
-def default_image() -> str:
-    """The image that `privbench image build` makes for this version."""
-    return f"privbench:{version('privbench')}"
+def default_image(cuda: bool = False) -> str:
+    """The image that `privbench image build` makes for this version; with `--cuda` it is that for GPUs."""
+    return f"privbench:{version('privbench')}" + ("-cuda" if cuda else "")
 
 
 def complete(settings: Settings, jobs: Sequence[Job]) -> Settings:
-    """The settings with the image's digest, the engine's address, a memory limit and the data's folders.
+    """The settings with GPUs, the image's digest, the engine's address, a memory limit, the data's folders.
 
-    BackendError where the engine does not answer or has no such image: better now than in every task.
+    BackendError where the engine does not answer, has no such image, or the image is of another kind than
+    the device: better now than in every task.
     """
     # Imported here: it loads numpy, which those who only look at a sweep do without.
     from workloads.data.places import cache_root, data_root
@@ -70,11 +80,12 @@ def complete(settings: Settings, jobs: Sequence[Job]) -> Settings:
     profile = Container(**(settings.profile or {}))
     if profile.engine:
         daemon.use(profile.engine)
+    settings = with_gpus(settings, profile)
     places = {"PRIVBENCH_DATA": data_root(), "PRIVBENCH_CACHE": cache_root()}
     present = {name: str(folder.absolute()) for name, folder in places.items() if folder.is_dir()}
     resolved = profile.model_copy(
         update={
-            "image": daemon.image_id(profile.image or default_image()),
+            "image": fitting_image(profile.image, settings),
             "engine": daemon.endpoint(),
             "memory": profile.memory or str(memory_limit(jobs, settings)),
             "read_only": tuple(dict.fromkeys((*profile.read_only, *present.values()))),
@@ -84,10 +95,36 @@ def complete(settings: Settings, jobs: Sequence[Job]) -> Settings:
     return replace(settings, profile=resolved.model_dump(mode="json"))
 
 
+def with_gpus(settings: Settings, profile: Container) -> Settings:
+    """The settings with the GPUs that containers get; BackendError where the profile wants one in vain."""
+    found = replace(settings, gpus=[]) if profile.gpu == "none" else placed(settings)
+    if profile.gpu == "one" and not found.gpus:
+        raise BackendError(
+            "the profile says gpu = 'one', and no GPU can be used here (see `privbench doctor`): "
+            "give gpu = 'auto' or 'none' to use the CPU"
+        )
+    return found
+
+
+def fitting_image(named: str | None, settings: Settings) -> str:
+    """The digest of the image that was named, else of this version's for the device.
+
+    An image that says it is for CPUs would make every training fail that was given a GPU.
+    """
+    image = named or default_image(cuda=bool(settings.gpus))
+    digest = daemon.image_id(image)
+    if settings.gpus and daemon.label(digest, DEVICE_LABEL) == "cpu":
+        raise BackendError(
+            f"the image {image} is for CPUs, and there are {len(set(settings.gpus))} GPUs: name one that "
+            "`privbench image build --cuda` made, or give the profile gpu = 'none' to use the CPU"
+        )
+    return digest
+
+
 def memory_limit(jobs: Sequence[Job], settings: Settings) -> int:
     """Bytes of one container: by the largest job where all are known, else a slot's share of the machine."""
     known = [job.memory_bytes for job in jobs if job.memory_bytes is not None]
     total = int(psutil.virtual_memory().total)
-    if gpus() or len(known) < len(jobs):  # on a GPU what was recorded is the device's memory
-        return int(0.9 * total / slots(settings))
+    if settings.gpus or len(known) < len(jobs):  # on a GPU what was recorded is the device's memory
+        return int(0.9 * total / (slots(settings) + slots(settings, on_gpu=True)))
     return min(total, 2 * max(known) + SPARE_BYTES)

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 
 from harness.backends.base import Settings
 from harness.backends.docker.daemon import KEEPER_LABEL, STORE_LABEL
+from harness.backends.gpus import for_device
 from harness.backends.profile import Name, ProfileFile
 from harness.store import Store
 
@@ -63,11 +64,13 @@ def hand_over(folder: Path, user: int, group: int) -> None:
             os.chown(each, user, group, follow_symlinks=False)
 
 
-def create_command(store: Store, settings: Settings, gpu: int | None, name: str) -> list[str]:
+def create_command(store: Store, settings: Settings, gpu: str | None, name: str) -> list[str]:
     """The words after `docker` that make a container whose entry point serves tasks of this store."""
     profile = Container(**(settings.profile or {}))
     user, group = plain_user(store)
     memory = profile.memory or "0"
+    # What torch.compile makes for a GPU lands in /tmp and is loaded from there; the engine forbids that.
+    loads = ",exec" if gpu is not None else ""
     options = {
         "name": name,
         "hostname": socket.gethostname(),  # results tell of it
@@ -81,14 +84,15 @@ def create_command(store: Store, settings: Settings, gpu: int | None, name: str)
         "memory": memory,
         "memory-swap": memory,  # no swap: a task that does not fit fails, and does not crawl
         "cpus": profile.cpus or settings.threads,
-        "tmpfs": f"/tmp:rw,nosuid,nodev,size={size_bytes(profile.scratch)},mode=1777",
+        "tmpfs": f"/tmp:rw,nosuid,nodev,size={size_bytes(profile.scratch)},mode=1777{loads}",
     }
     words = ["create", "--interactive", "--init", "--read-only"]
     words += [f"--{option}={value}" for option, value in options.items()]
     words += [f"--label={STORE_LABEL}={store.path}", f"--label={KEEPER_LABEL}={os.getpid()}"]
     words += [f"--mount={each}" for each in _mounts(store, profile)]
-    words += [f"--env={variable}={value}" for variable, value in _environment(settings, profile).items()]
-    words += [f"--gpus={each}" for each in _devices(profile, gpu)]
+    variables = _environment(settings, profile, gpu)
+    words += [f"--env={variable}={value}" for variable, value in variables.items()]
+    words += [f"--gpus=device={gpu}"] if gpu is not None else []
     return [*words, str(profile.image), str(store.path), "-"]
 
 
@@ -105,10 +109,13 @@ def _mount(path: Path, *options: str) -> str:
     return line.getvalue()
 
 
-def _environment(settings: Settings, profile: Container) -> dict[str, str]:
+def _environment(settings: Settings, profile: Container, gpu: str | None) -> dict[str, str]:
     """All a task sees of an environment; nothing comes from the host's."""
     threads = str(settings.threads)
+    # NVIDIA's base images ask for all cards, which an engine with NVIDIA's runtime as its default obeys.
+    hidden = {"NVIDIA_VISIBLE_DEVICES": "void"} if gpu is None else {}
     return {
+        **for_device(hidden, gpu),
         "HOME": "/tmp",
         "PRIVBENCH_IMAGE": str(profile.image),
         "PRIVBENCH_THREADS": threads,
@@ -116,10 +123,3 @@ def _environment(settings: Settings, profile: Container) -> dict[str, str]:
         **settings.environment,
         **profile.environment,
     }
-
-
-def _devices(profile: Container, gpu: int | None) -> Iterator[str]:
-    if profile.gpu != "none" and gpu is not None:
-        yield f"device={gpu}"
-    elif profile.gpu == "one":
-        yield "1"  # the engine says what it thinks of that on a machine without one

@@ -93,9 +93,14 @@ def image_id(image: str) -> str:
         return ask("image", "inspect", "--format", "{{.Id}}", image)
     except BackendError as error:
         raise BackendError(
-            f"the image {image} is not here ({error}): make it with `privbench image build`, or name another "
-            "in a profile"
+            f"the image {image} is not here ({error}): make it with `privbench image build` (for GPUs with "
+            "--cuda), or name another in a profile"
         ) from error
+
+
+def label(image: str, name: str) -> str:
+    """A label of an image; empty where it has none of this name."""
+    return ask("image", "inspect", "--format", f'{{{{index .Config.Labels "{name}"}}}}', image)
 
 
 def end_of(name: str) -> End | None:

@@ -4,6 +4,7 @@ The host's pip fetches the wheels, with whatever index, mirror or proxy it is se
 installs them without a network. So nothing of the host's configuration gets into an image.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,16 +18,24 @@ from typing import Any
 
 from harness.backends.docker import daemon
 from harness.backends.docker.backend import default_image
+from harness.backends.gpus import usable
 from harness.jobs.checkout import git_state
 from workloads.errors import BackendError, SpecError
 
 Row = dict[str, Any]
-PACKAGES = ("db", "harness", "methods", "workloads")
+PACKAGES = ("db", "harness", "methods", "privbench", "workloads")
 TITLE = "org.opencontainers.image.title"
 BUILD_SECONDS = 3600.0
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-"""What wheels for another Python than this one may be of."""
+PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)), "manylinux2014_x86_64")
+"""What wheels for another Python than this one may be of; pip takes only what it is told by name."""
+CUDA = "13.0"
+"""Of the torch that is pinned, as PyPI has it; it has no code for cards before Turing."""
+CUDA_BASES = {
+    "13.0": "nvidia/cuda:13.0.2-base-ubuntu24.04",
+    "12.6": "nvidia/cuda:12.6.3-base-ubuntu24.04",
+}
+"""Base images by CUDA: each refuses to start on a driver that is too old for a torch of that CUDA."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +46,12 @@ class Recipe:
     """A checkout of privbench."""
     cuda: bool = False
     base: str | None = None
-    """Its base image; else Python's own, or for CUDA that of the Dockerfile."""
+    """Its base image; else Python's own, or for CUDA that of CUDA_BASES."""
     python: str = PYTHON
     """The base image's Python, as 3.12."""
     tag: str | None = None
+    index: str | None = None
+    """An index with a build of torch for another CUDA, as https://download.pytorch.org/whl/cu126."""
 
     @property
     def folder(self) -> Path:
@@ -50,7 +61,32 @@ class Recipe:
     @property
     def name(self) -> str:
         """The image's name."""
-        return self.tag or default_image() + ("-cuda" if self.cuda else "")
+        return self.tag or default_image(self.cuda)
+
+    @property
+    def cuda_version(self) -> str:
+        """The CUDA that torch is built for, which the end of an index's address tells."""
+        if self.index is None:
+            return CUDA
+        match = re.search(r"/cu(\d\d)(\d)/?$", self.index)
+        if match is None:
+            raise SpecError(
+                f"--index {self.index}: give one of torch's for a CUDA, as "
+                "https://download.pytorch.org/whl/cu126, or leave it out"
+            )
+        return f"{match[1]}.{match[2]}"
+
+    @property
+    def base_image(self) -> str:
+        """The image it builds on."""
+        if self.base is not None:
+            return self.base
+        if not self.cuda:
+            return f"python:{self.python}-slim"
+        if self.cuda_version not in CUDA_BASES:
+            known = ", ".join(CUDA_BASES)
+            raise SpecError(f"no base image is known for CUDA {self.cuda_version} ({known}): give --base")
+        return CUDA_BASES[self.cuda_version]
 
 
 def prepare(recipe: Recipe) -> None:
@@ -62,7 +98,8 @@ def prepare(recipe: Recipe) -> None:
     project = tomllib.loads((recipe.source / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = "".join(f"{each}\n" for each in project["project"]["dependencies"])
     constraints = (recipe.source / "constraints.txt").read_text(encoding="utf-8")
-    content = f"{recipe.python}\n{wanted}{constraints}"
+    cuda = f"cuda {recipe.cuda_version} {recipe.index or ''}\n" if recipe.cuda else ""
+    content = f"{recipe.python}\n{cuda}{wanted}{constraints}"
     recipe.folder.mkdir(parents=True, exist_ok=True)
     (recipe.folder / "requirements.txt").write_text(wanted, encoding="utf-8")
     made_of = recipe.folder / "libraries.txt"
@@ -81,6 +118,8 @@ def _download(recipe: Recipe) -> None:
     if recipe.python != PYTHON:
         other = ["--only-binary=:all:", f"--python-version={recipe.python}"]
         other += [f"--platform={each}" for each in PLATFORMS]
+    if recipe.index:
+        other += [f"--extra-index-url={recipe.index}"]
     requirements, constraints = recipe.folder / "requirements.txt", recipe.source / "constraints.txt"
     _pip("download", "--dest", libraries, *other, "--requirement", requirements, "--constraint", constraints)
 
@@ -111,10 +150,9 @@ def build(recipe: Recipe) -> float:
     words = ["build", "--quiet", f"--file={file}", f"--tag={recipe.name}"]
     words += [f"--build-arg=VERSION={version('privbench')}"]
     words += [f"--build-arg=GIT={git_state(recipe.source) or 'unknown'}"]
-    if not recipe.cuda:  # a CUDA base has no Python of its own and fetches one
-        words += ["--network=none", f"--build-arg=BASE={recipe.base or f'python:{recipe.python}-slim'}"]
-    elif recipe.base:
-        words += [f"--build-arg=BASE={recipe.base}"]
+    words += [f"--build-arg=BASE={recipe.base_image}"]
+    # A CUDA base has no Python of its own and fetches one.
+    words += [f"--build-arg=CUDA={recipe.cuda_version}"] if recipe.cuda else ["--network=none"]
     began = time.monotonic()
     daemon.ask(*words, str(recipe.source), seconds=BUILD_SECONDS)
     return time.monotonic() - began
@@ -143,7 +181,7 @@ def _row(image: str) -> Row:
 
 def examine(image: str | None) -> list[Row]:
     """A row per thing between this machine and a task in a container, up to the first that is missing."""
-    image = image or default_image()
+    image = image or default_image(cuda=bool(usable()))
     rows: list[Row] = []
     for what, look in (("engine", _engine), ("users", _users), ("image", lambda: daemon.image_id(image))):
         try:

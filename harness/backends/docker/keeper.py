@@ -37,7 +37,7 @@ Epitaph = tuple[str, str]
 class Keeper:
     """Keeps one container."""
 
-    def __init__(self, store: Store, settings: Settings, gpu: int | None) -> None:
+    def __init__(self, store: Store, settings: Settings, gpu: str | None) -> None:
         self.store, self.settings, self.gpu = store, settings, gpu
         self.name = f"privbench-{uuid.uuid4().hex[:12]}"
         self.order: signal.Signals | None = None

@@ -20,9 +20,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from harness.backends.base import Job, Settings, program
+from harness.backends.gpus import placed
 from harness.spec import Json
 from harness.store import Store
 from harness.store.files import sealed, unsealed, write_atomic
@@ -41,6 +42,10 @@ class Local:
     packs: ClassVar[bool] = False
     name: ClassVar[str] = "local"
 
+    def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
+        """A GPU where this machine has some that may be used."""
+        return "cuda" if placed(settings).gpus else "cpu"
+
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Queue the jobs and make sure that a supervisor works on them."""
         other = supervisor_state(store)
@@ -52,8 +57,8 @@ class Local:
         identity = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
         content = {
             "sweep": sweep,
-            "settings": asdict(settings),
-            "jobs": [{"tasks": list(job.tasks), "needs": list(job.needs)} for job in jobs],
+            "settings": asdict(placed(settings)),
+            "jobs": [{"tasks": list(job.tasks), "needs": list(job.needs), "gpu": job.gpu} for job in jobs],
         }
         store.queue.mkdir(exist_ok=True)
         write_atomic(store.queue / f"{identity}.json", sealed(content))

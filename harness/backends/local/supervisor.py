@@ -11,13 +11,14 @@ import signal
 import socket
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.backends.base import Settings, publish_failure
 from harness.backends.docker.backend import Contained
 from harness.backends.local.backend import only_one, read_submission, submissions
-from harness.backends.local.workers import Worker, gpus, slots
+from harness.backends.local.workers import Worker, slots
 from harness.jobs.cgroup import oom_kills
 from harness.spec import Json
 from harness.store import Store
@@ -40,7 +41,13 @@ class Submission:
     settings: Settings
     waiting: dict[str, tuple[str, ...]]
     """Task to what it needs, in order."""
+    on_cpu: frozenset[str]
+    """Tasks that use no GPU, whatever there is."""
     running: set[str] = field(default_factory=set)
+
+    def on_gpu(self, key: str) -> bool:
+        """Whether a task gets a GPU."""
+        return bool(self.settings.gpus) and key not in self.on_cpu
 
 
 class Supervisor:
@@ -107,7 +114,8 @@ class Supervisor:
         every = {key: tuple(job["needs"]) for job in jobs for key in job["tasks"]}
         waiting = {key: needs for key, needs in every.items() if self.store.result(key) is None}
         self.done -= waiting.keys()  # done once, and since then damaged or deleted
-        return Submission(file, content["sweep"], Settings(**content["settings"]), waiting)
+        on_cpu = frozenset(key for job in jobs if not job.get("gpu", True) for key in job["tasks"])
+        return Submission(file, content["sweep"], Settings(**content["settings"]), waiting, on_cpu)
 
     def _stop(self, name: str, submission: Submission, cancel: bool) -> None:
         """Drop what waits; ask what runs for this submission alone to save and stop."""
@@ -136,13 +144,16 @@ class Supervisor:
     # -- work ----------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
+        full: set[bool] = set()  # of workers with a GPU (True) and without: who came first gets the next slot
         for submission in list(self.submissions.values()):
             for key in self._ready(submission):
-                if self._runs(key):
+                on_gpu = submission.on_gpu(key)
+                if on_gpu in full or self._runs(key):
                     continue
-                worker = self._free_worker(submission.settings)
+                worker = self._free_worker(submission.settings, on_gpu)
                 if worker is None:
-                    return
+                    full.add(on_gpu)
+                    continue
                 del submission.waiting[key]
                 submission.running.add(key)
                 worker.give(key, submission.settings.timeout_seconds)
@@ -150,9 +161,14 @@ class Supervisor:
     def _runs(self, key: str) -> bool:
         return any(worker.task == key for worker in self.workers)
 
+    def _busy(self, on_gpu: bool) -> int:
+        """How many workers of a kind have a task."""
+        return sum(worker.task is not None and worker.on_gpu is on_gpu for worker in self.workers)
+
     def _ready(self, submission: Submission) -> list[str]:
         """Tasks that can start now. What needs a failed task fails; what is done already is dropped."""
-        ready = []
+        ready: list[str] = []
+        found = dict.fromkeys((False, bool(submission.settings.gpus)), 0)  # by whether they get a GPU
         for key, needs in list(submission.waiting.items()):
             if key in self.done:
                 del submission.waiting[key]
@@ -166,7 +182,8 @@ class Supervisor:
                 )
             elif all(each == "done" for each in states):
                 ready.append(key)
-            if len(ready) > len(self.workers) + 64:
+                found[submission.on_gpu(key)] += 1
+            if min(found.values()) > len(self.workers) + 64:
                 break  # enough for every slot; looking at all of a long queue would cost more than it gives
         return ready
 
@@ -181,24 +198,30 @@ class Supervisor:
             return "done"
         return "failed"
 
-    def _free_worker(self, settings: Settings) -> Worker | None:
-        """An idle worker with these settings; a new one where a slot is free."""
-        busy = [worker for worker in self.workers if worker.task is not None]
-        if len(busy) >= slots(settings):
+    def _free_worker(self, settings: Settings, on_gpu: bool) -> Worker | None:
+        """An idle worker with these settings; a new one where a slot, and a GPU if it takes one, is free."""
+        if self._busy(on_gpu) >= slots(settings, on_gpu):
             return None
         for worker in list(self.workers):
-            if worker.task is None:
-                if worker.settings == settings:
-                    return worker
+            if worker.task is None and worker.settings != settings:
                 self._remove(worker)
-        gpu_count = gpus()
-        taken = {worker.gpu for worker in self.workers}
-        gpu = next((each for each in range(gpu_count) if each not in taken), None)
+            elif worker.task is None and worker.on_gpu is on_gpu:
+                return worker
+        gpu = self._least_loaded(settings) if on_gpu else None
+        if on_gpu and gpu is None:
+            return None
         kind = Worker if settings.profile is None else Contained
         worker = kind(self.store, settings, gpu)
         self.workers.append(worker)
         self.selector.register(worker.answers, selectors.EVENT_READ, worker)
         return worker
+
+    def _least_loaded(self, settings: Settings) -> str | None:
+        """The GPU with the fewest workers on it; None where all have as many as they may."""
+        allowed = Counter(settings.gpus)
+        load = Counter(worker.gpu for worker in self.workers)
+        free = [each for each in allowed if load[each] < allowed[each]]
+        return min(free, key=load.__getitem__, default=None)
 
     def _listen(self) -> None:
         if not self.workers:

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import ClassVar
 
 from harness.backends.base import Settings, program
+from harness.backends.gpus import for_device
 from harness.jobs.cgroup import oom_kills
 from harness.store import Store
 
@@ -32,7 +32,7 @@ class Worker:
         self,
         store: Store,
         settings: Settings,
-        gpu: int | None,
+        gpu: str | None,
         program: Sequence[str] = JOB,
     ) -> None:
         self.settings, self.gpu = settings, gpu
@@ -48,11 +48,9 @@ class Worker:
         self._stop_since: float | None = None
         self._oom_kills = oom_kills()
         threads = str(settings.threads)
-        environment = {**os.environ, "PRIVBENCH_THREADS": threads, **settings.environment}
+        environment = {**for_device(os.environ, gpu), "PRIVBENCH_THREADS": threads, **settings.environment}
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = threads  # slots must not fight for cores
-        if gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
         self.process = subprocess.Popen(
             [*program, str(store.path), "-"],
             stdin=subprocess.PIPE,
@@ -64,6 +62,11 @@ class Worker:
         self._keys, self.answers = self.process.stdin, self.process.stdout
         os.set_blocking(self.answers.fileno(), False)
         self._partial = b""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it has a GPU."""
+        return self.gpu is not None
 
     def give(self, key: str, timeout_seconds: float | None) -> None:
         """Start a task."""
@@ -149,20 +152,12 @@ class Worker:
         self.answers.close()
 
 
-def slots(settings: Settings) -> int:
-    """Tasks at a time on this machine."""
-    if settings.slots:
-        return settings.slots
+def slots(settings: Settings, on_gpu: bool = False) -> int:
+    """Tasks at a time on this machine: of those that have a GPU, or of those that have none."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return gpus() or max(1, cores // settings.threads)
-
-
-@cache
-def gpus() -> int:
-    """How many GPUs this machine shows; asked of the driver's own tool, since torch stays out of here."""
-    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return len(done.stdout.split()) if done.returncode == 0 else 0
+    shares = max(1, cores // settings.threads)
+    if settings.gpus:
+        trainings = settings.slots or len(settings.gpus)
+        # An attack beside the trainings takes the cores that these leave over.
+        return trainings if on_gpu else max(1, shares - trainings)
+    return 0 if on_gpu else settings.slots or shares

@@ -8,11 +8,12 @@ nothing depends on the life of the one who submitted.
 import shlex
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from harness.backends.base import Job, Settings, program, publish_failure
+from harness.backends.gpus import DEVICE
 from harness.backends.slurm import arrays, cluster
 from harness.backends.slurm.array_record import (
     BEGAN,
@@ -45,6 +46,11 @@ class Slurm:
     def __init__(self) -> None:
         self._looked, self._working = 0.0, True
 
+    def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
+        """A GPU where the profile asks for some and does not tell tasks to do without."""
+        profile = Profile(**(settings.profile or {}))
+        return "cuda" if profile.gpus and profile.environment.get(DEVICE) != "cpu" else "cpu"
+
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Submit what no array holds yet, stage by stage; the arrays of a stage wait for the one before."""
         settings = complete(settings)
@@ -71,14 +77,15 @@ class Slurm:
         holders: dict[str, str],
     ) -> None:
         """Submit jobs as arrays within the cluster's limits; `holders` learns who has them."""
-        profile, site = Profile(**(settings.profile or {})), Site()
-        limits = room(site.limits(profile), words)
-        width = min(profile.array_parallelism or sys.maxsize, site.width(profile))
-        for stage in arrays.stages(free):
-            share = None if limits.submitted is None else max(1, limits.submitted * len(stage) // len(free))
-            found = arrays.packs(stage, profile.pack, width, share)
+        site = Site()
+        limits = room(site.limits(Profile(**(settings.profile or {}))), words)
+        for some, profile in alike(arrays.stages(free), Profile(**(settings.profile or {}))):
+            width = min(profile.array_parallelism or sys.maxsize, site.width(profile))
+            share = None if limits.submitted is None else max(1, limits.submitted * len(some) // len(free))
+            found = arrays.packs(some, profile.pack, width, share)
+            own = replace(settings, profile=profile.model_dump(mode="json"))
             for part in arrays.chunks(len(found), limits.array):
-                record = made(found[part], sweep, settings)
+                record = made(found[part], sweep, own)
                 job = send(record, store, {holders[need] for need in needed(record) if need in holders})
                 holders |= dict.fromkeys(record.tasks, job)
                 time.sleep(profile.throttle_seconds)
@@ -113,12 +120,25 @@ def complete(settings: Settings) -> Settings:
     profile: dict[str, Any] = Profile(**(settings.profile or {})).model_dump(mode="json")
     if settings.slots:
         profile["array_parallelism"] = settings.slots
+    if settings.share_gpus:
+        raise BackendError("--share-gpus is for --backend local and docker: on SLURM a job has its own GPUs")
     if settings.threads > profile["cpus"]:
         raise BackendError(
             f"{settings.threads} threads on {profile['cpus']} cores: give the profile "
             f"cpus = {settings.threads}, or fewer --threads"
         )
     return replace(settings, profile=profile)
+
+
+def alike(stages: Iterable[Sequence[Job]], profile: Profile) -> Iterator[tuple[list[Job], Profile]]:
+    """The jobs of each stage that ask for the same, and what they ask for."""
+    for stage in stages:
+        if profile.for_attacks == profile:
+            yield [*stage], profile
+            continue
+        for on_gpu, asked in ((True, profile), (False, profile.for_attacks)):
+            if some := [job for job in stage if job.gpu is on_gpu]:
+                yield some, asked
 
 
 def room(limits: Limits, words: Iterable[Word]) -> Limits:

@@ -41,7 +41,9 @@ def check(profile: Profile) -> list[Finding]:
     said = f"arrays of {limits.array}, {limits.submitted or 'any number of'} jobs at a time"
     findings.append(Finding("limits", True, said))
     if profile.partition is not None:
-        findings.append(_partition(profile.partition))
+        findings.append(_partition("partition", profile.partition))
+    if profile.attack_partition is not None:
+        findings.append(_partition("attack_partition", profile.attack_partition))
     findings.append(Finding("width", True, f"{site.width(profile)} such jobs at once on the empty cluster"))
     return [*findings, _test_only(profile)]
 
@@ -68,13 +70,13 @@ def _accounting(site: Site) -> Finding:
     return Finding("accounting", True, "off: the store and the controller's memory are enough")
 
 
-def _partition(name: str) -> Finding:
+def _partition(what: str, name: str) -> Finding:
     told = ask("sinfo", "-h", "-o", "%R")
     if told is None:
-        return Finding("partition", False, "sinfo does not answer")
+        return Finding(what, False, "sinfo does not answer")
     known = sorted({*told.split()})
     said = name if name in known else f"there is no {name}; partitions are {', '.join(known)}"
-    return Finding("partition", name in known, said)
+    return Finding(what, name in known, said)
 
 
 def _test_only(profile: Profile) -> Finding:

@@ -13,10 +13,12 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Literal
 
 from harness.backends.base import publish_failure
+from harness.backends.gpus import VISIBLE
 from harness.backends.local.workers import JOB, Worker
 from harness.backends.slurm import cluster
 from harness.backends.slurm.array_record import BEGAN, Record, end_mark, folder, read
@@ -142,8 +144,16 @@ class Element:
         if self.worker is not None and self.worker.process.poll() is not None:  # it died after its task
             self.worker.end()
             self.worker = None
-        self.worker = self.worker or Worker(self.store, self.record.settings, None, self._program())
+        if self.worker is None:
+            settings, profile = self.record.settings, self.record.profile
+            # What the profile says of the environment holds against what follows from the GPUs.
+            settings = replace(settings, environment={**settings.environment, **profile.environment})
+            self.worker = Worker(self.store, settings, self._gpu(), self._program())
         return self.worker
+
+    def _gpu(self) -> str | None:
+        """What SLURM gave this job, in its own words; where it says nothing, the first it lets us see."""
+        return os.environ.get(VISIBLE, "0") if self.record.profile.gpus else None
 
     def _program(self) -> Sequence[str]:
         """The command that serves tasks: this Python's, or that of the container."""
@@ -151,7 +161,7 @@ class Element:
         if profile.container is None:
             return JOB
         inside = ["--bind", str(self.store.path), profile.container, "python", "-P", "-m", "harness.job"]
-        return ["apptainer", "exec", *profile.container_options, *inside]
+        return ["apptainer", "exec", *profile.apptainer_options, *inside]
 
     def _requeue(self) -> None:
         """Ask SLURM to run this element again, unless it has been often enough.

@@ -20,6 +20,12 @@ OURS = ("array", "dependency", "job-name", "output", "error", "requeue", "signal
 """Options of sbatch that a submission sets itself."""
 
 
+SHOWS_GPUS = ("--nv", "--nvccli")
+"""Options of apptainer exec that show a container the GPUs."""
+CLEARS_ENVIRONMENT = ("--cleanenv", "-e", "--containall", "-C")
+"""Options of apptainer exec that keep variables out of a container, those too that ask for a GPU."""
+
+
 class Profile(ProfileFile):
     """What one job of a sweep gets; nothing here changes a number."""
 
@@ -32,6 +38,9 @@ class Profile(ProfileFile):
     constraint: Word | None = Field(default=None, description="the features a node must have, as a100|h100")
     gpus: int = Field(default=0, ge=0, description="the GPUs of a job, of which a task uses one")
     gpu_type: Word | None = Field(default=None, description="the type of the GPUs, as in --gres=gpu:TYPE:1")
+    attack_partition: Word | None = Field(
+        default=None, description="a partition for attacks, without GPUs; else they run where trainings do"
+    )
     cpus: int = Field(default=1, ge=1, description="the cores of a job")
     memory: str | None = Field(
         default=None,
@@ -46,7 +55,7 @@ class Profile(ProfileFile):
     setup: tuple[str, ...] = Field(default=(), description="a list of shell lines to run before the work")
     container: str | None = Field(default=None, description="an Apptainer image with privbench; else none")
     container_options: tuple[str, ...] = Field(
-        default=(), description="a list of options of apptainer exec, as --nv"
+        default=(), description="a list of options of apptainer exec, as --bind; --nv is added for GPUs"
     )
     environment: dict[Name, str] = Field(default={}, description="variables of the job, as NAME = 'text'")
     options: dict[str, str | int | bool] = Field(
@@ -72,6 +81,21 @@ class Profile(ProfileFile):
         return ":".join(["gpu", *([self.gpu_type] if self.gpu_type else []), str(self.gpus)])
 
     @property
+    def for_attacks(self) -> "Profile":
+        """What an attack asks for: it uses no GPU, but a partition of GPUs may take no job without one."""
+        if self.attack_partition is None:
+            return self
+        without = {"partition": self.attack_partition, "gpus": 0, "gpu_type": None, "constraint": None}
+        return self.model_copy(update=without)
+
+    @property
+    def apptainer_options(self) -> tuple[str, ...]:
+        """The container's options, with the one without which it would not see the job's GPUs."""
+        if not self.gpus or {*SHOWS_GPUS} & {*self.container_options}:
+            return self.container_options
+        return ("--nv", *self.container_options)
+
+    @property
     def time_seconds(self) -> int:
         """The time limit."""
         return seconds_of(self.time)
@@ -92,6 +116,12 @@ class Profile(ProfileFile):
             problems.append(f"gpu_type = {self.gpu_type!r} without gpus: give gpus = 1")
         if self.container_options and not self.container:
             problems.append("container_options without a container: give container = 'image.sif'")
+        clearing = [option for option in self.container_options if option in CLEARS_ENVIRONMENT]
+        if self.gpus and clearing:
+            problems.append(
+                f"container_options: {clearing[0]} with gpus = {self.gpus}: a container that does not see "
+                "the job's variables could train on the CPU unnoticed; leave it out"
+            )
         if self.signal_seconds >= self.time_seconds:
             problems.append(
                 f"signal_seconds = {self.signal_seconds} is not shorter than time = {self.time!r} "

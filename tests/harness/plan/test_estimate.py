@@ -7,12 +7,13 @@ import pytest
 
 import methods
 from harness.jobs.probe import probe
-from harness.plan.estimate import ATTACK_SECONDS, estimate
+from harness.plan.estimate import ATTACK_SECONDS, Device, estimate, expected
 from harness.plan.plan import Plan
 from harness.plan.sweep_file import Sweep
 from harness.spec import Cell, Plugin, Task
 from harness.store import Store
 
+DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 SMALL = {"steps": 30, "batch_size": 8, "learning_rate": 0.1}
 
 
@@ -61,6 +62,31 @@ def test_what_is_damaged_or_of_another_shape_tells_no_times(store: Store) -> Non
     found = estimate(plan(training(index=5)), store)
     assert found is not None
     assert {cost.source for cost in found.costs.values()} == {"recorded, 2 trainings"}
+
+
+def test_each_kind_of_device_is_estimated_from_its_own(store: Store) -> None:
+    for index, device in enumerate(("NVIDIA A100", "NVIDIA H100", "cpu"), start=10):
+        task = training(index=index, steps=100)
+        store.add(task)
+        phase = {"steps": 100, "total_seconds": 0.1, "peak_memory_bytes": 2**30}
+        row = {"key": task.key, "kind": "train", "status": "done", "artefacts": {}, "wall_seconds": 0.1}
+        store.publish({**row, "phases": {"train": phase}, "provenance": {"device": device}})
+    task = training(index=5)
+    found = {device: expected([task], store, device)[task.key] for device in DEVICES}
+    assert {device: cost.source for device, cost in found.items()} == {
+        "cpu": "recorded, 4 trainings",
+        "cuda": "recorded, 2 trainings",
+    }
+    assert found["cuda"].seconds == pytest.approx(30 * 0.001)
+    assert found["cuda"].memory_bytes == 2**30
+    planned = estimate(plan(task), store, device="cuda")
+    assert planned is not None
+    assert planned.seconds == pytest.approx(30 * 0.001)
+
+
+def test_hours_on_a_cpu_plan_nothing_on_a_gpu(store: Store) -> None:
+    assert estimate(plan(training(index=5)), store, device="cuda") is None
+    assert expected([training(index=5)], store, "cuda") == {}
 
 
 def test_what_is_done_costs_nothing(store: Store) -> None:

@@ -5,14 +5,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import psutil
 import pytest
 
+from harness.backends import gpus
 from harness.backends.base import Job, Settings
-from harness.backends.docker import backend
-from harness.backends.docker.backend import Contained, memory_limit
+from harness.backends.docker.backend import Contained, Docker, complete, default_image, memory_limit
 from harness.backends.docker.containers import (
     NOBODY,
     Container,
@@ -22,6 +22,7 @@ from harness.backends.docker.containers import (
     size_bytes,
 )
 from harness.backends.docker.daemon import ask, complaint
+from harness.backends.local.backend import Local
 from harness.backends.local.workers import Worker
 from harness.backends.profile import read_as
 from harness.store import Store
@@ -35,9 +36,9 @@ def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path / "a, b" / "store", create=True)
 
 
-def words(store: Store, slot: int | None = None, threads: int = 1, **profile: object) -> list[str]:
+def words(store: Store, gpu: str | None = None, threads: int = 1, **profile: object) -> list[str]:
     asked = {"image": "sha256:1", "memory": "1G"} | profile
-    return create_command(store, Settings(threads=threads, profile=asked), slot, "box")
+    return create_command(store, Settings(threads=threads, profile=asked), gpu, "box")
 
 
 def values(command: list[str], option: str) -> list[str]:
@@ -68,23 +69,79 @@ def test_the_environment_is_all_ours(store: Store, monkeypatch: pytest.MonkeyPat
     assert found["A"] == "b=c"
     assert found["PRIVBENCH_IMAGE"] == "sha256:1"
     threads = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PRIVBENCH_THREADS"}
-    assert found.keys() == threads | {"HOME", "PRIVBENCH_IMAGE", "A"}
+    device = {"PRIVBENCH_DEVICE", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
+    assert found.keys() == threads | device | {"HOME", "PRIVBENCH_IMAGE", "A"}
 
 
-@pytest.mark.parametrize(
-    ("gpu", "profile", "asked"),
-    [
-        (None, {}, []),
-        (3, {}, ["device=3"]),
-        (3, {"gpu": "none"}, []),
-        (3, {"gpu": "one"}, ["device=3"]),
-        (None, {"gpu": "one"}, ["1"]),
-    ],
-)
-def test_a_slot_gets_its_own_gpu(
-    store: Store, gpu: int | None, profile: dict[str, Any], asked: list[str]
-) -> None:
-    assert values(words(store, gpu, **profile), "gpus") == asked
+def test_a_container_has_its_gpu_and_says_so_or_sees_none(store: Store) -> None:
+    command = words(store, "GPU-1")
+    assert values(command, "gpus") == ["device=GPU-1"]
+    assert {"PRIVBENCH_DEVICE=cuda", "CUDA_VISIBLE_DEVICES=GPU-1"} <= {*values(command, "env")}
+    assert "CUBLAS_WORKSPACE_CONFIG=:4096:8" in values(command, "env")
+    assert "exec" in values(command, "tmpfs")[0].split(",")
+    without = words(store)
+    assert values(without, "gpus") == []
+    assert {"PRIVBENCH_DEVICE=cpu", "NVIDIA_VISIBLE_DEVICES=void"} <= {*values(without, "env")}
+    assert "exec" not in values(without, "tmpfs")[0].split(",")
+
+
+LABELS = {"privbench:mine": "cpu", "privbench:theirs": ""}
+"""Images that the engine below has beside those of this version, and what they say they are for."""
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `docker` that has some images; the digest of each is its name."""
+    labels = {**LABELS, default_image(): "cpu", default_image(cuda=True): "cuda"}
+    cases = "\n".join(f"*Labels*{image}) echo {label} ;;" for image, label in labels.items())
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "docker"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in\n{cases}\n*Labels*) exit 1 ;;\n'
+        '*inspect*.Id*) for last; do :; done; echo "$last" ;;\nesac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("PRIVBENCH_DEVICE", raising=False)
+
+
+def completed(**profile: object) -> Settings:
+    return complete(Settings(profile=profile), [Job(("a",))])
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_image_is_that_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert (completed().profile or {})["image"] == default_image()
+    assert (completed(image="privbench:mine").profile or {})["image"] == "privbench:mine"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2")
+    monkeypatch.setattr(gpus, "cards", list)
+    sent = completed()
+    assert ((sent.profile or {})["image"], sent.gpus) == (default_image(cuda=True), ["GPU-1", "GPU-2"])
+    assert (completed(image="privbench:theirs").profile or {})["image"] == "privbench:theirs"
+    for image in ("privbench:mine", default_image()):
+        with pytest.raises(BackendError, match=r"is for CPUs, and there are 2 GPUs.*gpu = 'none'"):
+            completed(image=image)
+    told = completed(image="privbench:mine", gpu="none")
+    assert ((told.profile or {})["image"], told.gpus) == ("privbench:mine", [])
+    assert (completed(gpu="none").profile or {})["image"] == default_image()
+
+
+def test_the_device_of_containers_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "cards", list)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1")
+    monkeypatch.delenv("PRIVBENCH_DEVICE", raising=False)
+    assert Docker().device(Settings()) == Local().device(Settings()) == "cuda"
+    assert Docker().device(Settings(profile={"gpu": "none"})) == "cpu"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert Docker().device(Settings()) == Local().device(Settings()) == "cpu"
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_gpu_that_the_profile_wants_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(BackendError, match="gpu = 'one', and no GPU can be used here"):
+        completed(gpu="one")
 
 
 def test_a_task_is_never_root(store: Store) -> None:
@@ -108,15 +165,16 @@ def test_sizes_are_read_as_people_write_them(text: str, count: int) -> None:
     assert size_bytes(text) == count
 
 
-def test_memory_comes_from_what_was_recorded_or_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "gpus", lambda: 0)
+def test_memory_comes_from_what_was_recorded_or_is_a_share() -> None:
     total = psutil.virtual_memory().total
     known = [Job(("a",), memory_bytes=2**28), Job(("b",), memory_bytes=2**29)]
     assert memory_limit(known, Settings(slots=2)) == 2**31
     assert memory_limit([*known, Job(("c",))], Settings(slots=2)) == int(0.9 * total / 2)
     assert memory_limit([Job(("a",), memory_bytes=total)], Settings(slots=2)) == total
-    monkeypatch.setattr(backend, "gpus", lambda: 1)
-    assert memory_limit(known, Settings(slots=2)) == int(0.9 * total / 2), "recorded was the device's memory"
+    on_gpus = Settings(threads=10**6, gpus=["GPU-1", "GPU-2"])
+    assert memory_limit(known, on_gpus) == int(0.9 * total / 3), (
+        "of the device was recorded; an attack has a slot"
+    )
 
 
 def test_a_profile_tells_every_mistake(tmp_path: Path) -> None:

@@ -14,7 +14,16 @@ import pytest
 from harness.backends.base import Job, Settings
 from harness.backends.slurm import cluster
 from harness.backends.slurm.array_record import Record, elements, new_name, records, tidy
-from harness.backends.slurm.backend import Slurm, batch_script, complete, held, room, settle, unfinished
+from harness.backends.slurm.backend import (
+    Slurm,
+    alike,
+    batch_script,
+    complete,
+    held,
+    room,
+    settle,
+    unfinished,
+)
 from harness.backends.slurm.cluster import Limits, Site, Word
 from harness.backends.slurm.profile import Profile
 from harness.spec import Json, Task
@@ -243,6 +252,29 @@ def test_settings_of_the_command_line_go_into_the_profile() -> None:
     assert (done.profile or {})["array_parallelism"] == 5
     with pytest.raises(BackendError, match="3 threads on 2 cores"):
         complete(Settings(threads=3, profile={"cpus": 2}))
+
+
+def test_the_device_of_a_job_follows_the_profile() -> None:
+    fake = {"gpus": 1, "environment": {"PRIVBENCH_DEVICE": "cpu"}}
+    devices = [Slurm().device(Settings(profile=each)) for each in (None, {"gpus": 1}, fake)]
+    assert devices == ["cpu", "cuda", "cpu"]
+
+
+def test_attacks_ask_for_no_gpu_where_they_have_a_partition_of_their_own() -> None:
+    training, attack = Job(("a",)), Job(("b",), gpu=False)
+    gpus = Profile(partition="gpu", gpus=1, gpu_type="a100", constraint="a100", cpus=4)
+    assert list(alike([[training, attack]], gpus)) == [([training, attack], gpus)]
+    split = gpus.model_copy(update={"attack_partition": "cpu"})
+    parts = list(alike([[training, attack], [attack]], split))
+    assert [jobs for jobs, _ in parts] == [[training], [attack], [attack]]
+    assert [each.partition for _, each in parts] == ["gpu", "cpu", "cpu"]
+    asked = parts[1][1]
+    assert (asked.gres, asked.constraint, asked.cpus, asked.conflicts()) == (None, None, 4, [])
+
+
+def test_a_job_shares_its_gpus_with_nobody() -> None:
+    with pytest.raises(BackendError, match="--share-gpus is for --backend local and docker"):
+        complete(Settings(share_gpus=True))
 
 
 def test_jobs_that_are_there_count_against_the_limit() -> None:

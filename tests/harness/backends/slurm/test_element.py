@@ -126,12 +126,49 @@ def test_in_a_container_the_worker_is_run_by_apptainer(
     lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It notes how it is called, leaves out its own arguments and runs the rest with this Python.
-    noting = f'echo "$@" > {tmp_path}/called\nshift 6\nexec {sys.executable} "$@"'
+    noting = (
+        f'echo "$@" > {tmp_path}/called\nenv > {tmp_path}/environment\nshift 6\nexec {sys.executable} "$@"'
+    )
     install(monkeypatch, tmp_path / "bin", apptainer=noting)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
     task = lab.task()
-    element = start(lab, task, container="image.sif", container_options=["--nv"])
+    # The GPU is SLURM's word only: the profile's environment lets the task do without.
+    element = start(lab, task, container="image.sif", gpus=1, environment={"PRIVBENCH_DEVICE": "cpu"})
     assert element.wait(240) == 0
     store = str(lab.store.path)
     words = ["exec", "--nv", "--bind", store, "image.sif", "python", "-P", "-m", "harness.job", store, "-"]
     assert (tmp_path / "called").read_text().split() == words
+    seen = (tmp_path / "environment").read_text().splitlines()
+    assert {"CUDA_VISIBLE_DEVICES=1,3", "PRIVBENCH_DEVICE=cpu", "CUBLAS_WORKSPACE_CONFIG=:4096:8"} <= {*seen}
     assert reasons(lab, task) == [None]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "given", "told"),
+    [
+        (1, "3", {"CUDA_VISIBLE_DEVICES": "3", "PRIVBENCH_DEVICE": "cuda"}),
+        (1, None, {"CUDA_VISIBLE_DEVICES": "0", "PRIVBENCH_DEVICE": "cuda"}),
+        (0, "0,1", {"CUDA_VISIBLE_DEVICES": "", "PRIVBENCH_DEVICE": "cpu"}),
+    ],
+)
+def test_a_task_uses_the_gpus_of_its_job_or_none(
+    lab: "Lab",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: int,
+    given: str | None,
+    told: dict[str, str],
+) -> None:
+    """The container's program notes what it was given and ends."""
+    install(monkeypatch, tmp_path / "bin", apptainer=f"env > {tmp_path}/environment; exit 1")
+    monkeypatch.delenv("PRIVBENCH_DEVICE", raising=False)
+    if given is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    element = start(lab, lab.task(), container="image.sif", gpus=gpus)
+    assert element.wait(120) == 1
+    lines = (tmp_path / "environment").read_text().splitlines()
+    seen = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert {name: seen[name] for name in told} == told
+    assert ("CUBLAS_WORKSPACE_CONFIG" in seen) is (gpus > 0)

@@ -45,6 +45,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ('container_options = ["--nv"]', "without a container"),
         ('time = "1"\nsignal_seconds = 60', "signal_seconds = 60 is not shorter than time = '1' (60 s)"),
         ("partition = ", "is not TOML"),
+        ('gpus = 1\ncontainer = "a.sif"\ncontainer_options = ["--cleanenv"]', "--cleanenv with gpus = 1"),
     ],
 )
 def test_what_makes_no_sense_together_is_told(tmp_path: Path, text: str, problem: str) -> None:
@@ -79,6 +80,24 @@ def test_gpus_are_named_as_slurm_names_them() -> None:
     assert Profile().gres is None
     assert Profile(gpus=2).gres == "gpu:2"
     assert Profile(gpus=1, gpu_type="a100").gres == "gpu:a100:1"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "given", "used"),
+    [
+        (1, ("--bind", "/data"), ("--nv", "--bind", "/data")),
+        (1, ("--bind", "/data", "--nv"), ("--bind", "/data", "--nv")),
+        (1, ("--nvccli",), ("--nvccli",)),
+        (0, ("--bind", "/data"), ("--bind", "/data")),
+        (0, ("--cleanenv",), ("--cleanenv",)),
+    ],
+)
+def test_a_container_sees_the_gpus_of_its_job(
+    gpus: int, given: tuple[str, ...], used: tuple[str, ...]
+) -> None:
+    profile = Profile(gpus=gpus, container="image.sif", container_options=given)
+    assert profile.apptainer_options == used
+    assert profile.conflicts() == []
 
 
 def test_a_profile_comes_back_from_json_as_it_was() -> None:

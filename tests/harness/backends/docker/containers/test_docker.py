@@ -134,15 +134,16 @@ def lost_image(settings: Settings, jobs: Sequence[Any]) -> Settings:
 
 
 @pytest.mark.parametrize(
-    ("profile", "words"),
+    ("gpus", "profile", "words"),
     [
-        ({"gpu": "one"}, "could not select device driver"),
-        ({"read_only": ("/no/such/folder",)}, "source path does not exist"),
+        ("GPU-1", {}, "could not select device driver"),
+        ("", {"read_only": ("/no/such/folder",)}, "source path does not exist"),
     ],
 )
 def test_a_container_that_cannot_start_is_told_in_the_row(
-    boxes: "Boxes", profile: dict[str, Any], words: str
+    boxes: "Boxes", monkeypatch: pytest.MonkeyPatch, gpus: str, profile: dict[str, Any], words: str
 ) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
     task = boxes.lab.task()
     boxes.send([task], **profile)
     assert boxes.finish([task]) == ["killed"]

@@ -68,13 +68,25 @@ def test_a_sweep_gives_the_same_rows_as_on_this_machine_and_is_sent_once(
 
 def test_every_job_has_a_gpu_of_its_own_and_tells_where_it_ran(sweeper: "Sweeper") -> None:
     tasks = [sweeper.lab.task(index, steps=40, pause=0.1) for index in range(2)]
-    sweeper.send(tasks, pack=1, gpus=1, options={"nodelist": "n2"})
+    cpu = {"PRIVBENCH_DEVICE": "cpu"}  # the GPUs are none
+    sweeper.send(tasks, pack=1, gpus=1, options={"nodelist": "n2"}, environment=cpu)
     sweeper.finish(tasks)
     said = [sweeper.lab.result(task)["provenance"] for task in tasks]
     assert sorted(each["cuda_visible_devices"] for each in said) == ["0", "1"]
     assert {each["node"] for each in said} == {"n2"}
     assert {each["slurm_job"].partition("_")[2] for each in said} == {"0", "1"}
     assert all(each["memory_bytes"] > 2**28 and each["device"] for each in said)
+
+
+def test_attacks_with_a_partition_of_their_own_hold_no_gpu(sweeper: "Sweeper") -> None:
+    tasks = [sweeper.lab.task(index, seed=1) for index in range(2)]
+    attack = sweeper.lab.attack(tasks[0])
+    cpu = {"PRIVBENCH_DEVICE": "cpu"}
+    sweeper.send([*tasks, attack], gpus=1, attack_partition="scavenge", environment=cpu)
+    sweeper.finish([*tasks, attack])
+    assert sweeper.reasons([*tasks, attack]) == [None] * 3
+    seen = [sweeper.lab.result(task)["provenance"]["cuda_visible_devices"] for task in (*tasks, attack)]
+    assert (all(seen[:2]), seen[2]) == (True, "")
 
 
 def test_status_is_told_by_another_process_and_without_a_controller(
@@ -184,7 +196,10 @@ def test_a_profile_is_checked_against_the_cluster(sweeper: "Sweeper", tmp_path: 
 
 def test_the_quickstart_gives_the_same_rows_as_on_this_machine(sweeper: "Sweeper", tmp_path: Any) -> None:
     profile = tmp_path / "two.toml"
-    profile.write_text('partition = "debug"\ngpus = 1\narray_parallelism = 2\nsignal_seconds = 60\n')
+    profile.write_text(
+        'partition = "debug"\ngpus = 1\narray_parallelism = 2\nsignal_seconds = 60\n'
+        'environment = { PRIVBENCH_DEVICE = "cpu" }\n'
+    )
     options = ("--backend", "slurm", "--profile", str(profile))
     ran = privbench(sweeper, "run", "quickstart", *options)
     assert ran.returncode == 0, ran.stdout + ran.stderr
