@@ -92,6 +92,8 @@ class Run:
         self._device = device
         self._stopwatch = stopwatch(device)
         self._generators: dict[str, torch.Generator] = {}
+        self._unclaimed: dict[str, Tensor] = {}
+        """States of streams from a checkpoint that nobody has asked for yet: on which device is not known."""
         self._series = Series()
         self._unseen: list[tuple[int, str, Tensor | float]] = []
         self._clocks: dict[str, float] = {}
@@ -112,11 +114,13 @@ class Run:
         digest = hashlib.sha256(f"{self.name}/{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big") >> 1
 
-    def generator(self, name: str) -> torch.Generator:
-        """The named random stream of this task."""
+    def generator(self, name: str, device: torch.device | None = None) -> torch.Generator:
+        """The named random stream of this task, on the run's device or on another."""
         if name not in self._generators:
-            generator = torch.Generator(self._device)
+            generator = torch.Generator(device or self._device)
             self._generators[name] = generator.manual_seed(self.seed(f"stream/{name}"))
+            if name in self._unclaimed:
+                generator.set_state(self._unclaimed.pop(name))
         return self._generators[name]
 
     def clock(self, name: str) -> AbstractContextManager[None]:
@@ -206,7 +210,7 @@ class Run:
             "torch": torch.__version__,
             "done": done,
             "state": {name: state_of(thing) for name, thing in state.items()},
-            "streams": {name: each.get_state() for name, each in self._generators.items()},
+            "streams": self._unclaimed | {name: each.get_state() for name, each in self._generators.items()},
             "torch_stream": _torch_stream(self._device),
             "series": _packed(self._series),
         }
@@ -223,7 +227,10 @@ class Run:
         for name, thing in state.items():
             put_back(thing, saved["state"][name])
         for name, stream in saved["streams"].items():
-            self.generator(name).set_state(stream)
+            if name in self._generators:
+                self._generators[name].set_state(stream)
+            else:
+                self._unclaimed[name] = stream
         _restore_torch_stream(self._device, saved["torch_stream"])
         self._series = self.phases[phase] = _unpacked(saved["series"])
         return int(saved["done"])

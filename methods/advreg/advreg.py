@@ -125,7 +125,7 @@ class Overlapping:
     """Pairs of draws of which each begins with the batch that the last one ended with: ab, bc, cd."""
 
     def __init__(self, sampler: Sampler) -> None:
-        self.sampler = sampler
+        self.sampler, self.device = sampler, sampler.device
         self.draws = 0
         self.rows = torch.empty(0, dtype=torch.int64)
 
@@ -142,7 +142,7 @@ class Overlapping:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
-        self.draws, self.rows = int(state["draws"]), state["rows"]
+        self.draws, self.rows = int(state["draws"]), state["rows"].to(self.device)
         self.sampler.load_state_dict(state["sampler"])
 
 
