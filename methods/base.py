@@ -133,8 +133,12 @@ class Run(Protocol):
         """A seed of this task for `name`, for what takes a number instead of a generator (a model's init)."""
         ...
 
-    def generator(self, name: str) -> torch.Generator:
-        """The named, independent random stream of this task. Nothing else may be used for randomness."""
+    def generator(self, name: str, device: torch.device | None = None) -> torch.Generator:
+        """The named, independent random stream of this task. Nothing else may be used for randomness.
+
+        It is on the run's device, or on the one given: a stream on the CPU gives the same numbers whatever
+        device trains, and nobody waits for a device to look at them.
+        """
         ...
 
     def steps(self, phase: str, total: int, state: State) -> Iterator[int]:

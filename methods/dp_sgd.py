@@ -15,7 +15,7 @@ from methods.gradients.views import AugmentationParams, views_engine
 from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
 from methods.training.averaging import Average, AveragingParams
 from methods.training.optimizer import OptimizerParams, make_optimizer
-from methods.training.sampling import PoissonSampler, poisson_event, poisson_rate
+from methods.training.sampling import HOST, PoissonSampler, poisson_event, poisson_rate
 from workloads.base import Records
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ def train_model(
     members = members.to(run.device)
     model = model.to(run.device).train()
     optimizer = make_optimizer(model.parameters(), params)
-    sampler = PoissonSampler(len(members), params.batch_size, run.generator("sampling"))
+    sampler = PoissonSampler(len(members), params.batch_size, run.generator("sampling", HOST), run.device)
     engine = choose_engine(model, members, problem, params, run)
     noise = make_noise(engine.weights, params, params.secure, run.generator("noise"))
     log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
@@ -112,7 +112,7 @@ def train_model(
 
     for _ in run.steps("train", params.steps, state):
         with run.clock("batch"):
-            batch = members.take(sampler.draw().to(run.device))
+            batch = members.take(sampler.draw())
         # Noise comes first and the clipped gradients are added onto it: one pass over memory less.
         with run.clock("noise"):
             gradient = noise.start(engine.weights, divisor)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from methods.base import Problem, Released, Run
 from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
-from methods.training.sampling import PoissonSampler, Sampler, ShuffleSampler
+from methods.training.sampling import HOST, PoissonSampler, Sampler, ShuffleSampler
 from workloads.base import Records
 
 
@@ -47,12 +47,13 @@ class Sgd:
         model = problem.model(run.seed("init")).to(run.device).train()
         optimizer = make_optimizer(model.parameters(), params)
         kind = ShuffleSampler if params.sampling == "shuffle" else PoissonSampler
-        sampler: Sampler = kind(len(members), params.batch_size, run.generator("sampling"))
+        stream = run.generator("sampling", HOST)
+        sampler: Sampler = kind(len(members), params.batch_size, stream, run.device)
         state = {"model": model, "optimizer": optimizer, "sampler": sampler}
 
         for step in run.steps("train", params.steps, state):
             with run.clock("batch"):
-                batch = members.take(sampler.draw().to(run.device))
+                batch = members.take(sampler.draw())
             if len(batch) == 0:
                 run.observe(loss=0.0)
                 continue

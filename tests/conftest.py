@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -15,3 +16,13 @@ sys.path.append(str(Path(__file__).parents[1]))
 # How long an example takes says more about the machine's other guests than about the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Add the second device before any test: autograd starts its threads, one per device, only once."""
+    if session.config.option.collectonly:
+        return
+    if any(item.get_closest_marker("second_device") for item in session.items):
+        from tests.second_device.fixtures import find_obstacle
+
+        find_obstacle()

@@ -105,6 +105,8 @@ class Run:
         self._accelerator = accelerator(device)
         self._stopwatch = Stopwatch(device)
         self._generators: dict[str, torch.Generator] = {}
+        self._unclaimed: dict[str, Tensor] = {}
+        """States of streams from a checkpoint that nobody has asked for yet: on which device is not known."""
         self._series = Series()
         self._unread: list[Timed] = []
         self._unseen: list[tuple[int, dict[str, Tensor | float]]] = []
@@ -126,11 +128,13 @@ class Run:
         digest = hashlib.sha256(f"{self.name}/{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big") >> 1
 
-    def generator(self, name: str) -> torch.Generator:
-        """The named random stream of this task."""
+    def generator(self, name: str, device: torch.device | None = None) -> torch.Generator:
+        """The named random stream of this task, on the run's device or on another."""
         if name not in self._generators:
-            generator = torch.Generator(self._device)
+            generator = torch.Generator(device or self._device)
             self._generators[name] = generator.manual_seed(self.seed(f"stream/{name}"))
+            if name in self._unclaimed:
+                generator.set_state(self._unclaimed.pop(name))
         return self._generators[name]
 
     def clock(self, name: str) -> AbstractContextManager[None]:
@@ -244,7 +248,7 @@ class Run:
             "card": self._accelerator.name,
             "done": done,
             "state": {name: state_of(thing) for name, thing in state.items()},
-            "streams": {name: each.get_state() for name, each in self._generators.items()},
+            "streams": self._unclaimed | {name: each.get_state() for name, each in self._generators.items()},
             "torch_stream": self._torch_stream(),
             "series": _packed(self._series),
         }
@@ -260,7 +264,10 @@ class Run:
         for name, thing in state.items():
             put_back(thing, saved["state"][name])
         for name, stream in saved["streams"].items():
-            self.generator(name).set_state(stream)
+            if name in self._generators:
+                self._generators[name].set_state(stream)
+            else:
+                self._unclaimed[name] = stream
         self._restore_torch_stream(saved["torch_stream"])
         self._series = self.phases[phase] = _unpacked(saved["series"])
         return int(saved["done"])

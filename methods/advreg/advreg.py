@@ -13,7 +13,7 @@ from methods.advreg.adversary import Adversary
 from methods.base import Amount, Count, Fraction, Level, Probability, Problem, Rate, Released, Run
 from methods.training.descent import Descent, DescentParams
 from methods.training.holdout import hold_out
-from methods.training.sampling import Sampler, refuse_larger_than
+from methods.training.sampling import HOST, Sampler, refuse_larger_than, sent
 from workloads.base import Records
 
 
@@ -83,7 +83,9 @@ class Advreg:
         """Warm up the classifier, then the adversary, then train both in turns; release the last iterate."""
         members = members.to(run.device)
         refuse_larger_than(len(members), params.batch_size)
-        rows, aside = hold_out(len(members), params.reference_share, run.generator("reference"))
+        stream = run.generator("reference", HOST)
+        split = hold_out(len(members), params.reference_share, stream)
+        rows, aside = (sent(part, run.device) for part in split)
         trained, reference = members.take(rows), members.take(aside)
         model = problem.model(run.seed("init"))
         classifier = Descent(model, trained, problem.loss, params, run, "sampling")
@@ -125,7 +127,7 @@ class Overlapping:
     """Pairs of draws of which each begins with the batch that the last one ended with: ab, bc, cd."""
 
     def __init__(self, sampler: Sampler) -> None:
-        self.sampler = sampler
+        self.sampler, self.device = sampler, sampler.device
         self.draws = 0
         self.rows = torch.empty(0, dtype=torch.int64)
 
@@ -142,7 +144,7 @@ class Overlapping:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
-        self.draws, self.rows = int(state["draws"]), state["rows"]
+        self.draws, self.rows = int(state["draws"]), state["rows"].to(self.device)
         self.sampler.load_state_dict(state["sampler"])
 
 

@@ -14,11 +14,12 @@ from methods.base import Count, Positive, PrivacyParams, Probability, Problem, R
 from methods.dirdp_sgd.directions import redraw
 from methods.dirdp_sgd.layout import Granularity, Layout, cut_blocks, find_layout, parse, spell
 from methods.gradients import Engine, EngineName, Loss, make_engine
+from methods.gradients.tally import LOOK_EVERY
 from methods.mechanisms.bessel import mean_resultant_length
 from methods.mechanisms.events import VonMisesFisherDpEvent
 from methods.mechanisms.noise import cut
 from methods.training.optimizer import OptimizerParams, make_optimizer
-from methods.training.sampling import FixedSizeSampler, fixed_size_event
+from methods.training.sampling import HOST, FixedSizeSampler, fixed_size_event
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -123,19 +124,20 @@ class DirDpSgd:
         members = members.to(run.device)
         model = problem.model(run.seed("init")).to(run.device).train()
         optimizer = make_optimizer(model.parameters(), params)
-        sampler = FixedSizeSampler(len(members), params.batch_size, run.generator("sampling"))
+        stream = run.generator("sampling", HOST)
+        sampler = FixedSizeSampler(len(members), params.batch_size, stream, run.device)
         loss = Overheard(problem.loss)
         engine = make_engine(model, loss, params.engine, physical_batch_size=params.physical_batch_size)
         layout = find_layout(engine.weights, params.granularity)
         noise = DirectionalNoise(layout, kappa, params, run.generator("noise"))
         size = piece_size(engine.weights, params)
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
-        tally = {"drawn": 0, "zero": 0, "nonfinite": 0}
+        tally = DirectionTally()
         state = {"model": model, "optimizer": optimizer, "sampler": sampler, "tally": tally}
 
         for _ in run.steps("train", params.steps, state):
             with run.clock("batch"):
-                batch = members.take(sampler.draw().to(run.device))
+                batch = members.take(sampler.draw())
             noise.start()
             for x, y in zip(torch.split(batch.x, size), torch.split(batch.y, size), strict=True):
                 with run.clock("gradients"):
@@ -151,7 +153,7 @@ class DirDpSgd:
         engine.release()
         optimizer.zero_grad()
         ledger = sampler.event(release_event(params, spell(layout)))
-        return Released(model.eval(), ledger, figures(tally, layout, kappa))
+        return Released(model.eval(), ledger, figures(tally.state_dict(), layout, kappa))
 
 
 class Overheard:
@@ -170,7 +172,47 @@ class Overheard:
     def mean(self) -> Tensor:
         """The mean of the finite losses since the last call; not finite where none was."""
         losses, self._heard = torch.cat(self._heard), []
-        return losses[torch.isfinite(losses)].mean()
+        finite = torch.isfinite(losses)
+        if losses.device.type != "cpu":  # choosing them would wait for the device
+            return torch.where(finite, losses, 0.0).sum() / finite.sum()
+        return losses[finite].mean()
+
+
+class DirectionTally:
+    """How many directions were drawn, and of what. Belongs into the state of `run.steps`."""
+
+    def __init__(self) -> None:
+        self.drawn = self.zero = self.nonfinite = 0
+        self._unseen: list[Tensor] = []
+
+    def add(self, lengths: Tensor) -> None:
+        """Count the vectors that directions were drawn around, by their lengths."""
+        self.drawn += len(lengths)
+        self._unseen.append(torch.stack([(lengths == 0).sum(), (~torch.isfinite(lengths)).sum()]))
+        if len(self._unseen) == LOOK_EVERY:
+            self._look()
+
+    def leave_out(self, examples: int | Tensor) -> None:
+        """Count examples whose gradient was not finite and is in no sum."""
+        count = torch.as_tensor(examples)
+        self._unseen.append(torch.stack([torch.zeros_like(count), count]))
+
+    def state_dict(self) -> dict[str, int]:
+        """The counts."""
+        self._look()
+        return {"drawn": self.drawn, "zero": self.zero, "nonfinite": self.nonfinite}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from saved counts."""
+        for name, value in state.items():
+            setattr(self, name, int(value))
+        self._unseen.clear()
+
+    def _look(self) -> None:
+        if self._unseen:
+            zero, nonfinite = torch.stack(self._unseen).sum(0).tolist()
+            self.zero, self.nonfinite = self.zero + zero, self.nonfinite + nonfinite
+            self._unseen.clear()
 
 
 class DirectionalNoise:
@@ -191,7 +233,7 @@ class DirectionalNoise:
         """Begin a batch."""
         self._sums = []
 
-    def add(self, gradients: list[Tensor], tally: dict[str, int]) -> None:
+    def add(self, gradients: list[Tensor], tally: DirectionTally) -> None:
         """Redraw the directions of gradients (B, *shape) of all weights and add them to the sums."""
         totals = [self._total(block, tally) for block in cut_blocks(gradients, self.layout)]
         if self._sums:
@@ -199,15 +241,13 @@ class DirectionalNoise:
         else:
             self._sums = totals
 
-    def _total(self, block: Tensor, tally: dict[str, int]) -> Tensor:
+    def _total(self, block: Tensor, tally: DirectionTally) -> Tensor:
         """(rows, dimension): the new directions of (B, rows, dimension), summed over the examples."""
         found = redraw(block.flatten(0, 1), self.kappa, self.generator)
-        finite = torch.isfinite(found.lengths)
-        tally["drawn"] += len(finite)
-        tally["zero"] += int((found.lengths == 0).sum())
-        tally["nonfinite"] += len(finite) - int(finite.sum())
+        tally.add(found.lengths)
         drawn = found.directions
         if self.keeps:
+            finite = torch.isfinite(found.lengths)
             drawn.mul_(found.lengths.where(finite, 0.0).to(drawn.dtype)[:, None])
         return drawn.view(block.shape).sum(dim=0)
 
@@ -217,12 +257,12 @@ class DirectionalNoise:
         return torch.cat([total.flatten() / divisor for total, divisor in scaled])
 
 
-def find_gradients(engine: Engine, x: Tensor, y: Tensor, summed: bool, tally: dict[str, int]) -> list[Tensor]:
+def find_gradients(engine: Engine, x: Tensor, y: Tensor, summed: bool, tally: DirectionTally) -> list[Tensor]:
     """(B, *shape) for each weight: the gradient of every example, or (1, *shape): their sum."""
     if not summed:
         return engine.per_example(x, y)
     unclipped = engine.clipped_sum(x, y, math.inf)
-    tally["nonfinite"] += unclipped.nonfinite
+    tally.leave_out(unclipped.nonfinite)
     return [total[None] for total in unclipped.sums]
 
 

@@ -36,7 +36,8 @@ def redraw(vectors: Tensor, kappa: float, generator: torch.Generator) -> Redrawn
     rows = vectors.to(kind)
     lengths = row_lengths(rows)
     directed = torch.isfinite(lengths) & (lengths > 0)
-    if not bool(directed.all()):
+    # Off the CPU asking whether there is such a row would wait for the device.
+    if rows.device.type != "cpu" or not bool(directed.all()):
         # A zero mean and a right angle leave y = n / |n|.
         rows = rows.where(directed[:, None], 0.0)
     norms = lengths.where(directed, 1.0)
@@ -76,10 +77,10 @@ def draw_angles(
         score = 2 * b * kappa * (1 / (1 + b) - z / d) + rest * torch.log((1 + b) / (2 * d))
         chance = torch.rand(len(pending), dtype=torch.float64, device=generator.device, generator=generator)
         taken = score >= chance.log()
-        rows, z, d = pending[taken], z[taken], d[taken]
-        cosines[rows] = 1 - 2 * b * z / d
-        sines[rows] = 2 * (b * z * (1 - z)).sqrt() / d
-        pending = pending[~taken]
+        cosines[pending] = torch.where(taken, 1 - 2 * b * z / d, cosines[pending])
+        sines[pending] = torch.where(taken, 2 * (b * z * (1 - z)).sqrt() / d, sines[pending])
+        # The one look of a round: how many are left decides what comes next.
+        pending = pending[(~taken).nonzero().flatten()]
     return cosines, sines
 
 

@@ -16,7 +16,7 @@ from methods.gradients.params import ClippingParams
 from methods.gradients.tally import Tally
 from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
 from methods.training.descent import Descent, DescentParams
-from methods.training.sampling import PoissonSampler, poisson_event, poisson_rate
+from methods.training.sampling import HOST, PoissonSampler, poisson_event, poisson_rate
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -102,7 +102,8 @@ class DpGan:
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
         noise = make_noise(engine.weights, params, params.secure, run.generator("noise"))
         optimizer = optim.Adam(engine.weights, lr=params.discriminator_rate, betas=BETAS)
-        sampler = PoissonSampler(len(members), params.batch_size, run.generator("sampling"))
+        stream = run.generator("sampling", HOST)
+        sampler = PoissonSampler(len(members), params.batch_size, stream, run.device)
         tally = Tally()
         state = {"discriminator": discriminator, "optimizer": optimizer, "forger": forger}
         state |= {"sampler": sampler, "tally": tally}
@@ -111,7 +112,7 @@ class DpGan:
 
         for step in run.steps("game", params.steps, state):
             with run.clock("batch"):
-                batch, forged = members.take(sampler.draw().to(run.device)), forger.forge(divisor)
+                batch, forged = members.take(sampler.draw()), forger.forge(divisor)
             with run.clock("noise"):
                 means = noise.start(engine.weights, divisor)
             with run.clock("gradients"):

@@ -22,7 +22,7 @@ from methods.gradients import make_engine
 from methods.mechanisms.events import ClaimedDpEvent
 from methods.mechanisms.line_search import LineSearch
 from methods.mechanisms.noise import SeededNoise
-from methods.training.sampling import PoissonSampler
+from methods.training.sampling import HOST, PoissonSampler
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -50,7 +50,7 @@ def follow_code(
     model = problem.model(run.seed("init")).to(run.device).train()
     engine = make_engine(model, problem.loss)
     search = LineSearch(model, problem.loss, engine.weights, params.C_obj)
-    sampler = PoissonSampler(len(members), batch_size, run.generator("sampling"))
+    sampler = PoissonSampler(len(members), batch_size, run.generator("sampling", HOST), run.device)
     charge = Charge(sampler.rate, sigma_t, params, run)
     grid = torch.linspace(0, params.step_max, 1 + params.candidates, dtype=torch.float64)
     counts = {"moves": 0, "comparisons": 0}
@@ -61,7 +61,7 @@ def follow_code(
     for _ in run.steps("train", params.steps, state):
         if not charge.admits(charge.sigma_t, sigma_v):
             break
-        batch = members.take(sampler.draw().to(run.device))
+        batch = members.take(sampler.draw())
         with run.clock("gradients"):
             clipped = engine.clipped_sum(batch.x, batch.y, params.clip)
         charge.pay(charge.sigma_t)

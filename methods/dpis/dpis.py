@@ -17,6 +17,7 @@ from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noi
 from methods.mechanisms.line_search import pieces
 from methods.mechanisms.noise import secure_normal
 from methods.training.optimizer import OptimizerParams, make_optimizer
+from methods.training.sampling import HOST, sent
 from workloads.base import Records
 
 log = logging.getLogger(__name__)
@@ -104,9 +105,8 @@ class Dpis:
         optimizer = make_optimizer(model.parameters(), params)
         engine = make_engine(model, problem.loss, params.engine, "flat", params.physical_batch_size)
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
-        sampler = ImportanceSampler(
-            len(members), params.batch_size, params.clip, params.boost, run.generator("sampling")
-        )
+        stream = run.generator("sampling", HOST)
+        sampler = ImportanceSampler(len(members), params.batch_size, params.clip, params.boost, stream)
         noise = make_noise(engine.weights, params, params.secure, run.generator("noise"))
         sizes = {"candidates": 0, "drawn": 0}
         state = {"model": model, "optimizer": optimizer, "sampler": sampler, "sizes": sizes}
@@ -114,11 +114,12 @@ class Dpis:
         for step in run.steps("train", params.steps, state):
             if step % params.refresh_every == 0:
                 with run.clock("refresh"):
-                    refresh(sampler, engine, members, params, run.generator("normalisers"))
+                    refresh(sampler, engine, members, params, run.generator("normalisers", HOST))
             with run.clock("batch"):
-                wide = members.take(sampler.candidates().to(run.device))
-                norms = clipped_norms(engine, wide, params.clip)
-                batch = wide.take(sampler.keep(norms).nonzero().flatten().to(run.device))
+                wide = members.take(sent(sampler.candidates(), run.device))
+                # Who stays is decided on the host, which must know how many they are.
+                kept = sampler.keep(clipped_norms(engine, wide, params.clip)).nonzero().flatten()
+                batch = wide.take(sent(kept, run.device))
             with run.clock("gradients"):
                 # The noise is made for sums of gradients as long as clip; here they are as long as the share.
                 divisor = params.clip / sampler.share
@@ -148,7 +149,8 @@ def refresh(
     generator: torch.Generator,
 ) -> None:
     """Measure the normalisers anew: one record moves the sum of norms by at most clip and the count by 1."""
-    total = sum(float(clipped_norms(engine, part, params.clip).sum()) for part in pieces(members))
+    sums = [clipped_norms(engine, part, params.clip).sum() for part in pieces(members)]
+    total = sum(torch.stack(sums).tolist())
     drawn = torch.randn(2, generator=generator, device=generator.device, dtype=torch.float64)
     drawn = params.normaliser_noise * (secure_normal(2) if params.secure else drawn)
     sampler.refresh(total + params.clip * float(drawn[0]), len(members) + float(drawn[1]))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import group_norm
 
 from methods.mechanisms.events import PureDpEvent
+from methods.training.sampling import sent
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -114,7 +115,7 @@ def private_quantile(values: Tensor, share: float, epsilon: float, generator: to
     minus the number of values by which it misses. Adding or removing a value changes it by at most the larger
     of `share` and 1 - `share`.
     """
-    bounds = BOUNDS.to(values.device)
+    bounds = sent(BOUNDS, values.device)
     lacking = share * len(values) - (values[:, None] < bounds).sum(dim=0).double()
     # What the bound before it has too many: without this all bounds above all values would be as good.
     beyond = torch.cat([lacking.new_zeros(1), -lacking[:-1]])
@@ -123,7 +124,7 @@ def private_quantile(values: Tensor, share: float, epsilon: float, generator: to
     # The largest sum of a logarithm of odds and Gumbel noise is a draw with these odds.
     gumbel = -uniform.clamp(min=1e-300).log().neg().log()
     odds = score * (epsilon / (2 * max(share, 1 - share)))
-    return float(bounds[(odds + gumbel.to(values.device)).argmax()])
+    return float(BOUNDS[int((odds + gumbel.to(values.device)).argmax())])
 
 
 def refuse_unfit(example: Tensor, groups: int | None) -> None:

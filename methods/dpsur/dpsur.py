@@ -20,7 +20,7 @@ from methods.gradients.tally import Tally
 from methods.mechanisms.events import SelectiveReleaseDpEvent
 from methods.mechanisms.noise import Noise, SecureNoise, SeededNoise
 from methods.training.optimizer import OptimizerParams
-from methods.training.sampling import PoissonSampler
+from methods.training.sampling import HOST, PoissonSampler
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -129,8 +129,8 @@ class Dpsur:
             if not allowance.admits():
                 break
             with run.clock("batch"):
-                batch = members.take(sampler.draw().to(run.device))
-                judges = members.take(validation.draw().to(run.device))
+                batch = members.take(sampler.draw())
+                judges = members.take(validation.draw())
             with run.clock("gradients"):
                 clipped = engine.clipped_sum(batch.x, batch.y, params.clip)
             with run.clock("noise"):
@@ -161,8 +161,8 @@ def make_samplers(members: int, params: DpsurParams, run: Run) -> tuple[PoissonS
     if size > members:
         raise SpecError(f"B_v {size} is larger than the {members} members of a model; give 1 to {members}")
     return (
-        PoissonSampler(members, params.batch_size, run.generator("sampling")),
-        PoissonSampler(members, size, run.generator("validation-sampling")),
+        PoissonSampler(members, params.batch_size, run.generator("sampling", HOST), run.device),
+        PoissonSampler(members, size, run.generator("validation-sampling", HOST), run.device),
     )
 
 
@@ -174,7 +174,8 @@ def make_noises(weights: Sequence[Tensor], params: DpsurParams, run: Run) -> tup
     value = torch.zeros(1, dtype=torch.float64)
     return (
         SeededNoise(weights, scale, run.generator("noise")),
-        SeededNoise([value], test_scale, run.generator("validation-noise")),
+        # The change of the loss is tested on the host: there it is decided what comes next.
+        SeededNoise([value], test_scale, run.generator("validation-noise", HOST)),
     )
 
 

@@ -37,8 +37,9 @@ class Clipped:
     """(B,)"""
     beyond: Tensor
     """(B,): whether a finite gradient was longer than the clip (one layer of it, for per-layer clipping)."""
-    nonfinite: int
-    """How many examples had a non-finite gradient; they count as zero in the sums."""
+    nonfinite: int | Tensor
+    """How many examples had a non-finite gradient; they count as zero in the sums. Off the CPU a tensor: to
+    read it waits for the device."""
 
     @property
     def clipped(self) -> int:
@@ -53,6 +54,9 @@ class Clipped:
         """
         if len(self.losses) == 0:
             return self.losses.new_zeros(())
+        if isinstance(self.nonfinite, Tensor):
+            good = torch.isfinite(self.norms)
+            return torch.where(good, self.losses, 0.0).sum() / good.sum()
         return (self.losses[torch.isfinite(self.norms)] if self.nonfinite else self.losses).mean()
 
 
@@ -173,7 +177,9 @@ class Factors:
     """(B,) for each layer; 0 where any layer's gradient is not finite."""
     beyond: Tensor
     """As in Clipped."""
-    nonfinite: int
+    good: Tensor | None
+    """(B,): whether the gradient is finite; None where all are known to be."""
+    nonfinite: int | Tensor
     """As in Clipped."""
 
 
@@ -187,13 +193,14 @@ def clip_factors(parts: Sequence[Tensor], clip: float, clipping: Clipping, share
         budget = clip / math.sqrt(len(parts))
         factors = [shrink(part, budget, share) for part in parts]
         beyond = torch.stack([part > budget for part in parts]).any(dim=0)
-    nonfinite = 0
-    if not all_finite(norms):
-        good = torch.isfinite(norms)
-        nonfinite = len(norms) - int(good.sum())
-        factors = [torch.where(good, factor, torch.zeros_like(factor)) for factor in factors]
-        beyond &= good
-    return Factors(norms, factors, beyond, nonfinite)
+    on_host = norms.device.type == "cpu"
+    if on_host and all_finite(norms):
+        return Factors(norms, factors, beyond, None, 0)
+    # Off the CPU nobody asks whether there is such an example, which would wait for the device.
+    good = torch.isfinite(norms)
+    count = (~good).sum()
+    factors = [torch.where(good, factor, torch.zeros_like(factor)) for factor in factors]
+    return Factors(norms, factors, beyond & good, good, int(count) if on_host else count)
 
 
 def all_finite(norms: Tensor) -> bool:

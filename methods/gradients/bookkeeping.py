@@ -15,7 +15,8 @@ from workloads.errors import SpecError
 
 # Stored gradients at a time, in bytes: on a CPU near the caches, elsewhere many examples for one call.
 STORED_ON_CPU = 128 * 2**20
-STORED_ELSEWHERE = 2 * 2**30
+# A fixed number, not a share of the card's: the order of sums, and with it the bits, depends on it.
+STORED_ELSEWHERE = 512 * 2**20
 # How far the first batch may be from autograd, as a share of the sum of the gradients' norms.
 TOLERANCE = 0.01
 
@@ -56,10 +57,8 @@ class BookkeepingEngine(BatchEngine):
         losses, parts = self._contributions(x, y)
         factors = clip_factors([part.norms() for part in parts], clip, self.clipping, share)
         weights = factors.layers
-        if factors.nonfinite:
-            # A factor of 0 does not silence NaN or infinity in a weighted sum: leave the examples out.
-            good = torch.isfinite(factors.norms).nonzero().flatten()
-            parts, weights = [part.take(good) for part in parts], [factor[good] for factor in weights]
+        if factors.good is not None:
+            parts, weights = leave_out(parts, weights, factors.good)
         for part, own, factor in zip(parts, by_layer(onto, self.layers), weights, strict=True):
             part.add_to(own, factor)
         return Clipped(onto, factors.norms, losses, factors.beyond, factors.nonfinite)
@@ -150,6 +149,19 @@ def find_problems(model: nn.Module) -> list[str]:
         for names in tied_weights(model)
     ]
     return [*unknown, *tied]
+
+
+def leave_out(
+    parts: Sequence[Contribution], weights: list[Tensor], good: Tensor
+) -> tuple[list[Contribution], list[Tensor]]:
+    """Contributions and their factors without those examples that are not good.
+
+    A factor of 0 does not silence NaN or infinity in a weighted sum.
+    """
+    if good.device.type != "cpu":  # how many are left is not known without waiting
+        return [part.silence(good) for part in parts], weights
+    rows = good.nonzero().flatten()
+    return [part.take(rows) for part in parts], [factor[rows] for factor in weights]
 
 
 def affordable_batch(layers: list[Layer]) -> int | None:

@@ -34,6 +34,10 @@ class Contribution(Protocol):
         """The contribution of these examples only."""
         ...
 
+    def silence(self, good: Tensor) -> "Contribution":
+        """The contribution with zeros for the examples that are not `good` (B,), whatever theirs were."""
+        ...
+
 
 class Arena:
     """Memory for stored gradients that is used again in the next batch.
@@ -97,6 +101,10 @@ class Stored:
         """See Contribution."""
         return Stored([g[rows] for g in self.gradients])
 
+    def silence(self, good: Tensor) -> "Stored":
+        """See Contribution."""
+        return Stored([silenced(g, good) for g in self.gradients])
+
 
 @dataclass(frozen=True)
 class Absent:
@@ -119,6 +127,10 @@ class Absent:
     def take(self, rows: Tensor) -> "Absent":
         """See Contribution."""
         return Absent(len(rows), self.weights)
+
+    def silence(self, good: Tensor) -> "Absent":
+        """See Contribution."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -164,6 +176,10 @@ class Outer:
         of_a = None if self.of_a is None else self.of_a[rows]
         return replace(self, a=self.a[rows], b=self.b[rows], of_a=of_a)
 
+    def silence(self, good: Tensor) -> "Outer":
+        """See Contribution."""
+        return replace(self, a=silenced(self.a, good), b=silenced(self.b, good), of_a=None)
+
 
 @dataclass(frozen=True)
 class Sequences:
@@ -196,6 +212,15 @@ class Sequences:
         """See Contribution."""
         return Sequences(self.a[rows], self.b[rows], self.bias)
 
+    def silence(self, good: Tensor) -> "Sequences":
+        """See Contribution."""
+        return Sequences(silenced(self.a, good), silenced(self.b, good), self.bias)
+
+
+def silenced(values: Tensor, good: Tensor) -> Tensor:
+    """(B, ...): zeros for the examples that are not good."""
+    return torch.where(good.view(-1, *[1] * (values.dim() - 1)), values, 0.0)
+
 
 def row_norms(rows: Tensor) -> Tensor:
     """(B,): the norm of every row of a matrix."""
@@ -213,6 +238,10 @@ def joined(norms: Sequence[Tensor]) -> Tensor:
 
 def gram_norms(a: Tensor, b: Tensor) -> Tensor:
     """(B,): the norm of sum_t b_it a_it', squared sum_st (a_is . a_it)(b_is . b_it)."""
+    if a.device.type != "cpu":
+        # Which rows cancel is not asked, that would wait: in doubles what is left of them is right.
+        squares, _ = gram_squares(a.double(), b.double())
+        return squares.clamp_(min=0).sqrt_().to(a.dtype)
     return trusted_roots(*gram_squares(a, b), lambda row: b[row].t() @ a[row])
 
 

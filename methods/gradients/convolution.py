@@ -23,12 +23,14 @@ from methods.gradients.contributions import (
     gram_squares,
     joined,
     row_norms,
+    silenced,
     trusted_roots,
 )
 from workloads.models.wrn import Standardisation, StandardisedConv2d
 
-# Unrolled entries at a time: small enough for the caches, large enough for few calls.
+# Unrolled entries at a time: on a CPU small enough for the caches, elsewhere many examples for one call.
 AT_ONCE = 2**18
+AT_ONCE_ELSEWHERE = 2**26
 
 Pull = Callable[[Tensor], Tensor]
 """Takes gradients of the weight a convolution used to gradients of the weight it stores: linear."""
@@ -64,6 +66,14 @@ class KernelGradients:
         """See Contribution."""
         gradients = [self.pull(arranged(self.blocks, self.shape))] if self.blocks else []
         return [*gradients, self.bias] if self.bias is not None else gradients
+
+    def silence(self, good: Tensor) -> "KernelGradients":
+        """See Contribution."""
+        return replace(
+            self,
+            blocks=[silenced(block, good) for block in self.blocks],
+            bias=None if self.bias is None else silenced(self.bias, good),
+        )
 
     def take(self, rows: Tensor) -> "KernelGradients":
         """See Contribution."""
@@ -102,6 +112,10 @@ class KernelGram:
         kernel, *bias = self.places.examples()
         return [self.pull(arranged([kernel], self.shape)), *bias]
 
+    def silence(self, good: Tensor) -> "KernelGram":
+        """See Contribution."""
+        return replace(self, places=self.places.silence(good))
+
     def take(self, rows: Tensor) -> "KernelGram":
         """See Contribution."""
         return replace(self, places=self.places.take(rows), norm=self.norm[rows])
@@ -116,6 +130,8 @@ def convolve(call: Call, weight: bool, bias: bool) -> KernelGradients | KernelGr
     if not weight:
         return KernelGradients([], of_bias, joined(norms), shape, unchanged)
     x = padded(layer, call.a.contiguous(memory_format=torch.channels_last))
+    if x.device.type != "cpu":
+        return stored_gradients(call, x, of_bias, norms)
     left_out = LeftOut.of(layer, x, b, call.y) if isinstance(layer, StandardisedConv2d) else None
     pull = left_out.made.pull_back if left_out else unchanged
     if layer.groups == 1 and gram_is_cheaper(b[0, 0].numel(), shape[1:].numel(), shape[0]):
@@ -125,6 +141,24 @@ def convolve(call: Call, weight: bool, bias: bool) -> KernelGradients | KernelGr
         return KernelGram(places, joined(norms), shape, pull)
     blocks = kernel_blocks(layer, x, b, call.arena)
     norms += [left_out.norms(blocks)] if left_out else [row_norms(block.flatten(1)) for block in blocks]
+    return KernelGradients(blocks, of_bias, joined(norms), shape, pull)
+
+
+def stored_gradients(call: Call, x: Tensor, of_bias: Tensor | None, norms: list[Tensor]) -> KernelGradients:
+    """A convolution's contribution without a look at any number: the norms are those of stored gradients.
+
+    Cheaper norms come from terms that may cancel, and which do must be asked: off the CPU that is a wait.
+    """
+    layer: Any = call.layer.module
+    shape = layer.weight.shape
+    blocks = kernel_blocks(layer, x, call.b, call.arena)
+    if isinstance(layer, StandardisedConv2d):
+        with torch.no_grad():
+            pull = layer.standardisation().pull_back
+        norms = [*norms, row_norms(pull(arranged(blocks, shape)).flatten(1))]
+    else:
+        pull = unchanged
+        norms = [*norms, *(row_norms(block.flatten(1)) for block in blocks)]
     return KernelGradients(blocks, of_bias, joined(norms), shape, pull)
 
 
@@ -203,7 +237,8 @@ def kernel_blocks(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> list[
         (len(blocks) - 1) * at_once * layer.dilation[0] + (high - 1) * layer.stride[0] + at_once - x.shape[2]
     )
     x = F.pad(x, (0, 0, 0, missing)) if missing > 0 else x
-    size = max(1, AT_ONCE // (x[0].numel() // x.shape[3] * wide * width))
+    at_once = AT_ONCE if x.device.type == "cpu" else AT_ONCE_ELSEWHERE
+    size = max(1, at_once // (x[0].numel() // x.shape[3] * wide * width))
     for start in range(0, len(x), size):
         chunk = slice(start, start + size)
         _fill([block[chunk] for block in blocks], layer, x[chunk], b[chunk])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from methods.gradients.contributions import row_norms
+from methods.gradients.contributions import row_norms, silenced
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class Lookup:
         """See Contribution."""
         tables = self.b.new_zeros(len(self.b), self.rows, self.b.shape[2])
         return [tables.scatter_add_(1, self.ids[:, :, None].expand_as(self.b), self.b)]
+
+    def silence(self, good: Tensor) -> "Lookup":
+        """See Contribution."""
+        return replace(self, b=silenced(self.b, good))
 
     def take(self, rows: Tensor) -> "Lookup":
         """See Contribution."""

@@ -33,7 +33,7 @@ class OpacusEngine(BatchEngine):
     def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
         losses, layers = self._gradients(x, y)
         factors = clip_factors([layer.norms() for layer in layers], clip, self.clipping, share)
-        if factors.nonfinite:
+        if factors.good is not None:
             # A factor of 0 does not silence NaN or infinity in the weighted sum.
             layers = [
                 Stored([torch.nan_to_num(g, 0.0, 0.0, 0.0) for g in layer.gradients]) for layer in layers

@@ -42,7 +42,7 @@ class OpacusGhostEngine(BatchEngine):
         losses, norms = self._backward(x, y, retain_graph=True)
         factors = clip_factors([norms], clip, "flat", share)
         clipped = Clipped(onto, norms, losses.detach(), factors.beyond, factors.nonfinite)
-        if factors.nonfinite:
+        if factors.nonfinite:  # off the CPU the one wait of this engine: the second pass is one of its own
             # A factor of 0 does not silence NaN or infinity in the second pass: leave the examples out.
             good = torch.isfinite(norms).nonzero().flatten()
             self.clipped_sum(x[good], y[good], clip, onto, share)

@@ -17,13 +17,17 @@ class Tally:
     def __init__(self) -> None:
         self.examples = self.clipped = self.nonfinite = self.empty = 0
         self._unseen: list[Tensor] = []
+        self._uncounted: list[Tensor] = []
 
     def add(self, step: Clipped) -> None:
         """Count one step."""
         examples = step.norms.shape[0]
         self.examples += examples
         self.empty += examples == 0
-        self.nonfinite += step.nonfinite
+        if isinstance(step.nonfinite, Tensor):
+            self._uncounted.append(step.nonfinite)
+        else:
+            self.nonfinite += step.nonfinite
         self._unseen.append(step.beyond)
         if len(self._unseen) == LOOK_EVERY:
             self._look()
@@ -49,8 +53,12 @@ class Tally:
         for name, value in state.items():
             setattr(self, name, int(value))
         self._unseen.clear()
+        self._uncounted.clear()
 
     def _look(self) -> None:
         if self._unseen:
             self.clipped += int(torch.cat(self._unseen).sum())
             self._unseen.clear()
+        if self._uncounted:
+            self.nonfinite += int(torch.stack(self._uncounted).sum())
+            self._uncounted.clear()

@@ -49,7 +49,7 @@ class SeededNoise(Noise):
         self._drawn = torch.empty(count, dtype=dtype, device=generator.device)
         self._parts = torch.split(self._drawn, AT_ONCE if generator.device.type == "cpu" else count)
         self._pieces = cut(self._drawn, weights)
-        self._alike = all(w.dtype == dtype and w.device == generator.device for w in weights)
+        self._alike = all(w.dtype == dtype and w.device.type == generator.device.type for w in weights)
 
     def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
         """See Noise: noise already."""

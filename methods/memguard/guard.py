@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,14 +40,15 @@ class Guarded(nn.Module):
         self, predictor: nn.Module, surrogate: nn.Module, key: int, distortion: float, iterations: int
     ) -> None:
         super().__init__()
-        self.predictor, self.surrogate = predictor, surrogate
+        self.predictor, self.surrogate = predictor, surrogate.cpu()
         self.distortion, self.iterations = distortion, iterations
         self.register_buffer("key", torch.tensor(key))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, classes) log-probabilities."""
         with torch.no_grad():
-            logits = self.predictor(x)
+            answered = self.predictor(x)
+            logits = answered.cpu()
             label = logits.argmax(1)
             order = logits.scatter(1, label[:, None], math.inf).argsort(dim=1)
             true = logits.gather(1, order).double()
@@ -55,7 +57,14 @@ class Guarded(nn.Module):
             use = one_time_uniform(x, int(self.key)) < chance
             released = torch.where(use[:, None], noisy, true).log_softmax(1)
             answers = torch.empty_like(logits).scatter_(1, order, released.to(logits.dtype))
-            return keep_label(answers, label)
+            return keep_label(answers, label).to(answered.device)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> "Guarded":
+        """Move or convert the predictor; the guard stays on the CPU: on a GPU its many small looks wait."""
+        super()._apply(*args, **kwargs)
+        self.surrogate.cpu()
+        self.key = self.key.cpu()
+        return self
 
 
 def make_surrogate(classes: int, seed: int) -> nn.Module:
@@ -137,7 +146,7 @@ def one_time_uniform(x: Tensor, key: int) -> Tensor:
         for row in x.detach().cpu().contiguous().numpy()
     ]
     values = [(int.from_bytes(digest, "big") >> 11) / 2.0**53 for digest in digests]
-    return torch.tensor(values, dtype=torch.float64, device=x.device)
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def keep_label(answers: Tensor, label: Tensor) -> Tensor:

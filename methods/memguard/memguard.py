@@ -12,7 +12,7 @@ from methods.base import Amount, Count, Level, Problem, Rate, Released, Run
 from methods.memguard.guard import Guarded, make_surrogate
 from methods.training.descent import Descent, DescentParams, answer
 from methods.training.holdout import hold_out
-from methods.training.sampling import refuse_larger_than
+from methods.training.sampling import HOST, refuse_larger_than, sent
 from workloads.base import Records
 
 
@@ -69,8 +69,8 @@ class Memguard:
         predictor = training.descend("train", params.steps)
 
         # Of the shadow alone: the classifier has trained on both halves, so that nobody is set aside.
-        halves = hold_out(len(members), 0.5, run.generator("halves"))
-        inside, outside = (members.take(rows) for rows in halves)
+        halves = hold_out(len(members), 0.5, run.generator("halves", HOST))
+        inside, outside = (members.take(sent(rows, run.device)) for rows in halves)
         shadowing = Descent(other, inside, problem.loss, params, run, "shadow")
         evidence = gather(shadowing.descend("shadow", params.steps), inside, outside)
         surrogate = train_surrogate(evidence, problem.classes, params, run)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from methods.training.sampling import sent
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -14,12 +15,19 @@ class Partition:
     """Members split at random into batches whose sizes differ by one at most; every draw splits anew.
 
     The rows of `together`, where given, are batch TOGETHER of every draw; the others are split into the rest.
+    Row numbers are on `device`, or where the generator is.
     """
 
     def __init__(
-        self, members: int, batches: int, generator: torch.Generator, together: Tensor | None = None
+        self,
+        members: int,
+        batches: int,
+        generator: torch.Generator,
+        together: Tensor | None = None,
+        device: torch.device | None = None,
     ) -> None:
         self.batches, self.generator, self.together = batches, generator, together
+        self._device = device or generator.device
         self._free: Tensor | None = None
         if together is not None:
             alone = torch.ones(members, dtype=torch.bool, device=together.device)
@@ -37,7 +45,7 @@ class Partition:
     def draw(self, first: int | None = None) -> list[int]:
         """Split anew; the numbers of the batches in random order, or `first` and then the others."""
         order, device = self.generator, self.generator.device
-        shuffled = torch.randperm(self._members, generator=order, device=device)
+        shuffled = sent(torch.randperm(self._members, generator=order, device=device), self._device)
         self._order = shuffled if self._free is None else self._free[shuffled]
         numbers: list[int] = torch.randperm(self.batches, generator=order, device=device).tolist()
         if first is not None:

@@ -14,6 +14,7 @@ from methods.pd_sgd.deniability import DeniabilityTest, Verdict, count_plausible
 from methods.pd_sgd.partition import TOGETHER, Partition, flip_labels
 from methods.pd_sgd.rejections import Rejections
 from methods.training.optimizer import OptimizerParams, make_optimizer
+from methods.training.sampling import HOST
 from workloads.base import Records
 
 Ablation = Literal["full", "only_noise", "only_test", "random_rejection"]
@@ -197,7 +198,7 @@ class Trial:
         """Whether the proposal may become an update."""
         rate = self.params.rejection_rate
         if rate is not None:
-            stream = self.run.generator("rejection")
+            stream = self.run.generator("rejection", HOST)
             chance = torch.rand((), generator=stream, device=stream.device, dtype=torch.float64)
             return Verdict(accepted=bool(chance >= rate), count=1, evaluated=1)
         self.test.begin()
@@ -226,13 +227,13 @@ class Trial:
 
 def split(members: Records, classes: int, params: PdSgdParams, run: Run) -> tuple[Records, Partition]:
     """How the members are split; in the experiment, with flipped labels in the batch that stays together."""
-    batches, stream, together = params.count_batches(len(members)), run.generator("partition"), None
+    batches, stream, together = params.count_batches(len(members)), run.generator("partition", HOST), None
     if params.anomalous_share is not None:
         size = len(members) // batches
         members, together = flip_labels(
             members, size, params.anomalous_share, classes, run.generator("anomaly")
         )
-    return members, Partition(len(members), batches, stream, together)
+    return members, Partition(len(members), batches, stream, together, run.device)
 
 
 method = PdSgd()

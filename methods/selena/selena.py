@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from methods.base import Count, Level, Problem, Released, Run
 from methods.selena.split_ai import SplitAi, draw_absences
 from methods.training.descent import Descent, DescentParams, answer
-from methods.training.sampling import refuse_larger_than
+from methods.training.sampling import HOST, refuse_larger_than
 from workloads.base import Records
 
 
@@ -68,7 +68,7 @@ class Selena:
         """Train K sub-models, collect their answers, and release the model distilled from these."""
         members = members.to(run.device)
         refuse_larger_than(len(members), params.batch_size)
-        absent = draw_absences(len(members), params.K, params.L, run.generator("absences"))
+        absent = draw_absences(len(members), params.K, params.L, run.generator("absences", HOST))
         answers = ask_absent(members, absent, problem, params, run)
 
         taught = Records(members.x, answers)

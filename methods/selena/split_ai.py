@@ -10,7 +10,7 @@ from methods.base import Run
 from methods.training.descent import DescentParams
 from methods.training.ensembles import ANSWERED_AT_ONCE, Single, Stack, group_size
 from methods.training.optimizer import make_optimizer, set_rate
-from methods.training.sampling import ShuffleSampler
+from methods.training.sampling import HOST, ShuffleSampler, sent
 from workloads.base import Records
 
 
@@ -51,7 +51,8 @@ class SplitAi:
         params: DescentParams,
         run: Run,
     ) -> None:
-        self.members, self.absent, self.loss, self.params, self.run = members, absent, loss, params, run
+        self.members, self.loss, self.params, self.run = members, loss, params, run
+        self.absent = absent.to(run.device)
         count = absent.shape[1]
         models = [make(run.seed(f"sub-model-{number}")).to(run.device) for number in range(count)]
         size = group_size(models[0], count)
@@ -59,8 +60,9 @@ class SplitAi:
         kind = Stack if size > 1 else Single
         self.groups = [kind(models[place]).train() for place in self.places]
         self.optimizers = [make_optimizer(group.parameters(), params) for group in self.groups]
-        self.seen = [(~absent[:, number]).nonzero().flatten() for number in range(count)]
-        stream = run.generator("sub-models")
+        # On the host, as the draws: the batches of all sub-models go to the device as one.
+        self.seen = [rows.nonzero().flatten() for rows in (~absent.to(HOST)).T]
+        stream = run.generator("sub-models", HOST)
         self.samplers = [
             ShuffleSampler(len(rows), min(params.batch_size, len(rows)), stream) for rows in self.seen
         ]
@@ -104,16 +106,16 @@ class SplitAi:
 
         The last batch of an epoch is smaller: it is filled up with records that weigh nothing.
         """
-        device, size = self.run.device, self.params.batch_size
-        rows = torch.zeros(len(self.seen), size, dtype=torch.int64, device=device)
-        weights = torch.zeros(len(self.seen), size, device=device)
-        places = torch.arange(size, device=device)
+        size = self.params.batch_size
+        rows = torch.zeros(len(self.seen), size, dtype=torch.int64)
+        weights = torch.zeros(len(self.seen), size)
+        places = torch.arange(size)
         for number, (seen, sampler) in enumerate(zip(self.seen, self.samplers, strict=True)):
             if len(seen) > 0:
-                drawn = seen[sampler.draw().to(device)]
+                drawn = seen[sampler.draw()]
                 rows[number] = drawn[places % len(drawn)]
                 weights[number, : len(drawn)] = 1 / len(drawn)
-        return rows, weights
+        return sent(rows, self.run.device), sent(weights, self.run.device)
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimizers and samplers of all sub-models."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from methods.base import Run
 from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
-from methods.training.sampling import Sampler, ShuffleSampler
+from methods.training.sampling import HOST, Sampler, ShuffleSampler
 from workloads.base import Records
 
 ANSWERED_AT_ONCE = 2048
@@ -53,7 +53,7 @@ class Descent:
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = make_optimizer(self.weights, params)
         size = min(params.batch_size, len(self.rows))
-        self.sampler: Sampler = ShuffleSampler(len(self.rows), size, run.generator(stream))
+        self.sampler: Sampler = ShuffleSampler(len(self.rows), size, run.generator(stream, HOST), run.device)
 
     def step(self, number: int, total: int) -> Tensor:
         """Step `number` of `total`; the mean loss of its batch before the step."""
@@ -61,7 +61,7 @@ class Descent:
         if len(self.rows) == 0:
             return torch.zeros((), device=run.device)
         with run.clock("batch"):
-            batch = self.records.take(self.rows[self.sampler.draw().to(run.device)])
+            batch = self.records.take(self.rows[self.sampler.draw()])
         with run.clock("gradients"):
             loss = self.loss(self.model(batch.x), batch.y).mean()
             # Into this model alone: the loss may lead through another network.

@@ -16,12 +16,18 @@ from torch import Tensor
 
 from workloads.errors import SpecError
 
+HOST = torch.device("cpu")
+"""Where batches are drawn: the same on every device, and their sizes are known without waiting for one."""
+
 
 class Sampler(Protocol):
     """Draws one batch after another; its state and its generator's resume it exactly."""
 
+    device: torch.device
+    """Where row numbers go: the generator's, unless another is given."""
+
     def draw(self) -> Tensor:
-        """The row numbers of the next batch, on the generator's device."""
+        """The row numbers of the next batch, on the device."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -40,8 +46,14 @@ class PoissonSampler:
     the same object that drew the batches, so the two cannot disagree.
     """
 
-    def __init__(self, members: int, batch_size: int, generator: torch.Generator) -> None:
-        self.members, self.generator = members, generator
+    def __init__(
+        self,
+        members: int,
+        batch_size: int,
+        generator: torch.Generator,
+        device: torch.device | None = None,
+    ) -> None:
+        self.members, self.generator, self.device = members, generator, device or generator.device
         self.rate = poisson_rate(members, batch_size)
         self.draws = 0
 
@@ -55,7 +67,7 @@ class PoissonSampler:
             device=self.generator.device,
             dtype=torch.float64,
         )
-        return (chance < self.rate).nonzero().flatten()
+        return sent((chance < self.rate).nonzero().flatten(), self.device)
 
     def event(self, noise_multiplier: float) -> DpEvent:
         """What the draws so far cost when each released one Gaussian sum with this noise."""
@@ -77,16 +89,23 @@ class FixedSizeSampler:
     comes from the object that drew.
     """
 
-    def __init__(self, members: int, batch_size: int, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        members: int,
+        batch_size: int,
+        generator: torch.Generator,
+        device: torch.device | None = None,
+    ) -> None:
         refuse_larger_than(members, batch_size)
         self.members, self.batch_size, self.generator = members, batch_size, generator
+        self.device = device or generator.device
         self.draws = 0
 
     def draw(self) -> Tensor:
         """The row numbers of the next batch, in random order."""
         self.draws += 1
         order = torch.randperm(self.members, generator=self.generator, device=self.generator.device)
-        return order[: self.batch_size]
+        return sent(order[: self.batch_size], self.device)
 
     def event(self, release: DpEvent) -> DpEvent:
         """What the draws so far cost when each was released through this event."""
@@ -107,16 +126,24 @@ class ShuffleSampler:
     The batches of an epoch depend on each other, so no Poisson ledger may be written for them.
     """
 
-    def __init__(self, members: int, batch_size: int, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        members: int,
+        batch_size: int,
+        generator: torch.Generator,
+        device: torch.device | None = None,
+    ) -> None:
         refuse_larger_than(members, batch_size)
         self.members, self.batch_size, self.generator = members, batch_size, generator
+        self.device = device or generator.device
         self.order = torch.empty(0, dtype=torch.int64)
         self.taken = 0
 
     def draw(self) -> Tensor:
         """The row numbers of the next batch."""
         if self.taken >= len(self.order):
-            self.order = torch.randperm(self.members, generator=self.generator, device=self.generator.device)
+            order = torch.randperm(self.members, generator=self.generator, device=self.generator.device)
+            self.order = sent(order, self.device)
             self.taken = 0
         batch = self.order[self.taken : self.taken + self.batch_size]
         self.taken += len(batch)
@@ -128,8 +155,15 @@ class ShuffleSampler:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on within a saved epoch."""
-        self.order = state["order"].to(self.generator.device)
+        self.order = state["order"].to(self.device)
         self.taken = int(state["taken"])
+
+
+def sent(drawn: Tensor, device: torch.device) -> Tensor:
+    """What was drawn, on the device: copied from pinned memory, so that nobody waits for the device."""
+    if drawn.device.type != "cpu" or device.type == "cpu":
+        return drawn.to(device)
+    return drawn.pin_memory().to(device, non_blocking=True)
 
 
 def poisson_rate(members: int, batch_size: int) -> float:

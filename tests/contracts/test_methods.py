@@ -20,6 +20,7 @@ from harness.plan.plan import make_plan, solve
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Task
 from methods.base import GUARANTEES, Calibrated, Method, Params, Problem, Rebuilt, Released
+from tests.second_device.fixtures import on_both
 from workloads.base import Records
 from workloads.errors import Diverged, SpecError
 from workloads.models.mlp import mlp
@@ -57,13 +58,19 @@ def small(method: Method, count: int, batch_size: int = 8) -> Params:
     return solve(method, method.Params(**given), count, model)
 
 
-def released(name: str, count: int = 40, batch_size: int = 8, **run: Any) -> Released:
-    method = methods.family.get(name)
-    return method.train(people(count), PROBLEM, small(method, count, batch_size), Run("seed", CPU, **run))
+def released(
+    name: str, count: int = 40, batch_size: int = 8, device: torch.device = CPU, **run: Any
+) -> Released:
+    method, problem = methods.family.get(name), problem_on(device)
+    return method.train(people(count), problem, small(method, count, batch_size), Run("seed", device, **run))
+
+
+def problem_on(device: torch.device) -> Problem:
+    return dataclasses.replace(PROBLEM, public=people(120).x.to(device))
 
 
 def bits(result: Released) -> list[Tensor]:
-    return [*result.predictor.state_dict().values()]
+    return [each.cpu() for each in result.predictor.state_dict().values()]
 
 
 def equal(one: Released, other: Released) -> bool:
@@ -99,9 +106,16 @@ def test_another_seed_gives_other_bits(name: str) -> None:
 
 
 @every_method
-@pytest.mark.parametrize("step", [1, STEPS // 2, STEPS - 1])
-def test_it_resumes_to_the_same_bits(name: str, step: int, tmp_path: Path) -> None:
-    whole = released(name)
+@pytest.mark.parametrize(
+    ("device", "step"),
+    [
+        *(("cpu", step) for step in (1, STEPS // 2, STEPS - 1)),
+        pytest.param("second", 3, marks=pytest.mark.second_device),
+    ],
+    indirect=["device"],
+)
+def test_it_resumes_to_the_same_bits(name: str, device: torch.device, step: int, tmp_path: Path) -> None:
+    whole = released(name, device=device)
     asked: list[bool] = []
 
     def stop() -> bool:
@@ -109,16 +123,17 @@ def test_it_resumes_to_the_same_bits(name: str, step: int, tmp_path: Path) -> No
         return len(asked) == step
 
     with pytest.raises(Interrupted):
-        released(name, folder=tmp_path, stop=stop)
-    resumed = released(name, folder=tmp_path)
+        released(name, device=device, folder=tmp_path, stop=stop)
+    resumed = released(name, device=device, folder=tmp_path)
     assert equal(whole, resumed)
     assert whole.stats == resumed.stats
 
 
 @every_method
-def test_it_takes_empty_batches(name: str) -> None:
+@on_both
+def test_it_takes_empty_batches(name: str, device: torch.device) -> None:
     """Three members and an expected batch of one: about every third Poisson batch is empty."""
-    result = released(name, count=3, batch_size=1)
+    result = released(name, count=3, batch_size=1, device=device)
     assert all(torch.isfinite(each).all() for each in bits(result))
 
 
@@ -148,11 +163,13 @@ def test_it_refuses_batches_larger_than_its_members_or_needs_none(name: str) -> 
 
 
 @every_method
-def test_an_infinite_feature_counts_as_nothing_or_ends_as_diverged(name: str) -> None:
-    method, members = methods.family.get(name), people(40)
+@on_both
+def test_an_infinite_feature_counts_as_nothing_or_ends_as_diverged(name: str, device: torch.device) -> None:
+    method, members, run = methods.family.get(name), people(40), Run("seed", device)
     members.x[3] = torch.inf
     try:
-        result = method.train(members, PROBLEM, small(method, 40), Run("seed", CPU))
+        result = method.train(members, problem_on(device), small(method, 40), run)
+        run.finish()
     except Diverged as error:
         assert "is not finite" in str(error)
     else:
@@ -173,14 +190,15 @@ def test_the_referee_can_price_it(name: str) -> None:
 
 
 @every_method
-def test_saved_weights_are_the_released_predictor(name: str) -> None:
+@on_both
+def test_saved_weights_are_the_released_predictor(name: str, device: torch.device) -> None:
     """They load into a fresh model, or into the method's skeleton, which then answers as the released one."""
-    method, predictor = methods.family.get(name), released(name).predictor
+    method, predictor = methods.family.get(name), released(name, device=device).predictor
     fresh = method.skeleton(PROBLEM, small(method, 40)) if isinstance(method, Rebuilt) else model(0)
     fresh.load_state_dict(predictor.state_dict())
-    asked = people(5).x
+    asked = people(5).x.to(device)
     with torch.no_grad():
-        assert torch.equal(fresh.eval()(asked), predictor(asked))
+        assert torch.equal(fresh.to(device).eval()(asked).cpu(), predictor(asked).cpu())
 
 
 @every_method

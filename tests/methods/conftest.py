@@ -29,7 +29,7 @@ class SimplestRun:
     def seed(self, name: str) -> int:
         return 1000 * self._seed + sum(name.encode()) % 1000
 
-    def generator(self, name: str) -> torch.Generator:
+    def generator(self, name: str, device: torch.device | None = None) -> torch.Generator:
         if name not in self._generators:
             self._generators[name] = torch.Generator().manual_seed(self.seed(name))
         return self._generators[name]

@@ -43,7 +43,7 @@ def share_one_stream() -> None:
     """What one part of a method draws changes what another draws."""
     own = run.Run.generator
 
-    def generator(self: run.Run, name: str) -> torch.Generator:
+    def generator(self: run.Run, name: str, device: torch.device | None = None) -> torch.Generator:
         return own(self, "one for all")
 
     run.Run.generator = generator  # type: ignore[method-assign]
