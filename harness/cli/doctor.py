@@ -34,10 +34,23 @@ def doctor(
     profile: Annotated[
         Path | None, typer.Option("--profile", help="Check a SLURM profile against the cluster instead.")
     ] = None,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Check that the GPUs here compute what the CPU does; minutes.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="With --gpu: a minute's checks.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="With --gpu: write everything measured as JSON, to send.")
+    ] = None,
+    with_names: Annotated[
+        bool, typer.Option("--with-names", help="With --out: keep UUIDs of cards, paths and host names.")
+    ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Tell what this machine has, and what is missing for what."""
+    if gpu:
+        examine_gpus(quick, out, with_names, json)
+        return
     rows = examine(store_path(store)) if profile is None else examine_profile(profile)
     output.listing(rows, json)
     if profile is not None and any(row["state"] == "missing" for row in rows):
@@ -89,6 +102,38 @@ def gpu_row() -> dict[str, Any]:
     agree = seen == len(allowed) or (sliced and seen > 0)
     state = "not here" if not (driver or seen) else "good" if agree else "missing"
     return {"what": "gpus", "state": state, "found": found, "for": use}
+
+
+def examine_gpus(quick: bool, out: Path | None, with_names: bool, json: bool) -> None:
+    """A row per check of the GPUs; exit code 1 where one failed."""
+    from harness.selftest.cards import check_cards, nameless
+    from harness.store.files import dump
+
+    document = check_cards(quick)
+    if out is not None:
+        out.write_bytes(dump(document if with_names else nameless(document)))
+    rows = [
+        {
+            "check": each["number"],
+            "what": each["name"],
+            "state": each["state"],
+            "found": each["message"] or _measured(each["figures"]),
+        }
+        for each in document["findings"]
+    ]
+    output.listing(rows, json)
+    if any(row["state"] == "failed" for row in rows):
+        raise typer.Exit(1)
+
+
+def _measured(figures: dict[str, Any]) -> str:
+    """The first numbers of a check; the whole of them is in the file of --out."""
+    numbers = [
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in figures.items()
+        if isinstance(value, str | int | float)
+    ]
+    return ", ".join(numbers[:4])
 
 
 def examine_profile(file: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,51 @@
+"""Check one device in this process: `python -m harness.selftest [NUMBER...]`; findings as JSON lines.
+
+With `reference` instead of numbers it prints the hash of a training, for the check that two processes agree.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from harness.jobs import cublas
+
+cublas.set_workspace()  # before torch is imported
+
+import torch  # noqa: E402
+
+from harness.backends.base import program  # noqa: E402
+from harness.jobs.device import prepare  # noqa: E402
+from harness.selftest.checks import CHECKS, LISTENERS, Bench, perform, reference  # noqa: E402
+from workloads.devices import best_device  # noqa: E402
+
+REFERENCE = "reference"
+SECONDS = 600.0
+
+
+def main(words: Sequence[str]) -> int:
+    """The number of failed checks."""
+    device = best_device()
+    if list(words) == [REFERENCE]:
+        prepare(device, torch.get_num_threads())
+        print(reference(device))  # noqa: T201
+        return 0
+    failed = 0
+    for number in map(int, words) if words else CHECKS:
+        finding = perform(number, Bench(device, train_elsewhere, LISTENERS))
+        failed += finding.state == "failed"
+        print(json.dumps(asdict(finding)), flush=True)  # noqa: T201
+    return failed
+
+
+def train_elsewhere() -> str:
+    """The hash of the same training in a new process, which is given the same device."""
+    done = subprocess.run(
+        [*program("harness.selftest"), REFERENCE], capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    return done.stdout.split()[-1]
+
+
+if __name__ == "__main__":
+    raise SystemExit(min(main(sys.argv[1:]), 100))

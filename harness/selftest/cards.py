@@ -1,0 +1,87 @@
+"""All cards at once: a process for each as the local backend starts its workers, and what they found."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.backends import gpus
+from harness.backends.base import program
+from harness.selftest.numbers import ALL_CARDS, QUICK_NUMBERS, SINGLE_NUMBERS
+
+Json = dict[str, Any]
+
+HOURS = 3600.0
+PRIVATE_FIGURES = ("gpu_uuid",)
+"""Of a card, what tells whose it is."""
+
+
+def check_cards(quick: bool, environment: Mapping[str, str] = os.environ) -> Json:
+    """Check the first card in full and all of them at once; a document to send back.
+
+    BackendError where there is no card to check.
+    """
+    found = gpus.usable({**environment, gpus.DEVICE: "cuda"})
+    numbers = QUICK_NUMBERS if quick else SINGLE_NUMBERS
+    findings = _read(_start(found[0].name, numbers, environment))
+    if not quick:
+        findings.append(_all_at_once([gpu.name for gpu in found], environment))
+    cards = [{"model": card.model, "exclusive": card.exclusive} for card in gpus.cards()]
+    return {"python": platform.python_version(), "gpus": len(found), "cards": cards, "findings": findings}
+
+
+def _start(gpu: str, numbers: Sequence[int], environment: Mapping[str, str]) -> "subprocess.Popen[str]":
+    command = [*program("harness.selftest"), *map(str, numbers)]
+    return subprocess.Popen(
+        command,
+        env=gpus.for_device(environment, gpu),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _read(process: "subprocess.Popen[str]") -> list[Json]:
+    """The findings of a process; one that tells of its end where it ended without them."""
+    out, errors = process.communicate(timeout=HOURS)
+    found: list[Json] = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    if not found or process.returncode < 0:
+        why = f"the process ended with exit code {process.returncode}: {errors.strip()[-500:]}"
+        found.append({"number": 0, "name": "the process", "state": "failed", "message": why, "figures": {}})
+    return found
+
+
+def _all_at_once(names: Sequence[str], environment: Mapping[str, str]) -> Json:
+    """One check on every card at the same time: each process has a card of its own, and none the CPU."""
+    running = [_start(name, (1,), environment) for name in names]
+    seen = [finding["figures"].get("gpu_uuid") for process in running for finding in _read(process)]
+    good = None not in seen and len(set(seen)) == len(names)
+    message = None if good else f"{len(names)} processes with a card each saw {seen}"
+    state = "passed" if good else "failed"
+    figures = {"processes": len(names), "different_cards": len(set(seen) - {None})}
+    return {"number": 12, "name": ALL_CARDS, "state": state, "message": message, "figures": figures}
+
+
+def nameless(document: Json) -> Json:
+    """The document without what tells whose machine it is: for sending."""
+    findings = [
+        {
+            **finding,
+            "figures": {
+                name: value for name, value in finding["figures"].items() if name not in PRIVATE_FIGURES
+            },
+            "traceback": _without_paths(finding.get("traceback")),
+            "message": _without_paths(finding.get("message")),
+        }
+        for finding in document["findings"]
+    ]
+    return {**document, "findings": findings}
+
+
+def _without_paths(text: str | None) -> str | None:
+    home = str(Path.home())
+    package = str(Path(__file__).resolve().parents[2])
+    return text and text.replace(package, "PRIVBENCH").replace(home, "HOME").replace(platform.node(), "HOST")

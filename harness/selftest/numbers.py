@@ -1,0 +1,19 @@
+"""Which checks there are, for those who start them without torch."""
+
+NAMES = {
+    1: "the card and torch",
+    2: "single precision is IEEE's",
+    3: "every method trains",
+    4: "engines agree with the CPU",
+    5: "trainings agree with the CPU",
+    6: "same task, same bits",
+    7: "interrupted and resumed",
+    8: "no step waits",
+    9: "times of steps",
+    10: "memory is given back",
+    11: "out of memory is told",
+    12: "every card at once",
+}
+ALL_CARDS = NAMES[12]
+SINGLE_NUMBERS = tuple(number for number in NAMES if number != 12)
+QUICK_NUMBERS = (1, 2, 4, 6)

@@ -1,0 +1,99 @@
+"""Trainings of a few steps, as tasks run them, on any device."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import methods
+from harness.jobs.memory_layout import apply_layout
+from harness.jobs.run import Interrupted, Run
+from harness.jobs.train import members_of, membership, per_example_loss
+from harness.plan.plan import make_plan
+from harness.plan.public_records import public_records
+from harness.plan.sweep_file import read_sweep
+from harness.spec import Task
+from methods.base import Problem
+
+STEPS = 8
+EPSILON = 8.0
+
+
+def plan_task(workload: str, method: str, **changes: Any) -> Task:
+    """The first training of a cell with its recipe and these changes; SpecError where the two do not fit."""
+    grid: dict[str, Any] = {"workload": workload, "method": method, **changes}
+    if "epsilon" in methods.family.get(method).Params.model_fields:
+        grid.setdefault("epsilon", EPSILON)
+    sweep = {"name": "selftest", "models": 1, "grid": [grid]}
+    return make_plan(*read_sweep(sweep, "selftest"), None).tasks[0]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a short training left."""
+
+    run: Run
+    weights: list[Tensor] | None
+    """On the CPU; None where it was interrupted."""
+
+    @property
+    def whole(self) -> list[Tensor]:
+        """The weights of a training that came to its end."""
+        if self.weights is None:
+            raise RuntimeError("the training was interrupted")
+        return self.weights
+
+
+def train_briefly(
+    task: Task,
+    device: torch.device,
+    steps: int | None = None,
+    folder: Path | None = None,
+    stop: Callable[[Run], bool] | None = None,
+) -> Trained:
+    """Train a task's model.
+
+    Args:
+        task: what to train.
+        device: where.
+        steps: stop after so many in all; None for the whole training.
+        folder: of checkpoints; None for none.
+        stop: asked after each step, beside `steps`.
+    """
+    taken = [0]
+
+    def enough() -> bool:
+        taken[0] += 1
+        return (steps is not None and taken[0] >= steps) or (stop is not None and stop(run))
+
+    run = Run(task.key, device, folder, interval=0.0 if folder else 30.0, stop=enough)
+    workload, method = members_of(task)
+    pool = workload.pool()
+    members = pool.take(membership(task, len(pool)).nonzero().squeeze(1)).to(device)
+    public = public_records(workload, method)
+    examples = None if public is None else public.x.to(device)
+    problem = Problem(workload.classes, workload.model, per_example_loss, examples)
+    members, problem = apply_layout(members, problem)
+    weights = None
+    with suppress(Interrupted):
+        released = method.train(members, problem, method.Params(**task.cell.params), run)
+        weights = [each.detach().cpu() for each in released.predictor.state_dict().values()]
+    run.finish()
+    return Trained(run, weights)
+
+
+def distance(one: list[Tensor], other: list[Tensor]) -> float:
+    """The largest difference relative to the largest entry, over all tensors."""
+    return max(
+        float((a.double() - b.double()).abs().max() / b.double().abs().max().clamp_min(1e-12))
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def equal(one: list[Tensor], other: list[Tensor]) -> bool:
+    """Bit for bit."""
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
