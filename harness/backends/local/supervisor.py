@@ -146,6 +146,7 @@ class Supervisor:
     def _dispatch(self) -> None:
         full: set[bool] = set()  # of workers with a GPU (True) and without: who came first gets the next slot
         for submission in list(self.submissions.values()):
+            full.discard(True)  # it may have other cards
             for key in self._ready(submission):
                 on_gpu = submission.on_gpu(key)
                 if on_gpu in full or self._runs(key):
@@ -161,9 +162,10 @@ class Supervisor:
     def _runs(self, key: str) -> bool:
         return any(worker.task == key for worker in self.workers)
 
-    def _busy(self, on_gpu: bool) -> int:
-        """How many workers of a kind have a task."""
-        return sum(worker.task is not None and worker.on_gpu is on_gpu for worker in self.workers)
+    def _busy(self, settings: Settings, on_gpu: bool) -> int:
+        """How many workers have a task and one of these GPUs, or none."""
+        kind = {*(settings.gpus or ())} if on_gpu else {None}
+        return sum(worker.task is not None and worker.gpu in kind for worker in self.workers)
 
     def _ready(self, submission: Submission) -> list[str]:
         """Tasks that can start now. What needs a failed task fails; what is done already is dropped."""
@@ -200,7 +202,7 @@ class Supervisor:
 
     def _free_worker(self, settings: Settings, on_gpu: bool) -> Worker | None:
         """An idle worker with these settings; a new one where a slot, and a GPU if it takes one, is free."""
-        if self._busy(on_gpu) >= slots(settings, on_gpu):
+        if self._busy(settings, on_gpu) >= slots(settings, on_gpu):
             return None
         for worker in list(self.workers):
             if worker.task is None and worker.settings != settings:

@@ -53,9 +53,9 @@ class Bench:
         self.count = 0
 
     def send(self, trainings: Sequence[str], attacks: Sequence[str] = (), **settings: object) -> None:
-        """Queue tasks as Local does, attacks first, with the GPUs the environment allows now."""
-        jobs = [{"tasks": [key], "needs": [], "gpu": False} for key in attacks]
-        jobs += [{"tasks": [key], "needs": [], "gpu": True} for key in trainings]
+        """Queue tasks as Local does, attacks last, with the GPUs the environment allows now."""
+        jobs = [{"tasks": [key], "needs": [], "gpu": True} for key in trainings]
+        jobs += [{"tasks": [key], "needs": [], "gpu": False} for key in attacks]
         how = asdict(placed(Settings(**settings)))  # type: ignore[arg-type]
         content = {"sweep": "sweep", "settings": how, "jobs": jobs}
         (self.store.queue / f"{self.count:020d}-x.json").write_bytes(sealed(content))
@@ -130,10 +130,28 @@ def test_slots_that_share_are_spread_over_the_cards(bench: Bench, monkeypatch: p
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
     monkeypatch.setenv("PATH", "/nowhere")
     keys = [f"t{number}" for number in range(6)]
-    bench.send(keys, slots=5, share_gpus=True)
+    bench.send(keys[:2], slots=5, share_gpus=True)
+    bench.until(lambda: len(bench.running()) == 2)
+    assert {*bench.running().values()} == {"GPU-a", "GPU-b"}, "the least loaded first"
+    bench.send(keys[2:], slots=5, share_gpus=True)
     bench.until(lambda: len(bench.running()) == 5)
+    bench.supervisor._dispatch()
     assert sorted(Counter(bench.running().values()).values()) == [2, 3]
-    assert {*bench.running().values()} == {"GPU-a", "GPU-b"}
+
+
+def test_an_exclusive_card_has_one_worker(bench: Bench) -> None:
+    bench.send(["t1", "t2", "t3"], slots=3, gpus=["GPU-alone", "GPU-b", "GPU-b"])
+    bench.until(lambda: len(bench.running()) == 3)
+    assert Counter(bench.running().values()) == {"GPU-alone": 1, "GPU-b": 2}
+
+
+def test_an_attack_does_not_wait_for_the_many_trainings_before_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a")
+    monkeypatch.setenv("PATH", "/nowhere")
+    bench.send([f"t{number}" for number in range(200)], ["a1"])
+    bench.until(lambda: bench.running() == {"t0": "GPU-a", "a1": None})
 
 
 def test_a_card_in_use_by_one_sweep_is_not_given_to_another(
@@ -148,8 +166,11 @@ def test_a_card_in_use_by_one_sweep_is_not_given_to_another(
     bench.until(lambda: "t2" in bench.running())
     bench.supervisor._dispatch()
     assert bench.running() == {"t1": "GPU-a", "t2": "GPU-c"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-d")
+    bench.send(["t4"])
+    bench.until(lambda: bench.running().get("t4") == "GPU-d")
     bench.end("t1")
-    bench.until(lambda: bench.running() == {"t2": "GPU-c", "t3": "GPU-a"})
+    bench.until(lambda: bench.running() == {"t2": "GPU-c", "t3": "GPU-a", "t4": "GPU-d"})
 
 
 def test_without_a_gpu_trainings_and_attacks_share_the_slots_in_their_order(
@@ -159,8 +180,11 @@ def test_without_a_gpu_trainings_and_attacks_share_the_slots_in_their_order(
     bench.send(["t1", "t2"], ["a1"], slots=2)
     bench.until(lambda: len(bench.running()) == 2)
     bench.supervisor._dispatch()
-    assert bench.running() == {"a1": None, "t1": None}
-    assert bench.noted("t1")["PRIVBENCH_DEVICE"] == "cpu"
+    assert bench.running() == {"t1": None, "t2": None}
+    bench.end("t1")
+    bench.until(lambda: bench.running() == {"a1": None, "t2": None})
+    assert len(bench.supervisor.workers) == 2
+    assert bench.noted("a1")["PRIVBENCH_DEVICE"] == bench.noted("t2")["PRIVBENCH_DEVICE"] == "cpu"
 
 
 def test_on_gpus_attacks_get_the_cores_that_trainings_leave() -> None:
