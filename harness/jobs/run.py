@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from dp_accounting import DpEvent
@@ -53,8 +53,7 @@ class Series:
         return column
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """Marks around a step and its parts, to be read at the next look."""
 
     parts: list[tuple[str, Span]]
