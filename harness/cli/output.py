@@ -272,7 +272,7 @@ def bench(document: "Json") -> None:
     for entry in document["methods"]:
         if entry["status"] == "failed":
             say(f"{entry['variant']} failed: {entry['reason']}: {entry['message']}")
-    time = "CPU time" if document["clock"] == "cpu" else "device time"
+    time = "CPU time" if document["clock"] == "cpu" else "time between events"
     say(f"step / sgd: {time} of a step without drawing the batch, median and 95 % interval.")
     say("extra memory: peak of a step above the level before it; below a few MiB it is noise.")
     if any(entry["role"] == "method" and (entry["ratio"] or 1) < 1 for entry in document["methods"]):

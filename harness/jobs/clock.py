@@ -1,37 +1,68 @@
-"""Time and memory of a device: events that are recorded in a step and read later, and peak memory."""
+"""Time and memory of a device: marks that are made in a step and read later, and peak memory."""
 
+import time
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 
-from harness.jobs.device import Event, accelerator
+from harness.jobs.device import Accelerator, Event, Host, accelerator
 
-Span = tuple[Event, Event]
+Span = tuple[Any, Any]
+"""Two marks of one stopwatch."""
 
 
-class Stopwatch:
-    """Marks in a device's stream of work, read together after one wait.
+class Stopwatch(Protocol):
+    """Marks in a device's stream of work, read together."""
 
-    What lies between two marks is the time between events, idle gaps included: a device that waits for
-    Python is charged for it.
+    def mark(self) -> Any:
+        """Mark what the device was given so far; does not wait."""
+        ...
+
+    def read(self, spans: Sequence[Span]) -> list[float]:
+        """Seconds of each span, the last of which ends last; its marks are read once."""
+        ...
+
+
+class HostStopwatch:
+    """The wall clock; work on a CPU is done when the call returns."""
+
+    mark = staticmethod(time.perf_counter)
+
+    def read(self, spans: Sequence[Span]) -> list[float]:
+        """Seconds of each span."""
+        return [end - begin for begin, end in spans]
+
+
+class EventStopwatch:
+    """Events of a device, used again once they are read.
+
+    What lies between two is the time between events, idle gaps included: a device that waits for Python is
+    charged for it.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = accelerator(device)
+    def __init__(self, device: Accelerator) -> None:
+        self._device = device
         self._spare: list[Event] = []
 
     def mark(self) -> Event:
-        """Mark what the device was given so far; does not wait."""
+        """Record an event; does not wait."""
         event = self._spare.pop() if self._spare else self._device.event()
         event.record()
         return event
 
     def read(self, spans: Sequence[Span]) -> list[float]:
-        """Seconds of each span; waits once, for the end of the last, and takes all marks back."""
+        """Seconds of each span, after one wait, for the end of the last."""
         spans[-1][1].synchronize()
         seconds = [begin.elapsed_time(end) / 1000 for begin, end in spans]
         self._spare += [event for span in spans for event in span]
         return seconds
+
+
+def stopwatch(device: torch.device) -> Stopwatch:
+    """The stopwatch of a device."""
+    made = accelerator(device)
+    return HostStopwatch() if isinstance(made, Host) else EventStopwatch(made)
 
 
 class PeakMemory:

@@ -5,7 +5,6 @@ added to ACCELERATORS. The GPU's side was written from torch's sources and has n
 """
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +38,7 @@ class Event(Protocol):
 
 
 class Accelerator(Protocol):
-    """A device as the harness sees it: events, memory, torch's own random stream, identity."""
+    """A device other than the CPU as the harness sees it: events, memory, torch's random stream, identity."""
 
     host: ClassVar[bool]
     """Whether it is the CPU: work is done when a call returns, and memory is that of the process."""
@@ -88,36 +87,14 @@ class Accelerator(Protocol):
         ...
 
 
-class HostEvent:
-    """A moment of the wall clock."""
-
-    def __init__(self) -> None:
-        self.moment = 0.0
-
-    def record(self) -> None:
-        """Now: the work is done."""
-        self.moment = time.perf_counter()
-
-    def synchronize(self) -> None:
-        """There is nothing to wait for."""
-
-    def elapsed_time(self, end: "HostEvent") -> float:
-        """Milliseconds between two moments."""
-        return (end.moment - self.moment) * 1000
-
-
 class Host:
-    """The CPU: wall clock, resident memory of the process."""
+    """The CPU: resident memory of the process, and no events, since work is done when a call returns."""
 
     host: ClassVar[bool] = True
     name = "cpu"
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-
-    def event(self) -> Event:
-        """A moment."""
-        return HostEvent()
 
     def synchronize(self) -> None:
         """There is nothing to wait for."""
@@ -223,11 +200,11 @@ def _allocator_settings() -> str | None:
     return os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF")
 
 
-ACCELERATORS: dict[str, type[Accelerator]] = {"cpu": Host, "cuda": Cuda}
+ACCELERATORS: dict[str, type[Host] | type[Accelerator]] = {"cpu": Host, "cuda": Cuda}
 """By kind of device, as `torch.device.type` has it."""
 
 
-def accelerator(device: torch.device) -> Accelerator:
+def accelerator(device: torch.device) -> Host | Accelerator:
     """The device as the harness sees it."""
     if device.type not in ACCELERATORS:
         raise DeviceError(device.type, unknown("kind of device", device.type, ACCELERATORS))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from dp_accounting import DpEvent
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from harness.accounting import Allotment, Filter
 from harness.jobs.checkpoint import check_state, put_back, read_checkpoint, state_of, write_checkpoint
-from harness.jobs.clock import PeakMemory, Span, Stopwatch
+from harness.jobs.clock import PeakMemory, Span, Stopwatch, stopwatch
 from harness.jobs.device import accelerator
 from methods.base import Budget, State
 from workloads.errors import Diverged
@@ -53,8 +53,7 @@ class Series:
         return column
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """Marks around a step and its parts, to be read at the next look."""
 
     parts: list[tuple[str, Span]]
@@ -103,7 +102,7 @@ class Run:
         self.name, self.folder, self.interval, self.stop = name, folder, interval, stop
         self._device = device
         self._accelerator = accelerator(device)
-        self._stopwatch = Stopwatch(device)
+        self._stopwatch = stopwatch(device)
         self._generators: dict[str, torch.Generator] = {}
         self._unclaimed: dict[str, Tensor] = {}
         """States of streams from a checkpoint that nobody has asked for yet: on which device is not known."""
@@ -208,7 +207,10 @@ class Run:
         unread, self._unread = self._unread, []
         if not unread:
             return
-        spans = [span for step in unread for span in (*(span for _, span in step.parts), step.whole)]
+        spans: list[Span] = []
+        for step in unread:
+            spans += [span for _, span in step.parts]
+            spans.append(step.whole)
         seconds = iter(self._stopwatch.read(spans))
         for step in unread:
             clocks: dict[str, float] = {}

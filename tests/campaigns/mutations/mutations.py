@@ -715,6 +715,15 @@ MUTATIONS = (
         "tests/harness/jobs/test_bench.py::test_time_of_an_update_counts_rejected_steps",
     ),
     Mutation(
+        "timing",
+        "every step waits for the device",
+        "harness/jobs/run.py",
+        "if max(len(self._unread), len(self._unseen)) >= LOOK_EVERY:",
+        "if self._unread or self._unseen:",
+        "tests/harness/jobs/test_device.py"
+        "::test_a_training_waits_at_looks_and_at_the_last_save_and_never_in_a_step",
+    ),
+    Mutation(
         "fair costs",
         "trainings with other threads are compared",
         "db/views.sql",

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.jobs.clock import PeakMemory, Stopwatch
+from harness.jobs.clock import PeakMemory, stopwatch
 
 CPU = torch.device("cpu")
 MB = 1 << 20
 
 
 def test_a_stopwatch_measures_wall_time() -> None:
-    watch = Stopwatch(CPU)
+    watch = stopwatch(CPU)
     before = time.perf_counter()
     mark = watch.mark()
     time.sleep(0.02)
