@@ -46,7 +46,7 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def sent(values: Tensor, device: torch.device) -> Tensor:
-    """The same values on a device; from the CPU by way of pinned memory, so that nobody waits for the device."""
+    """The same values on a device; from the CPU by way of pinned memory, so that nobody waits for it."""
     if values.device.type != "cpu" or device.type == "cpu":
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Devices forgotten on purpose, each in one place: all of them pass on a CPU, and a test must catch each here.
+"""Devices forgotten on purpose, each in one place: on a CPU nobody notices, and a test must catch each here.
 
     python -m tests.second_device
 
@@ -24,7 +24,7 @@ MUTATIONS = (
     forget(
         "sgd's members stay on the host",
         "methods/sgd.py",
-        "members = members.to(run.device)\n",
+        "members = members.to(run.device)",
         "",
         RESUMES.format("sgd"),
     ),
