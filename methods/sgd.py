@@ -7,6 +7,7 @@ from dp_accounting import NonPrivateDpEvent
 from pydantic import Field
 
 from methods.base import Problem, Released, Run
+from methods.gradients.layers import refuse_unordered_layers
 from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
 from methods.training.sampling import HOST, PoissonSampler, Sampler, ShuffleSampler
 from workloads.base import Records
@@ -45,6 +46,7 @@ class Sgd:
         """
         members = members.to(run.device)
         model = problem.model(run.seed("init")).to(run.device).train()
+        refuse_unordered_layers(model)
         optimizer = make_optimizer(model.parameters(), params)
         kind = ShuffleSampler if params.sampling == "shuffle" else PoissonSampler
         stream = run.generator("sampling", HOST)

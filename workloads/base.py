@@ -45,6 +45,13 @@ def channels_last(x: Tensor) -> Tensor:
     return x.clone(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """The same values on a device; from the CPU by way of pinned memory, so that nobody waits for it."""
+    if values.device.type != "cpu" or device.type == "cpu":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
 class Workload(Protocol):
     """What is trained: data and a fresh model. It knows no method and no epsilon.
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from workloads.base import Records, channels_last
+from workloads.base import Records, channels_last, sent
 
 CPU = torch.device("cpu")
 
@@ -73,7 +73,7 @@ class LazyRecords(Records):
         wanted = rows.tolist() or [0]
         many = getattr(self.dataset, "__getitems__", None)
         items = many(wanted) if many else [self.dataset[row] for row in wanted]
-        x = torch.stack([x for x, _ in items])[: len(rows)].to(self.device)
+        x = sent(torch.stack([x for x, _ in items])[: len(rows)], self.device)
         return channels_last(x) if self.last else x
 
 

@@ -13,8 +13,8 @@ from methods.advreg.adversary import Adversary
 from methods.base import Amount, Count, Fraction, Level, Probability, Problem, Rate, Released, Run
 from methods.training.descent import Descent, DescentParams
 from methods.training.holdout import hold_out
-from methods.training.sampling import HOST, Sampler, refuse_larger_than, sent
-from workloads.base import Records
+from methods.training.sampling import HOST, Sampler, refuse_larger_than
+from workloads.base import Records, sent
 
 
 class AdvregParams(DescentParams):

@@ -17,8 +17,8 @@ from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noi
 from methods.mechanisms.line_search import pieces
 from methods.mechanisms.noise import secure_normal
 from methods.training.optimizer import OptimizerParams, make_optimizer
-from methods.training.sampling import HOST, sent
-from workloads.base import Records
+from methods.training.sampling import HOST
+from workloads.base import Records, sent
 
 log = logging.getLogger(__name__)
 

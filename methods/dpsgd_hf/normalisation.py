@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import group_norm
 
 from methods.mechanisms.events import PureDpEvent
-from methods.training.sampling import sent
-from workloads.base import Records
+from workloads.base import Records, sent
 from workloads.errors import SpecError
 
 READ_AT_ONCE = 2048

@@ -67,11 +67,53 @@ def _innermost(names: list[str]) -> list[str]:
     ]
 
 
+MEAN = "use x.mean(dim=(2, 3)), or output_size = 1, which is the same"
+PAD = "pad with zeros, or pad the records before they reach the model"
+UNORDERED: dict[type[nn.Module], str] = {
+    nn.AdaptiveAvgPool2d: MEAN,
+    nn.AdaptiveAvgPool3d: "use x.mean(dim=(2, 3, 4)), or output_size = 1, which is the same",
+    nn.AdaptiveMaxPool2d: "use x.amax(dim=(2, 3)), or MaxPool2d",
+    nn.AvgPool3d: "use MaxPool3d, or a convolution with stride",
+    nn.FractionalMaxPool2d: "use MaxPool2d",
+    nn.FractionalMaxPool3d: "use MaxPool3d",
+    nn.ReflectionPad1d: PAD,
+    nn.ReflectionPad2d: PAD,
+    nn.ReflectionPad3d: PAD,
+}
+"""Layers whose gradient CUDA adds up in no fixed order, with what to take instead: those of torch's list of
+what raises under `torch.use_deterministic_algorithms(True)`."""
+
+
+def refuse_unordered_layers(model: nn.Module) -> None:
+    """On a GPU a layer whose gradient would not have the same bits again is a SpecError that names it.
+
+    Torch refuses it too, in the first backward pass and without the name of the layer. On a CPU it may stay.
+    """
+    if all(weight.device.type == "cpu" for weight in model.parameters()):
+        return
+    problems = [
+        f"layer '{name}' ({type(layer).__name__}): on a GPU its gradient is a sum in no fixed order, so that "
+        f"the same task would not give the same bits; {UNORDERED[type(layer)]}"
+        for name, layer in model.named_modules()
+        if type(layer) in UNORDERED and not _is_mean(layer)
+    ]
+    if problems:
+        raise SpecError(problems)
+
+
+def _is_mean(layer: nn.Module) -> bool:
+    """Adaptive pooling to one place, which torch computes as a mean."""
+    pools = isinstance(layer, nn.AdaptiveAvgPool2d | nn.AdaptiveAvgPool3d)
+    size = getattr(layer, "output_size", None)
+    return pools and all(each == 1 for each in (size if isinstance(size, tuple) else (size,)))
+
+
 def refuse_mixing_layers(model: nn.Module) -> None:
     """A layer that lets one example touch another's gradient is a SpecError that names it.
 
     Clipping bounds one person's influence only where each gradient depends on one example.
     """
+    refuse_unordered_layers(model)
     problems = [
         f"layer '{name}' ({type(layer).__name__}): {problem}"
         for name, layer in model.named_modules()

@@ -61,7 +61,7 @@ class Guarded(nn.Module):
 
     def _apply(self, *args: Any, **kwargs: Any) -> "Guarded":
         """Move or convert the predictor; the guard stays on the CPU: on a GPU its many small looks wait."""
-        super()._apply(*args, **kwargs)
+        super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
         self.surrogate.cpu()
         self.key = self.key.cpu()
         return self

@@ -12,8 +12,8 @@ from methods.base import Amount, Count, Level, Problem, Rate, Released, Run
 from methods.memguard.guard import Guarded, make_surrogate
 from methods.training.descent import Descent, DescentParams, answer
 from methods.training.holdout import hold_out
-from methods.training.sampling import HOST, refuse_larger_than, sent
-from workloads.base import Records
+from methods.training.sampling import HOST, refuse_larger_than
+from workloads.base import Records, sent
 
 
 class MemguardParams(DescentParams):

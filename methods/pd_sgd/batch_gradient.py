@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from methods.gradients.layers import refuse_unordered_layers
 from methods.mechanisms.noise import cut
 from workloads.base import Records
 from workloads.errors import SpecError
@@ -15,6 +16,7 @@ class BatchGradient:
 
     def __init__(self, model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
         refuse_running_statistics(model)
+        refuse_unordered_layers(model)
         self.model, self.loss = model, loss
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         if not self.weights:

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from methods.training.sampling import sent
-from workloads.base import Records
+from workloads.base import Records, sent
 from workloads.errors import SpecError
 
 TOGETHER = 0

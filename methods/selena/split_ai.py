@@ -10,8 +10,8 @@ from methods.base import Run
 from methods.training.descent import DescentParams
 from methods.training.ensembles import ANSWERED_AT_ONCE, Single, Stack, group_size
 from methods.training.optimizer import make_optimizer, set_rate
-from methods.training.sampling import HOST, ShuffleSampler, sent
-from workloads.base import Records
+from methods.training.sampling import HOST, ShuffleSampler
+from workloads.base import Records, sent
 
 
 def draw_absences(members: int, sub_models: int, absences: int, generator: torch.Generator) -> Tensor:

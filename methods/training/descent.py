@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from methods.base import Run
+from methods.gradients.layers import refuse_unordered_layers
 from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
 from methods.training.sampling import HOST, Sampler, ShuffleSampler
 from workloads.base import Records
@@ -48,6 +49,7 @@ class Descent:
         rows: Tensor | None = None,
     ) -> None:
         self.model, self.records, self.loss = model.to(run.device).train(), records, loss
+        refuse_unordered_layers(self.model)
         self.params, self.run = params, run
         self.rows = torch.arange(len(records), device=run.device) if rows is None else rows
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]

@@ -14,6 +14,7 @@ from dp_accounting import (
 )
 from torch import Tensor
 
+from workloads.base import sent
 from workloads.errors import SpecError
 
 HOST = torch.device("cpu")
@@ -157,13 +158,6 @@ class ShuffleSampler:
         """Go on within a saved epoch."""
         self.order = state["order"].to(self.device)
         self.taken = int(state["taken"])
-
-
-def sent(drawn: Tensor, device: torch.device) -> Tensor:
-    """What was drawn, on the device: copied from pinned memory, so that nobody waits for the device."""
-    if drawn.device.type != "cpu" or device.type == "cpu":
-        return drawn.to(device)
-    return drawn.pin_memory().to(device, non_blocking=True)
 
 
 def poisson_rate(members: int, batch_size: int) -> float:

@@ -1,8 +1,9 @@
 """How often a step of each method may make the host wait for a GPU: the one table of it.
 
-A plain step never waits: the host is steps ahead of the device, which then never waits for the host. A method
-that decides by a number of the data (whether a step is rejected, how many records stay) must look at that number
-once. The first step of a phase may look more often: an engine compares its first batch with autograd.
+A plain step never waits: the host is steps ahead of the device, which then never waits for the host. A
+method that decides by a number of the data (whether a step is rejected, how many records stay) must look at
+that number once. The first step of a phase may look more often: an engine compares its first batch with
+autograd.
 """
 
 from dataclasses import dataclass
@@ -37,4 +38,5 @@ BUDGETS: dict[str, Budget] = {
     "dpis": Budget(1, "methods.dpis.importance:ImportanceSampler.keep", "how many candidates stay"),
 }
 ENGINES: dict[str, int] = {"bookkeeping": 0, "opacus": 0, "opacus-ghost": 1}
-"""Waits of a clipped sum. Ghost clipping must know whether a gradient is not finite before its second pass."""
+"""Waits of a clipped sum. Ghost clipping must know whether a gradient is not finite before its second
+pass."""

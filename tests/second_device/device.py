@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.utils import backend_registration as backend
 
 from tests.second_device.build import built
 
@@ -75,10 +76,10 @@ class Event:
 def extension() -> ModuleType:
     """The compiled device, registered with torch under its name; CannotBuild where it cannot be had."""
     made = built()
-    torch.utils.rename_privateuse1_backend(NAME)
+    backend.rename_privateuse1_backend(NAME)
     made.start()
-    torch._register_device_module(NAME, _module(made))
-    torch.utils.generate_methods_for_privateuse1_backend(for_storage=False)
+    torch._register_device_module(NAME, _module(made))  # type: ignore[no-untyped-call]
+    backend.generate_methods_for_privateuse1_backend(for_storage=False)
     _tell_the_harness()
     return made
 

@@ -105,7 +105,7 @@ WAITING: dict[str, Callable[[Tensor], object]] = {
     "to": lambda x: torch.zeros(2).to(x.device),
     "pageable": lambda x: torch.zeros(2).to(x.device, non_blocking=True),
     "tensor": lambda x: torch.tensor([1.0], device=x.device),
-    "unique": lambda x: x.unique(),
+    "unique": lambda x: torch.unique(x),
     "bincount": lambda x: x.flatten().long().bincount(),
     "equal": lambda x: torch.equal(x, x),
     "repeats": lambda x: x.repeat_interleave(torch.ones(4, dtype=torch.int64, device=x.device), dim=0),
@@ -120,7 +120,7 @@ QUIET: dict[str, Callable[[Tensor], object]] = {
     "randperm": lambda x: torch.randperm(9, device=x.device),
     "zeros": lambda x: torch.zeros(3, device=x.device),
     "repeats": lambda x: x.repeat_interleave(2, dim=0),
-    "backward": lambda x: (x.clone().requires_grad_() ** 2).sum().backward(),
+    "backward": lambda x: torch.autograd.backward((x.clone().requires_grad_() ** 2).sum()),
 }
 
 

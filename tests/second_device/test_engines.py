@@ -1,20 +1,22 @@
 """Every engine on the second device: the sums of the CPU, without asking for a number."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from methods.gradients import EngineName, make_engine
+from methods.gradients import EngineName, Loss, make_engine
 from methods.gradients.contributions import gram_norms
 from methods.gradients.tally import Tally
+from methods.pd_sgd.batch_gradient import BatchGradient
 from tests.methods.gradients.conftest import distance
 from tests.methods.gradients.test_engines import ARCHITECTURES, batch, cross_entropy, small_cnn
 from tests.second_device.budgets import ENGINES
 from tests.second_device.device import lines, listening
 from tests.second_device.fixtures import on_second
+from workloads.errors import SpecError
 from workloads.models.lstm import review_lstm
 from workloads.models.mlp import mlp
 
@@ -117,3 +119,29 @@ def test_words_are_clipped_as_on_the_cpu(name: EngineName, device: torch.device)
         engine = make_engine(review_lstm(1, 50).to(each), cross_entropy, name)
         found.append(on_host(engine.clipped_sum(words.to(each), y.to(each), 0.1).sums))
     assert distance(found[1], found[0]) < 1e-5
+
+
+def with_pool(size: int | tuple[int, int]) -> nn.Module:
+    parts = [nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(size), nn.Flatten()]
+    return nn.Sequential(*parts, nn.LazyLinear(3))
+
+
+@pytest.mark.parametrize("make", [make_engine, BatchGradient])
+def test_a_layer_without_an_order_of_sums_is_named_on_a_device_only(
+    make: Callable[[nn.Module, Loss], object], device: torch.device
+) -> None:
+    model = with_pool(2)
+    model(torch.zeros(1, 16))  # the lazy layer finds its size
+    make(model, cross_entropy)
+    with pytest.raises(SpecError) as refused:
+        make(model.to(device), cross_entropy)
+    assert "layer '2' (AdaptiveAvgPool2d)" in str(refused.value)
+    assert "x.mean(dim=(2, 3))" in str(refused.value)
+
+
+@pytest.mark.parametrize("size", [1, (1, 1)])
+def test_a_pool_that_is_a_mean_is_taken(size: int | tuple[int, int], device: torch.device) -> None:
+    model = with_pool(size)
+    model(torch.zeros(1, 16))
+    x, y = (each.to(device) for each in batch(5, 16))
+    assert len(make_engine(model.to(device), cross_entropy).clipped_sum(x, y, 1.0).norms) == 5

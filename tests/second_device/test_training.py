@@ -1,10 +1,13 @@
 """Whole trainings on the second device against those on the CPU."""
 
 import dataclasses
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 import methods
 from harness.jobs.run import Run
@@ -14,6 +17,8 @@ from tests.contracts.test_methods import bits, model, people, problem_on, small
 from tests.methods.gradients.conftest import distance
 from tests.second_device.device import lines, listening
 from tests.second_device.fixtures import on_second
+from tests.second_device.waits import HeardRun
+from workloads.records import LazyRecords
 
 pytestmark = on_second
 
@@ -32,8 +37,10 @@ def test_the_same_batches_are_drawn_on_every_device_and_nobody_waits(
     assert all(torch.equal(one, other.cpu()) for one, other in zip(*drawn, strict=True))
 
 
-WITHOUT_NOISE = {
+WITHOUT_NOISE: dict[str, dict[str, Any]] = {
     "sgd": {},
+    # Every batch is plausible, and the noise is smaller than rounding.
+    "pd-sgd": {"sigma": 1e-9, "gamma": float("inf")},
     "dp-sgd": {"epsilon": float("inf"), "noise_multiplier": 0.0},
     "selena": {"K": 4, "L": 2},
     "advreg": {},
@@ -53,7 +60,9 @@ def test_a_training_without_noise_is_that_of_the_cpu(name: str, device: torch.de
     assert distance(found[0], [weight.detach() for weight in model(0).parameters()]) > 0.01
 
 
-def test_a_stream_of_the_host_is_resumed_though_it_is_asked_for_late(device: torch.device, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_stream_of_the_host_is_resumed_though_it_is_asked_for_late(
+    device: torch.device, tmp_path: Path
+) -> None:
     def draws(steps: int) -> list[float]:
         run, found, state = Run("seed", device, tmp_path), [], {"nothing": [0]}
         for _ in run.steps("train", steps, state):
@@ -81,3 +90,22 @@ def test_members_already_on_the_device_are_taken_as_they_are(device: torch.devic
     other = method.train(people(40), problem_on(device), params, Run("seed", device))
     assert all(map(torch.equal, bits(one), bits(other)))
     assert dataclasses.asdict(one)["stats"] == dataclasses.asdict(other)["stats"]
+
+
+class Rows(Dataset[tuple[Tensor, Tensor]]):
+    """People as a Dataset: an example and its label at a time."""
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        everybody = people(40)
+        return everybody.x[row], everybody.y[row]
+
+
+@pytest.mark.parametrize("name", ["sgd", "dp-sgd"])
+def test_records_that_are_read_when_asked_for_go_to_the_device(name: str, device: torch.device) -> None:
+    method, run = methods.family.get(name), HeardRun("seed", device)
+    params = small(method, 40)
+    lazy = method.train(LazyRecords(Rows(), people(40).y), problem_on(device), params, run)
+    whole = method.train(people(40), problem_on(device), params, Run("seed", device))
+    assert all(map(torch.equal, bits(lazy), bits(whole)))
+    # Which rows are read is asked back from the device; what was read is sent without waiting.
+    assert max(len(step.waits) for step in run.heard) == 1
