@@ -128,6 +128,8 @@ class ComparisonResult(Base):
     """The smallest difference that so many models show with a chance of 80 %."""
     reason: Mapped[str | None]
     """Why there is no difference, or no test of it."""
+    accuracy_test_se: Mapped[float | None]
+    """Of test accuracy: the standard error over test records, which both cells share; `se` is over models."""
 
 
 class AuditResult(Finding):

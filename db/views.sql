@@ -431,7 +431,7 @@ ranked as (
 select
     r.axis, c.workload, c.method, c.label, r.cell, o.method as other_method, o.label as other_label, r.other,
     r.attack, r.models, r.difference, r.low, r.high, r.se, r.p, r.p_holm, r.pairs, r.effect_size, r.detectable,
-    r.reason, f.place = 1 or g.place = 1 or c.method = 'dp-sgd' or o.method = 'dp-sgd' as shown,
+    r.reason, r.accuracy_test_se, f.place = 1 or g.place = 1 or c.method = 'dp-sgd' or o.method = 'dp-sgd' as shown,
     c.n_train, c.seed, c.workload_version, c.canary, c.canaries, c.canary_version, c.origin, c.protocol
 from comparison_result r
 join cell c on c.key = r.cell

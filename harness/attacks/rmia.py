@@ -6,6 +6,7 @@ from pydantic import Field
 
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats
+from harness.leakage.declared import TEMPERATURE
 from harness.leakage.intervals import Dependence
 from harness.leakage.scoring import rescaled_logit, rmia, rmia_offline
 from workloads.errors import BenchError
@@ -25,7 +26,7 @@ class RmiaParams(methods.base.Params):
         description="offline: p(x) = ((1 + a) P_out(x) + 1 - a) / 2, for population records too",
     )
     temperature: float = Field(
-        default=2.0,
+        default=TEMPERATURE,
         gt=0,
         description="p = softmax(logits / temperature), for x and for z",
     )

@@ -84,6 +84,7 @@ def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: 
 def strongest(attacker: Selection, evidence: Evidence) -> Outcome:
     """The declared attacks on the same evidence, and the figures of the strongest of them."""
     stored: Arrays = {"members": evidence.members, "phi": evidence.phi, **left_out(evidence)}
+    stored["correct"] = evidence.population_logits.argmax(axis=2) == evidence.population_labels
     if measurable(evidence) and len(evidence.members) > attacker.shadows:
         for name, each in attacker.candidates().items():
             stored[f"scores/{name}"] = score(each, evidence, each.Params())

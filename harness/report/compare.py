@@ -47,6 +47,8 @@ NOTES = (
     "Indistinguishable: the data do not show which is better; beside it the smallest difference that so many "
     "models would have shown with a chance of 80 %.",
     "Leakage is that of the strongest of loss, lira and rmia, chosen for each target on other models.",
+    "Accuracies are compared on these test records; how far others would move a difference is the column "
+    "accuracy_test_se of the view.",
 )
 SHOWN = "shown"
 """The condition on the view `comparison` that keeps pairs with the best cell or the private baseline."""

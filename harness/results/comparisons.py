@@ -18,8 +18,10 @@ import db
 from harness.leakage import comparison
 from harness.leakage.candidates import FAMILY, Candidates
 from harness.leakage.comparison import Comparison, Measured
+from harness.leakage.declared import Answers, score_strongest
 from harness.leakage.influence import Scored
 from harness.leakage.intervals import scored_apart
+from harness.leakage.matrices import Bools
 from harness.results.rows import TABLES, to_arrow
 from harness.spec import Json
 from harness.store.imports import Origin
@@ -42,7 +44,7 @@ CELLS = """
     from frontier
     where chosen and coalesce(valid, false)
 """
-RUNS = "select cell, index, test_accuracy, nonmember_accuracy from model_run order by cell, index"
+RUNS = "select cell, index, task, test_accuracy, nonmember_accuracy from model_run order by cell, index"
 ATTACKS = f"""
     select cell, attack_task as task, models from frontier where attack = '{STRONGEST}'
 """
@@ -67,27 +69,33 @@ def write_comparisons(connection: sa.Connection, origins: Iterable[Origin]) -> N
     groups: dict[Group, list[str]] = defaultdict(list)
     for cell, *names in connection.exec_driver_sql(CELLS):
         groups[Group(*names)].append(cell)
-    accuracies = _accuracies(connection)
+    accuracies, trainings = _accuracies(connection)
     attacks = {cell: (task, models) for cell, task, models in connection.exec_driver_sql(ATTACKS)}
     stores = {origin.name: origin for origin in origins}
     rows: list[Json] = []
     for group, cells in sorted(groups.items()):
         if 2 <= len(cells) <= MOST_CELLS:
-            scores = Scores(stores[group.origin], attacks, group.canaries)
+            scores = Scores(stores[group.origin], attacks, trainings, group.canaries)
             rows += _compared(sorted(cells), accuracies, scores)
     connection.execute(sa.delete(TABLES["comparison_result"]))
     if rows:
         db.insert_arrow(connection, TABLES["comparison_result"], to_arrow("comparison_result", rows))
 
 
-def _accuracies(connection: sa.Connection) -> dict[tuple[str, str], dict[int, float]]:
-    """(axis, cell) to the accuracies of its models by index."""
-    found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-    for cell, index, *values in connection.exec_driver_sql(RUNS):
+Accuracies = dict[tuple[str, str], dict[int, float]]
+Trainings = dict[str, dict[int, str]]
+
+
+def _accuracies(connection: sa.Connection) -> tuple[Accuracies, Trainings]:
+    """(axis, cell) to the accuracies of its models by index, and cell to their tasks."""
+    found: Accuracies = defaultdict(dict)
+    trainings: Trainings = defaultdict(dict)
+    for cell, index, task, *values in connection.exec_driver_sql(RUNS):
+        trainings[cell][index] = task
         for axis, value in zip(ACCURACIES, values, strict=True):
             if value is not None:
                 found[axis, cell][index] = value
-    return found
+    return found, trainings
 
 
 def _compared(
@@ -98,11 +106,11 @@ def _compared(
         found = [
             _accuracy(accuracies.get((axis, one), {}), accuracies.get((axis, two), {})) for one, two in pairs
         ]
-        yield from _rows(axis, None, pairs, found)
+        errors = [scores.test_se(one, two) if axis == "accuracy" else None for one, two in pairs]
+        yield from _rows(axis, None, pairs, found, errors)
     for axis, figure in LEAKAGES.items():
-        measured = {cell: scores.measure(cell, figure) for cell in cells}
-        found = [_leakage(measured[one], measured[two]) for one, two in pairs]
-        yield from _rows(axis, STRONGEST, pairs, found)
+        found = [_leakage(one, two, figure, scores) for one, two in pairs]
+        yield from _rows(axis, STRONGEST, pairs, found, [None] * len(pairs))
 
 
 def _accuracy(first: Mapping[int, float], second: Mapping[int, float]) -> Comparison:
@@ -112,20 +120,24 @@ def _accuracy(first: Mapping[int, float], second: Mapping[int, float]) -> Compar
     )
 
 
-def _leakage(first: Measured | str, second: Measured | str) -> Comparison:
+def _leakage(one: str, two: str, figure: str, scores: "Scores") -> Comparison:
+    """Over the models that both cells were attacked with; a cell that has more is scored anew with those."""
+    common = min(scores.models(one), scores.models(two))
+    first, second = scores.measure(one, common, figure), scores.measure(two, common, figure)
     if isinstance(first, str) or isinstance(second, str):
         return Comparison(0, reason=first if isinstance(first, str) else str(second))
-    if first.models != second.models:
-        why = f"attacked with {first.models} and {second.models} models: attack both with the same number"
-        return Comparison(min(first.models, second.models), reason=why)
     return comparison.paired_strongest(first, second)
 
 
 def _rows(
-    axis: str, attack: str | None, pairs: list[tuple[str, str]], found: list[Comparison]
+    axis: str,
+    attack: str | None,
+    pairs: list[tuple[str, str]],
+    found: list[Comparison],
+    test_errors: list[float | None],
 ) -> Iterator[Json]:
     adjusted = comparison.holm([each.p for each in found])
-    for (cell, other), each, p_holm in zip(pairs, found, adjusted, strict=True):
+    for (cell, other), each, p_holm, test_se in zip(pairs, found, adjusted, test_errors, strict=True):
         yield {
             "axis": axis,
             "cell": cell,
@@ -133,32 +145,53 @@ def _rows(
             "attack": attack,
             "pairs": len(pairs),
             "p_holm": p_holm,
+            "accuracy_test_se": test_se,
             **vars(each),
         }
 
 
 class Scores:
-    """The scores that the attack `strongest` left in a store, a cell at a time."""
+    """What the attack `strongest` and the trainings of a group left in a store, a cell at a time."""
 
-    def __init__(self, origin: Origin, attacks: Mapping[str, tuple[str, int]], canaries: int) -> None:
-        self.origin, self.attacks, self.canaries = origin, attacks, canaries
-        self._figures: dict[str, dict[str, Measured] | str] = {}
+    def __init__(
+        self, origin: Origin, attacks: Mapping[str, tuple[str, int]], trainings: Trainings, canaries: int
+    ) -> None:
+        self.origin, self.attacks, self.trainings, self.canaries = origin, attacks, trainings, canaries
+        self._figures: dict[tuple[str, int], dict[str, Measured] | str] = {}
+        self._correct: dict[str, Bools] = {}
 
-    def measure(self, cell: str, figure: str) -> Measured | str:
-        """A figure of a cell; why there is none, as text."""
-        if cell not in self._figures:
-            self._figures[cell] = self._measure(cell)
-        found = self._figures[cell]
+    def models(self, cell: str) -> int:
+        """How many models of the cell were attacked."""
+        return self.attacks[cell][1] if cell in self.attacks else 0
+
+    def measure(self, cell: str, models: int, figure: str) -> Measured | str:
+        """A figure of a cell over its first models; why there is none, as text."""
+        if (cell, models) not in self._figures:
+            self._figures[cell, models] = self._measure(cell, models)
+        found = self._figures[cell, models]
         return found if isinstance(found, str) else found[figure]
 
-    def _measure(self, cell: str) -> dict[str, Measured] | str:
+    def test_se(self, one: str, two: str) -> float | None:
+        """The standard error over test records of a difference of accuracies; None where they are gone."""
+        for cell in (one, two):
+            self.measure(cell, self.models(cell), "auc")
+        first, second = self._correct.get(one), self._correct.get(two)
+        if first is None or second is None or first.shape[1] != second.shape[1]:
+            return None
+        common = min(len(first), len(second))
+        return comparison.accuracy_test_se(first[:common], second[:common])
+
+    def _measure(self, cell: str, models: int) -> dict[str, Measured] | str:
         """All figures at once, so that the scores of one cell are in memory at a time."""
         if cell not in self.attacks:
             return f"the cell has no result of attack {STRONGEST}: run its sweep again"
+        task, attacked = self.attacks[cell]
         try:
-            stored = self._read(self.attacks[cell][0])
+            stored = self._read(task) if models == attacked else self._scored_anew(cell, task, models)
         except (StoreError, KeyError, ValueError) as error:
             return f"its scores are not at hand: {error}"
+        if "correct" in stored:
+            self._correct[cell] = stored["correct"]
         if any(f"scores/{name}" not in stored for name in FAMILY):
             return "too few models for the declared attacks"
         own = slice(stored["members"].shape[1] - self.canaries)
@@ -179,9 +212,25 @@ class Scores:
         }
 
     def _read(self, task: str) -> Mapping[str, Any]:
-        key = task.rpartition(":")[2]
-        result = self.origin.store.result(key)
-        if result is None:
-            raise StoreError(f"task {key} has no result")
-        found: Mapping[str, Any] = load(self.origin.store.read_artefact(result, "scores"))
+        found: Mapping[str, Any] = load(self._artefact(task, "scores"))
         return found
+
+    def _scored_anew(self, cell: str, task: str, models: int) -> Mapping[str, Any]:
+        """The declared attacks on the first models alone, shadows too, from what their trainings kept."""
+        if "shadows" in self.origin.store.spec(_key(task))["task"]:
+            raise StoreError("its shadows are of another cell: attack both with as many models")
+        tasks = [self.trainings[cell][index] for index in range(models)]
+        read = [load(self._artefact(each, "signals")) for each in tasks]
+        signals = {name: np.stack([each[name] for each in read]) for name in read[0]}
+        return score_strongest(Answers.of(signals))
+
+    def _artefact(self, task: str, name: str) -> bytes:
+        result = self.origin.store.result(_key(task))
+        if result is None:
+            raise StoreError(f"task {_key(task)} has no result")
+        return self.origin.store.read_artefact(result, name)
+
+
+def _key(task: str) -> str:
+    """The key of a task in its own store, without the name it was imported under."""
+    return task.rpartition(":")[2]

@@ -15,6 +15,7 @@ from harness.attacks.base import Attack, Bools, Evidence, Floats
 from harness.jobs.judge import judge, score, score_apart
 from harness.jobs.train import Outcome
 from harness.leakage.candidates import FAMILY
+from harness.leakage.declared import Answers, score_strongest
 from harness.leakage.figures import recompute
 from harness.leakage.intervals import Dependence
 from tests.harness.attacks.conftest import masks as masks
@@ -131,8 +132,10 @@ def test_the_strongest_keeps_what_comparisons_need(masks: Callable[..., Bools]) 
     payload, stored = judged("strongest", evidence)
     assert set(stored) == {
         *("scores/loss", "scores/lira", "scores/rmia", "half/lira", "half/rmia"),
-        *("members", "phi"),
+        *("members", "phi", "correct"),
     }
+    right = evidence.population_logits.argmax(axis=2) == evidence.population_labels
+    np.testing.assert_array_equal(stored["correct"], right)
     for name in FAMILY:
         alone, own = judged(name, evidence)
         np.testing.assert_array_equal(stored[f"scores/{name}"], own["scores"])
@@ -141,6 +144,25 @@ def test_the_strongest_keeps_what_comparisons_need(masks: Callable[..., Bools]) 
         assert set(payload["metrics"]) == set(alone["metrics"])
     assert payload["metrics"]["auc"] > 0.6
     assert payload["metrics"]["canaries"] is None
+
+
+@pytest.mark.parametrize("models", [5, 8, 9])
+def test_the_declared_attacks_scored_anew_are_those_of_the_task(
+    models: int, masks: Callable[..., Bools]
+) -> None:
+    whole = evidence_of(masks, 12)
+    aside = whole.members & (np.arange(RECORDS) % 5 == 0)
+    evidence = replace(whole, set_aside=aside)
+    first = slice(models)
+    _, stored = judged("strongest", evidence.only(first))
+    signals = {"logits": whole.logits, "members": whole.members, "set_aside": aside}
+    signals |= {"labels": whole.labels[None], "test_labels": whole.population_labels[None]}
+    answers = Answers.of({**signals, "test_logits": whole.population_logits})
+    again = score_strongest(answers.only(first))
+    assert set(again) == set(stored) - {"phi", "correct"}
+    for name, scores in again.items():
+        np.testing.assert_array_equal(scores, stored[name])
+    np.testing.assert_array_equal(answers.only(first).correct, stored["correct"])
 
 
 def test_the_strongest_of_too_few_models_is_null(masks: Callable[..., Bools]) -> None:

@@ -1,41 +1,67 @@
 """Paired comparisons in the database: made from what tasks left, and only where they can be made."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from harness.leakage.candidates import FAMILY, Candidates
-from harness.leakage.comparison import measure_strongest, paired_accuracy, paired_strongest
+from harness.leakage.comparison import (
+    accuracy_test_se,
+    measure_strongest,
+    paired_accuracy,
+    paired_strongest,
+)
+from harness.leakage.declared import Answers, score_declared, score_strongest
 from harness.leakage.figures import recompute
 from harness.results.collect import collect
 from harness.results.query import query
 from harness.spec import Cell, Task
 from harness.store import Store
+from harness.store.purge import holdings, purge
 from tests.harness.simulated import attack, cell, leakage, publish, training
 
 MODELS, RECORDS = 6, 300
 
 
+def masks(models: int) -> NDArray[np.bool_]:
+    random = np.random.default_rng(0)
+    members = np.zeros((models, RECORDS), dtype=np.bool_)
+    for row in members:
+        row[random.permutation(RECORDS)[: RECORDS // 2]] = True
+    return members
+
+
 def stored(strength: float, seed: int) -> dict[str, Any]:
     """What `strongest` leaves of a cell: the same members in every cell."""
-    masks, random = np.random.default_rng(0), np.random.default_rng(seed)
-    members = np.zeros((MODELS, RECORDS), dtype=np.bool_)
-    for row in members:
-        row[masks.permutation(RECORDS)[: RECORDS // 2]] = True
+    members, random = masks(MODELS), np.random.default_rng(seed)
     phi = random.standard_normal(members.shape) + strength * members
     scores = {f"scores/{name}": phi + 0.1 * random.standard_normal(phi.shape) for name in FAMILY}
     return {"members": members, "phi": phi, **scores}
 
 
-def add(store: Store, each: Cell, accuracies: np.ndarray[Any, Any], content: dict[str, Any] | None) -> None:
+def add(
+    store: Store,
+    each: Cell,
+    accuracies: np.ndarray[Any, Any],
+    content: dict[str, Any] | None,
+    left: Sequence[dict[str, Any]] = (),
+) -> None:
     for index, accuracy in enumerate(accuracies):
         task = Task("train", each, index=index)
-        publish(store, task, training(task, float(accuracy)))
-    publish(store, attack(each, "blind", models=MODELS), leakage(0.5, valid=True, message="looked"))
-    task = attack(each, "strongest", models=MODELS)
+        result = training(task, float(accuracy))
+        if left:
+            store.add(task)
+            kept = store.write_artefact(task.key, "signals.safetensors", save(left[index]))
+            result["artefacts"] = {"signals": kept}
+        publish(store, task, result)
+    models = len(accuracies)
+    publish(store, attack(each, "blind", models=models), leakage(0.5, valid=True, message="looked"))
+    task = attack(each, "strongest", models=models)
     if content is None:
         publish(store, attack(each, "loss", models=MODELS), leakage(0.6))
         return
@@ -76,6 +102,64 @@ def test_two_cells_are_compared_as_the_statistics_say(store: Store) -> None:
     assert found["auc"]["difference"] == pytest.approx(sign * auc.difference)
     assert found["auc"]["p_holm"] < 0.05
     assert all(row["shown"] and row["pairs"] == 1 for row in found.values())
+
+
+def signals(models: int, seed: int) -> list[dict[str, Any]]:
+    """What the trainings of a cell left, with the same members in every cell."""
+    random = np.random.default_rng(seed)
+    labels, test_labels = np.zeros(RECORDS, dtype=np.int64), np.zeros(40, dtype=np.int64)
+    left = []
+    for members in masks(models):
+        logits = random.standard_normal((RECORDS, 2)).astype(np.float32)
+        logits[:, 0] += 1.5 * members
+        test = random.standard_normal((40, 2)).astype(np.float32)
+        left.append(
+            {
+                "logits": logits,
+                "labels": labels,
+                "members": members,
+                "test_logits": test,
+                "test_labels": test_labels,
+            }
+        )
+    return left
+
+
+def add_answered(store: Store, each: Cell, models: int, seed: int) -> Answers:
+    """A cell with the signals of its trainings, attacked by `strongest`."""
+    left = signals(models, seed)
+    answers = Answers.of({name: np.stack([one[name] for one in left]) for name in left[0]})
+    content = score_strongest(answers) | {"correct": answers.correct}
+    add(store, each, answers.correct.mean(axis=1), content, left)
+    return answers
+
+
+def test_a_cell_with_more_models_is_scored_anew_with_those_that_both_have(store: Store) -> None:
+    one, two = cell("w", "sgd"), cell("w", "dp-sgd", epsilon=1.0, delta=1e-5)
+    many, few = add_answered(store, one, 2 * MODELS, 1), add_answered(store, two, MODELS, 2)
+    found = rows(store)
+    assert found["auc"]["models"] == MODELS
+    measured = [
+        measure_strongest("auc", Candidates.of(score_declared(each), each.members), {})
+        for each in (many.only(slice(MODELS)), few)
+    ]
+    expected = paired_strongest(*measured)
+    assert expected.difference is not None
+    sign = 1 if found["auc"]["cell"] == one.key else -1
+    assert found["auc"]["difference"] == pytest.approx(sign * expected.difference)
+    over_records = accuracy_test_se(many.correct[:MODELS], few.correct)
+    assert found["accuracy"]["accuracy_test_se"] == pytest.approx(over_records)
+    assert found["validation_accuracy"]["accuracy_test_se"] is None
+
+
+def test_what_was_purged_is_not_compared_and_says_why(store: Store) -> None:
+    one, two = cell("w", "sgd"), cell("w", "dp-sgd", epsilon=1.0, delta=1e-5)
+    add_answered(store, one, 2 * MODELS, 1)
+    add_answered(store, two, MODELS, 2)
+    purge(store, holdings(store))
+    found = rows(store)
+    assert found["auc"]["difference"] is None
+    assert "was purged" in found["auc"]["reason"]
 
 
 def test_without_scores_leakage_is_not_compared_and_says_why(store: Store) -> None:
