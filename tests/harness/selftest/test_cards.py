@@ -1,4 +1,4 @@
-"""`privbench doctor --gpu` on a machine without GPUs: refused where none is there, told where torch sees none."""
+"""`privbench doctor --gpu` where there is no GPU, and where torch does not see the one there is."""
 
 import json
 from pathlib import Path
