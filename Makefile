@@ -90,6 +90,7 @@ chaos: $(VENV)/.installed-dev
 mutations: $(VENV)/.installed-dev
 	@echo "==> switching rules of evidence off, one at a time (docs/rules.md)"
 	$(BIN)/python -m tests.campaigns.mutations
+	$(BIN)/python -m tests.second_device
 
 # Its counts are kept, so a run that was stopped is continued by the next.
 CALIBRATION ?= --cells 2000 --models 4,8,16,32

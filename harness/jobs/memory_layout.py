@@ -1,9 +1,10 @@
-"""One layout of images in memory for every method: channels last, where a convolutional model takes it.
+"""One layout of images in memory for every method: channels last on a CPU, where the model takes it.
 
-Convolutions are quicker on images whose channels lie side by side, those of plain sgd as well as those of
-per-example gradients. A ratio of two step times tells of the methods only where both computed alike, so the
-layout of a training is decided here, by the model alone and never by timing, and methods take what they are
-given. Evaluation and attacks compute in torch's default layout.
+There convolutions are quicker on images whose channels lie side by side, those of plain sgd as well as those
+of per-example gradients. A ratio of two step times tells of the methods only where both computed alike, so
+the layout of a training is decided here, by model and kind of device and never by timing, and methods take
+what they are given. On other devices nobody has measured it: there it is torch's default, as it is in
+evaluation and attacks.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ ANY_LAYOUT = ("torch.nn.", "workloads.models.", "harness.plan.canaries")
 
 def apply_layout(members: Records, problem: Problem) -> tuple[Records, Problem]:
     """Members and problem as a method is given them."""
-    if not takes_channels_last(problem.model(0)):
+    if members.y.device.type != "cpu" or not takes_channels_last(problem.model(0)):
         return members, problem
     public = None if problem.public is None else channels_last(problem.public)
     laid_out = replace(problem, model=partial(lay_out_model, problem.model), public=public)

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.backends import gpus
 from harness.backends.base import program
-from harness.selftest.numbers import ALL_CARDS, QUICK_NUMBERS, SINGLE_NUMBERS
+from harness.selftest.numbered import ALL_CARDS, QUICK_NUMBERS, SINGLE_NUMBERS
 
 Json = dict[str, Any]
 

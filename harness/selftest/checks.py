@@ -22,7 +22,7 @@ import workloads
 from harness.jobs.device import accelerator, arithmetic, prepare
 from harness.jobs.loop import failure, free_memory
 from harness.jobs.train import per_example_loss
-from harness.selftest.numbers import NAMES
+from harness.selftest.numbered import NAMES
 from harness.selftest.short_training import STEPS, distance, equal, plan_task, train_briefly
 from methods.gradients import EngineName, make_engine
 from methods.mechanisms.noise import SeededNoise

@@ -76,10 +76,14 @@ class CompiledEngine(BookkeepingEngine):
     ) -> None:
         """Put hooks on `model`; what the engine cannot do is a SpecError."""
         super().__init__(model, loss, clipping, physical_batch_size, why)
-        if self.weights[0].device.type == "cpu" and not shutil.which("c++") and not shutil.which("g++"):
+        host = self.weights[0].device.type == "cpu"
+        wanted = (
+            ("c++", "g++") if host else ("cc", "gcc")
+        )  # on a GPU, Triton compiles what starts its kernels
+        if not any(map(shutil.which, wanted)):
             raise SpecError(
-                "engine 'compiled' needs a C++ compiler on a CPU and found neither c++ nor g++; install one, "
-                "or use engine = 'bookkeeping'"
+                f"engine 'compiled' needs a {'C++' if host else 'C'} compiler and found neither "
+                f"{' nor '.join(wanted)}; install one, or use engine = 'bookkeeping'"
             )
         self._tap = Wiretap(model, self.layers)
         self._compiled: Any = torch.compile(self._tap.__call__, fullgraph=True)

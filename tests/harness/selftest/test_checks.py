@@ -8,7 +8,7 @@ from torch import Tensor
 
 from harness.selftest import checks
 from harness.selftest.checks import CHECKS, Bench, Finding, perform, reference
-from harness.selftest.numbers import NAMES
+from harness.selftest.numbered import NAMES
 from methods.mechanisms.noise import SeededNoise
 from tests.second_device.device import NAME, listening
 from tests.second_device.fixtures import device as device
