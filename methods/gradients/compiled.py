@@ -77,9 +77,7 @@ class CompiledEngine(BookkeepingEngine):
         """Put hooks on `model`; what the engine cannot do is a SpecError."""
         super().__init__(model, loss, clipping, physical_batch_size, why)
         host = self.weights[0].device.type == "cpu"
-        wanted = (
-            ("c++", "g++") if host else ("cc", "gcc")
-        )  # on a GPU, Triton compiles what starts its kernels
+        wanted = ("c++", "g++") if host else ("cc", "gcc")  # Triton compiles what starts a GPU's kernels
         if not any(map(shutil.which, wanted)):
             raise SpecError(
                 f"engine 'compiled' needs a {'C++' if host else 'C'} compiler and found neither "
