@@ -17,7 +17,7 @@ import torch  # noqa: E402
 
 from harness.backends.base import program  # noqa: E402
 from harness.jobs.device import prepare  # noqa: E402
-from harness.selftest.checks import CHECKS, LISTENERS, Bench, perform, reference  # noqa: E402
+from harness.selftest.device_checks import CHECKS, LISTENERS, Bench, perform, reference  # noqa: E402
 from workloads.devices import best_device  # noqa: E402
 
 REFERENCE = "reference"

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.selftest import checks
-from harness.selftest.checks import CHECKS, Bench, Finding, perform, reference
+from harness.selftest import device_checks as checks
+from harness.selftest.device_checks import CHECKS, Bench, Finding, perform, reference
 from harness.selftest.numbered import NAMES
 from methods.mechanisms.noise import SeededNoise
 from tests.second_device.device import NAME, listening
