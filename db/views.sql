@@ -34,20 +34,23 @@ join task t on t.key = b.task;
 --   example_overhead    the step over its batch_size, relative to the same of sgd: at each cell's own batch size, so a
 --                       larger batch, which spreads the fixed cost of a step over more examples, is cheaper
 --   training_overhead   the seconds of the whole training, all steps of all phases
---   overhead_by         which of the first two to read: 'bench', else 'per example'; null where there is neither
+--   overhead_by         which of the first two to read: 'bench', else 'per example', with ', other host' where sgd ran
+--                       on other machines only; null where there is neither
 -- But for the bench, sgd is the median over all sgd models of the same workload (name, version, n_train), origin and
--- protocol that ran on the same device with the same number of threads. The ratios are null where there is none.
+-- protocol that ran on the same device with the same number of threads: on this host, and where none did on any other,
+-- whose processor may be another one. The ratios are null where there is none.
 create view model_cost as
 with run as (
     select
         r.*, c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, c.batch_size, t.device, t.threads,
+        t.host,
         r.step_seconds_median / nullif(c.batch_size, 0) as example_seconds,
         r.step_cpu_seconds_median / nullif(c.batch_size, 0) as example_cpu_seconds
     from model_run r
     join cell c on c.key = r.cell
     join task t on t.key = r.task
 ),
-yardstick as (
+anywhere as (
     select
         origin, protocol, workload, workload_version, n_train, device, threads,
         percentile_cont(0.5) within group (order by example_seconds) as example_seconds,
@@ -57,6 +60,43 @@ yardstick as (
     from run
     where method = 'sgd'
     group by origin, protocol, workload, workload_version, n_train, device, threads
+),
+here as (
+    select
+        origin, protocol, workload, workload_version, n_train, device, threads, host,
+        percentile_cont(0.5) within group (order by example_seconds) as example_seconds,
+        percentile_cont(0.5) within group (order by example_cpu_seconds) as example_cpu_seconds,
+        percentile_cont(0.5) within group (order by train_seconds) as train_seconds,
+        percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes
+    from run
+    where method = 'sgd'
+    group by origin, protocol, workload, workload_version, n_train, device, threads, host
+),
+yardstick as (
+    select
+        r.task, case when h.origin is null then ', other host' else '' end as whose,
+        case when h.origin is null then a.example_seconds else h.example_seconds end as example_seconds,
+        case when h.origin is null then a.example_cpu_seconds else h.example_cpu_seconds end as example_cpu_seconds,
+        case when h.origin is null then a.train_seconds else h.train_seconds end as train_seconds,
+        case when h.origin is null then a.extra_memory_bytes else h.extra_memory_bytes end as extra_memory_bytes
+    from run r
+    left join anywhere a
+        on a.origin = r.origin
+        and a.protocol = r.protocol
+        and a.workload = r.workload
+        and a.workload_version = r.workload_version
+        and a.n_train = r.n_train
+        and a.device is not distinct from r.device
+        and a.threads is not distinct from r.threads
+    left join here h
+        on h.origin = r.origin
+        and h.protocol = r.protocol
+        and h.workload = r.workload
+        and h.workload_version = r.workload_version
+        and h.n_train = r.n_train
+        and h.device is not distinct from r.device
+        and h.threads is not distinct from r.threads
+        and h.host is not distinct from r.host
 ),
 benched as (
     select
@@ -71,20 +111,13 @@ benched as (
 ),
 ratio as (
     select
-        r.task, b.ratio as step_overhead, b.ratio_low as step_overhead_low, b.ratio_high as step_overhead_high,
+        r.task, y.whose, b.ratio as step_overhead, b.ratio_low as step_overhead_low, b.ratio_high as step_overhead_high,
         r.example_seconds / nullif(y.example_seconds, 0) as example_overhead,
         r.example_cpu_seconds / nullif(y.example_cpu_seconds, 0) as example_cpu_overhead,
         r.train_seconds / nullif(y.train_seconds, 0) as training_overhead,
         r.extra_memory_bytes / nullif(y.extra_memory_bytes, 0) as memory_overhead
     from run r
-    left join yardstick y
-        on y.origin = r.origin
-        and y.protocol = r.protocol
-        and y.workload = r.workload
-        and y.workload_version = r.workload_version
-        and y.n_train = r.n_train
-        and y.device is not distinct from r.device
-        and y.threads is not distinct from r.threads
+    join yardstick y on y.task = r.task
     left join benched b
         on b.cell = r.cell
         and b.device is not distinct from r.device
@@ -99,7 +132,7 @@ select
     o.step_overhead, o.step_overhead_low, o.step_overhead_high, o.example_overhead, o.example_cpu_overhead,
     case
         when o.step_overhead is not null then 'bench'
-        when o.example_overhead is not null then 'per example'
+        when o.example_overhead is not null then 'per example' || o.whose
     end as overhead_by,
     o.training_overhead, o.memory_overhead
 from run r

@@ -62,6 +62,7 @@ def add_cell(rows: Rows, accuracies: list[float], **changes: Any) -> str:
     """A cell with one trained model per accuracy."""
     key = f"cell-{next(counter)}"
     machine = {name: changes.pop(name, value) for name, value in MACHINE.items()}
+    machine["host"] = changes.pop("host", None)
     run = {name: changes.pop(name) for name in list(changes) if name in RUN}
     fields = {"workload": "w", "workload_version": "1", "n_train": 10, "method": "dp-sgd", "batch_size": 8}
     rows.insert("cell", key=key, **(fields | changes))
@@ -318,6 +319,18 @@ def test_overhead_is_relative_to_sgd(rows: Rows) -> None:
     (row,) = rows.ask("select * from frontier")
     assert [row[name] for name in RATIOS] == [2, 2, 2, 2]
     assert (row["step_overhead"], row["overhead_by"], row["extra_memory_bytes"]) == (None, "per example", 200)
+
+
+def test_sgd_of_the_same_host_comes_first_and_another_hosts_is_marked(rows: Rows) -> None:
+    """Same card or processor name, other machine: steps that wait for the host differ."""
+    slow = {name: 10 * value for name, value in COST.items()}
+    add_cell(rows, [0.5], **slow, **SGD, host="far")
+    key = add_cell(rows, [0.5], **TWICE)
+    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    assert (row["example_overhead"], row["overhead_by"]) == (0.2, "per example, other host")
+    add_cell(rows, [0.5], **COST, **SGD)
+    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    assert (row["example_overhead"], row["overhead_by"]) == (2, "per example")
 
 
 def test_steps_of_unequal_batches_are_compared_per_example(rows: Rows) -> None:
