@@ -161,7 +161,8 @@ def test_a_task_uses_the_gpus_of_its_job_or_none(
 ) -> None:
     """The container's program notes what it was given and ends."""
     install(monkeypatch, tmp_path / "bin", apptainer=f"env > {tmp_path}/environment; exit 1")
-    monkeypatch.delenv("PRIVBENCH_DEVICE", raising=False)
+    for name in ("PRIVBENCH_DEVICE", "CUBLAS_WORKSPACE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
     if given is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
