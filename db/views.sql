@@ -50,53 +50,20 @@ with run as (
     join cell c on c.key = r.cell
     join task t on t.key = r.task
 ),
-anywhere as (
-    select
-        origin, protocol, workload, workload_version, n_train, device, threads,
-        percentile_cont(0.5) within group (order by example_seconds) as example_seconds,
-        percentile_cont(0.5) within group (order by example_cpu_seconds) as example_cpu_seconds,
-        percentile_cont(0.5) within group (order by train_seconds) as train_seconds,
-        percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes
-    from run
-    where method = 'sgd'
-    group by origin, protocol, workload, workload_version, n_train, device, threads
-),
-here as (
-    select
-        origin, protocol, workload, workload_version, n_train, device, threads, host,
-        percentile_cont(0.5) within group (order by example_seconds) as example_seconds,
-        percentile_cont(0.5) within group (order by example_cpu_seconds) as example_cpu_seconds,
-        percentile_cont(0.5) within group (order by train_seconds) as train_seconds,
-        percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes
-    from run
-    where method = 'sgd'
-    group by origin, protocol, workload, workload_version, n_train, device, threads, host
-),
 yardstick as (
     select
-        r.task, case when h.origin is null then ', other host' else '' end as whose,
-        case when h.origin is null then a.example_seconds else h.example_seconds end as example_seconds,
-        case when h.origin is null then a.example_cpu_seconds else h.example_cpu_seconds end as example_cpu_seconds,
-        case when h.origin is null then a.train_seconds else h.train_seconds end as train_seconds,
-        case when h.origin is null then a.extra_memory_bytes else h.extra_memory_bytes end as extra_memory_bytes
-    from run r
-    left join anywhere a
-        on a.origin = r.origin
-        and a.protocol = r.protocol
-        and a.workload = r.workload
-        and a.workload_version = r.workload_version
-        and a.n_train = r.n_train
-        and a.device is not distinct from r.device
-        and a.threads is not distinct from r.threads
-    left join here h
-        on h.origin = r.origin
-        and h.protocol = r.protocol
-        and h.workload = r.workload
-        and h.workload_version = r.workload_version
-        and h.n_train = r.n_train
-        and h.device is not distinct from r.device
-        and h.threads is not distinct from r.threads
-        and h.host is not distinct from r.host
+        origin, protocol, workload, workload_version, n_train, device, threads, host, grouping(host) as of_any_host,
+        percentile_cont(0.5) within group (order by example_seconds) as example_seconds,
+        percentile_cont(0.5) within group (order by example_cpu_seconds) as example_cpu_seconds,
+        percentile_cont(0.5) within group (order by train_seconds) as train_seconds,
+        percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes
+    from run
+    where method = 'sgd'
+    group by
+        grouping sets (
+            (origin, protocol, workload, workload_version, n_train, device, threads, host),
+            (origin, protocol, workload, workload_version, n_train, device, threads)
+        )
 ),
 benched as (
     select
@@ -111,13 +78,22 @@ benched as (
 ),
 ratio as (
     select
-        r.task, y.whose, b.ratio as step_overhead, b.ratio_low as step_overhead_low, b.ratio_high as step_overhead_high,
+        r.task, y.of_any_host, b.ratio as step_overhead, b.ratio_low as step_overhead_low, b.ratio_high as step_overhead_high,
         r.example_seconds / nullif(y.example_seconds, 0) as example_overhead,
         r.example_cpu_seconds / nullif(y.example_cpu_seconds, 0) as example_cpu_overhead,
         r.train_seconds / nullif(y.train_seconds, 0) as training_overhead,
-        r.extra_memory_bytes / nullif(y.extra_memory_bytes, 0) as memory_overhead
+        r.extra_memory_bytes / nullif(y.extra_memory_bytes, 0) as memory_overhead,
+        row_number() over (partition by r.task order by y.of_any_host) as place
     from run r
-    join yardstick y on y.task = r.task
+    left join yardstick y
+        on y.origin = r.origin
+        and y.protocol = r.protocol
+        and y.workload = r.workload
+        and y.workload_version = r.workload_version
+        and y.n_train = r.n_train
+        and y.device is not distinct from r.device
+        and y.threads is not distinct from r.threads
+        and (y.of_any_host = 1 or y.host is not distinct from r.host)
     left join benched b
         on b.cell = r.cell
         and b.device is not distinct from r.device
@@ -132,11 +108,11 @@ select
     o.step_overhead, o.step_overhead_low, o.step_overhead_high, o.example_overhead, o.example_cpu_overhead,
     case
         when o.step_overhead is not null then 'bench'
-        when o.example_overhead is not null then 'per example' || o.whose
+        when o.example_overhead is not null then 'per example' || case o.of_any_host when 1 then ', other host' else '' end
     end as overhead_by,
     o.training_overhead, o.memory_overhead
 from run r
-join ratio o on o.task = r.task;
+join ratio o on o.task = r.task and o.place = 1;
 
 -- runs: one row per trained model: what it is, how good, at what price, and where and when it was trained.
 create view runs as

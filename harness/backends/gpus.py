@@ -15,14 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.backends.base import Settings
+from harness.jobs import cublas
 from workloads.errors import BackendError
 
 log = logging.getLogger(__name__)
 
 DEVICE, VISIBLE = "PRIVBENCH_DEVICE", "CUDA_VISIBLE_DEVICES"
 DEVICES = ("cpu", "cuda")
-WORKSPACE, FIXED_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-"""Without a fixed workspace torch refuses every matrix product under deterministic algorithms."""
 NONE = ("", "-1", "NoDevFiles")
 """What ends the list in CUDA_VISIBLE_DEVICES; the last is SLURM's word for a job without GPUs."""
 ANSWER_SECONDS = 20.0
@@ -225,4 +224,4 @@ def for_device(environment: Mapping[str, str], gpu: str | None) -> dict[str, str
     """
     if gpu is None:
         return {**environment, VISIBLE: "", DEVICE: "cpu"}
-    return {WORKSPACE: FIXED_WORKSPACE, **environment, VISIBLE: gpu, DEVICE: "cuda"}
+    return {cublas.VARIABLE: cublas.WORKSPACE, **environment, VISIBLE: gpu, DEVICE: "cuda"}

@@ -13,7 +13,7 @@ from harness.jobs.train import members_of, membership, per_example_loss, warm_up
 from harness.plan.estimate import Cost
 from harness.plan.public_records import public_records
 from harness.spec import Task
-from methods.base import Problem
+from methods.base import Problem, Released
 from workloads.base import Prepared
 from workloads.devices import best_device
 from workloads.errors import BenchError
@@ -37,19 +37,24 @@ def probe(task: Task) -> Cost:
 
 def _first_steps(task: Task, device: torch.device) -> Run:
     """The first steps of a training."""
-    workload, method = members_of(task)
-    pool = workload.pool()
-    members = pool.take(membership(task, len(pool)).nonzero().squeeze(1)).to(device)
     began = time.monotonic()
     run = Run(task.key, device, stop=lambda: _enough(run, began))
-    public = public_records(workload, method)
-    examples = None if public is None else public.x.to(device)
-    problem = Problem(workload.classes, workload.model, per_example_loss, examples)
-    members, problem = apply_layout(members, problem)
     with suppress(Interrupted):
-        method.train(members, problem, method.Params(**task.cell.params), run)
+        train_plainly(task, run)
     run.finish()
     return run
+
+
+def train_plainly(task: Task, run: Run) -> Released:
+    """Train a task's model without canaries; nothing of it is priced, evaluated or kept."""
+    workload, method = members_of(task)
+    pool = workload.pool()
+    members = pool.take(membership(task, len(pool)).nonzero().squeeze(1)).to(run.device)
+    public = public_records(workload, method)
+    examples = None if public is None else public.x.to(run.device)
+    problem = Problem(workload.classes, workload.model, per_example_loss, examples)
+    members, problem = apply_layout(members, problem)
+    return method.train(members, problem, method.Params(**task.cell.params), run)
 
 
 def _enough(run: Run, began: float) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.leakage.candidates import FAMILY
 from harness.leakage.intervals import HALVED, halves
 from harness.leakage.matrices import Bools, Floats, Ints
 from harness.leakage.scoring import lira_bayes, loss, rescaled_logit, rmia
@@ -72,11 +73,12 @@ def score_strongest(answers: Answers) -> dict[str, NDArray[Any]]:
     if not answers.evaluated.all():
         kept["set_aside"] = ~answers.evaluated
     kept |= {f"scores/{name}": each for name, each in score_declared(answers).items()}
-    if len(answers.members) >= HALVED:
-        parts = [score_declared(answers.only(half)) for half in halves(len(answers.members))]
-        for name in ("lira", "rmia"):
-            apart = np.empty(answers.members.shape)
-            for half, scores in zip(halves(len(answers.members)), parts, strict=True):
-                apart[half] = scores[name]
-            kept[f"half/{name}"] = apart
+    models = len(answers.members)
+    if models >= HALVED:
+        by_record = [name for name, dependence in FAMILY.items() if dependence == "record"]
+        kept |= {f"half/{name}": np.empty(answers.members.shape) for name in by_record}
+        for half in halves(models):
+            scores = score_declared(answers.only(half))
+            for name in by_record:
+                kept[f"half/{name}"][half] = scores[name]
     return kept

@@ -6,15 +6,14 @@ import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.backends import gpus
 from harness.backends.base import program
 from harness.selftest.numbered import ALL_CARDS, QUICK_NUMBERS, SINGLE_NUMBERS
+from harness.spec import Json
 
-Json = dict[str, Any]
-
-HOURS = 3600.0
+SECONDS = 3600.0
+"""After which a process that has not ended is given up."""
 PRIVATE_FIGURES = ("gpu_uuid",)
 """Of a card, what tells whose it is."""
 
@@ -46,7 +45,7 @@ def _start(gpu: str, numbers: Sequence[int], environment: Mapping[str, str]) -> 
 
 def _read(process: "subprocess.Popen[str]") -> list[Json]:
     """The findings of a process; one that tells of its end where it ended without them."""
-    out, errors = process.communicate(timeout=HOURS)
+    out, errors = process.communicate(timeout=SECONDS)
     found: list[Json] = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     if not found or process.returncode < 0:
         why = f"the process ended with exit code {process.returncode}: {errors.strip()[-500:]}"

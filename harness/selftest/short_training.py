@@ -1,6 +1,6 @@
 """Trainings of a few steps, as tasks run them, on any device."""
 
-from collections.abc import Callable
+import itertools
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +10,11 @@ import torch
 from torch import Tensor
 
 import methods
-from harness.jobs.memory_layout import apply_layout
+from harness.jobs.probe import train_plainly
 from harness.jobs.run import Interrupted, Run
-from harness.jobs.train import members_of, membership, per_example_loss
 from harness.plan.plan import make_plan
-from harness.plan.public_records import public_records
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Task
-from methods.base import Problem
 
 STEPS = 8
 EPSILON = 8.0
@@ -49,38 +46,21 @@ class Trained:
 
 
 def train_briefly(
-    task: Task,
-    device: torch.device,
-    steps: int | None = None,
-    folder: Path | None = None,
-    stop: Callable[[Run], bool] | None = None,
+    task: Task, device: torch.device, steps: int | None = None, folder: Path | None = None
 ) -> Trained:
     """Train a task's model.
 
     Args:
         task: what to train.
         device: where.
-        steps: stop after so many in all; None for the whole training.
+        steps: interrupt after so many; None for the whole training.
         folder: of checkpoints; None for none.
-        stop: asked after each step, beside `steps`.
     """
-    taken = [0]
-
-    def enough() -> bool:
-        taken[0] += 1
-        return (steps is not None and taken[0] >= steps) or (stop is not None and stop(run))
-
-    run = Run(task.key, device, folder, interval=0.0 if folder else 30.0, stop=enough)
-    workload, method = members_of(task)
-    pool = workload.pool()
-    members = pool.take(membership(task, len(pool)).nonzero().squeeze(1)).to(device)
-    public = public_records(workload, method)
-    examples = None if public is None else public.x.to(device)
-    problem = Problem(workload.classes, workload.model, per_example_loss, examples)
-    members, problem = apply_layout(members, problem)
+    taken = itertools.count(1)
+    run = Run(task.key, device, folder, stop=lambda: next(taken) == steps)
     weights = None
     with suppress(Interrupted):
-        released = method.train(members, problem, method.Params(**task.cell.params), run)
+        released = train_plainly(task, run)
         weights = [each.detach().cpu() for each in released.predictor.state_dict().values()]
     run.finish()
     return Trained(run, weights)

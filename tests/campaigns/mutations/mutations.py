@@ -727,7 +727,7 @@ MUTATIONS = (
         "fair costs",
         "trainings with other threads are compared",
         "db/views.sql",
-        "and a.threads is not distinct from r.threads",
+        "and y.threads is not distinct from r.threads",
         "",
         "tests/db/test_views.py::test_what_does_not_compare_has_no_ratio",
     ),
