@@ -11,6 +11,7 @@ from harness.backends import gpus
 from harness.backends.base import program
 from harness.selftest.numbered import ALL_CARDS, QUICK_NUMBERS, SINGLE_NUMBERS
 from harness.spec import Json
+from workloads.errors import BackendError
 
 SECONDS = 3600.0
 """After which a process that has not ended is given up."""
@@ -23,7 +24,12 @@ def check_cards(quick: bool, environment: Mapping[str, str] = os.environ) -> Jso
 
     BackendError where there is no card to check.
     """
-    found = gpus.usable({**environment, gpus.DEVICE: "cuda"})
+    found = gpus.usable(environment)
+    if not found:
+        raise BackendError(
+            f"there is no GPU to check: nvidia-smi shows {len(gpus.cards())}; {gpus.VISIBLE} and {gpus.DEVICE} "
+            "can hide one"
+        )
     numbers = QUICK_NUMBERS if quick else SINGLE_NUMBERS
     findings = _read(_start(found[0].name, numbers, environment))
     if not quick:
