@@ -27,8 +27,8 @@ def check_cards(quick: bool, environment: Mapping[str, str] = os.environ) -> Jso
     found = gpus.usable(environment)
     if not found:
         raise BackendError(
-            f"there is no GPU to check: nvidia-smi shows {len(gpus.cards())}; {gpus.VISIBLE} and {gpus.DEVICE} "
-            "can hide one"
+            f"there is no GPU to check: nvidia-smi shows {len(gpus.cards())}; {gpus.VISIBLE} and "
+            f"{gpus.DEVICE} can hide one"
         )
     numbers = QUICK_NUMBERS if quick else SINGLE_NUMBERS
     findings = _read(_start(found[0].name, numbers, environment))
