@@ -17,7 +17,7 @@ FIRST_VERSION = "1"
 """Of a kind of canaries: keys do not mention it."""
 
 Json = dict[str, Any]
-Kind = Literal["train", "attack"]
+Kind = Literal["train", "attack", "bench"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Cell:
     canaries: int = 0
     canary_version: str = FIRST_VERSION
     """Of the kind of canaries, raised when the same kind and number would give other records."""
+    protocol: int = PROTOCOL
+    """Under which it was planned; only cells that were read from a store may have another."""
 
     def spec(self) -> Json:
         """As it stands in a task's JSON; a cell without canaries does not mention them."""
@@ -70,12 +72,12 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """The name of the cell."""
-        return hash_of({"kind": "cell", "protocol": PROTOCOL, **self.plain})
+        return hash_of({"kind": "cell", "protocol": self.protocol, **self.plain})
 
     def training_key(self, index: int) -> str:
         """The key of the training of model `index`, made once: every attack on the cell asks for all."""
         if index not in self._training_keys:
-            head = {"kind": "train", "protocol": PROTOCOL, **self.plain}
+            head = {"kind": "train", "protocol": self.protocol, **self.plain}
             self._training_keys[index] = hash_of({**head, "index": index})
         return self._training_keys[index]
 
@@ -126,22 +128,52 @@ UNCOUNTED = {
 
 
 @dataclass(frozen=True)
+class Timing:
+    """What a bench times: cells of one workload and one batch size whose trainings take turns in one process."""
+
+    variants: Mapping[str, Cell]
+    """By the variant's name; the first is the baseline."""
+    batch_size: int
+    settings: Mapping[str, Any]
+    """Device, threads, rounds: how it is measured."""
+    stamp: str | None = None
+    """Gives a bench asked for by hand a key of its own: it says something about a machine at a moment, and is
+    never taken from the store. The bench of a sweep has none, so that the sweep can be finished."""
+
+    def spec(self) -> Json:
+        """As it stands in a task's JSON."""
+        variants = [
+            {"variant": name, "method": cell.method.spec(), "params": dict(cell.params)}
+            for name, cell in self.variants.items()
+        ]
+        stamp = {} if self.stamp is None else {"stamp": self.stamp}
+        return {"batch_size": self.batch_size, "variants": variants, "settings": dict(self.settings), **stamp}
+
+
+@dataclass(frozen=True)
 class Task:
-    """The unit of result: `train` (one model of a cell) or `attack` (one attack on the cell's models)."""
+    """The unit of result: `train` (one model of a cell), `attack` (one on the cell's models) or `bench`."""
 
     kind: Kind
     cell: Cell
+    """Of a bench, the baseline's."""
     index: int = 0
     models: int = 0
     attack: Plugin | None = None
     attack_params: Mapping[str, Any] = field(default_factory=dict)
     shadows: Cell | None = None
     """Another cell of the same members whose models are the shadows; None: the cell's own."""
+    timing: Timing | None = None
+    """Of a bench."""
     notes: Notes = Notes()
 
     def spec(self) -> Json:
         """Everything that decides the numbers, as canonical JSON is made of it."""
-        head: Json = {"kind": self.kind, "protocol": PROTOCOL, **self.cell.spec()}
+        head: Json = {"kind": self.kind, "protocol": self.protocol}
+        if self.timing is not None:
+            cell = self.cell.spec()
+            return head | {name: cell[name] for name in ("workload", "n_train", "seed")} | self.timing.spec()
+        head |= self.cell.spec()
         if self.kind == "train":
             return {**head, "index": self.index}
         if self.attack is None:
@@ -150,65 +182,53 @@ class Task:
         shadows = {"shadows": self.shadows.spec()} if self.shadows else {}
         return {**head, "models": self.models, **attack, **shadows}
 
+    @property
+    def protocol(self) -> int:
+        """Under which it was planned."""
+        return self.cell.protocol
+
     @cached_property
     def key(self) -> str:
         """The name of the task in the store: a hash of its canonical JSON."""
         if self.kind == "train":
             return self.cell.training_key(self.index)
+        if self.kind == "bench":
+            return key_of(self.spec())
         own = {name: value for name, value in self.spec().items() if name not in self.cell.plain}
         return hash_of({**self.cell.plain, **spelled(own)})
 
     @property
+    def cell_key(self) -> str | None:
+        """The key of the cell it belongs to; a bench belongs to none."""
+        return None if self.kind == "bench" else self.cell.key
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        if self.timing is None:
+            return self.cell.label
+        return f"bench of {self.cell.workload.name}, batches of {self.timing.batch_size}"
+
+    @property
     def needs(self) -> tuple[str, ...]:
-        """The keys of the trainings whose models this attack reads; none for a training."""
+        """The keys of the trainings whose models this attack reads; none for a training or a bench."""
         cells = [self.cell, self.shadows] if self.shadows else [self.cell]
         return tuple(cell.training_key(index) for cell in cells for index in range(self.models))
 
     def file(self) -> Json:
         """The content of `spec.json`: the task, and notes that are not part of its identity."""
-        head = {"cell": self.cell.key, "label": self.cell.label}
-        return {"task": spelled(self.spec()), "notes": {**head, **spelled(asdict(self.notes))}}
+        head = {"cell": self.cell_key, "label": self.label}
+        notes = spelled(asdict(self.notes)) if self.kind != "bench" else {}
+        return {"task": spelled(self.spec()), "notes": {**head, **notes}}
 
-
-@dataclass(frozen=True)
-class BenchTask:
-    """Step timing: cells of one workload and one batch size whose trainings take turns in one process.
-
-    A measurement says something about a machine at a moment, so it is never taken from the store when
-    asked for again: the stamp gives every one its own key.
-    """
-
-    cells: Mapping[str, Cell]
-    """By the variant's name; the first is the yardstick."""
-    batch_size: int
-    settings: Mapping[str, Any]
-    """Device, threads, rounds: how it is measured."""
-    stamp: str
-
-    @property
-    def yardstick(self) -> Cell:
-        """What the others are compared with."""
-        return next(iter(self.cells.values()))
-
-    def spec(self) -> Json:
-        """Everything that was decided before measuring."""
-        variants = [
-            {"variant": name, "method": cell.method.spec(), "params": dict(cell.params)}
-            for name, cell in self.cells.items()
-        ]
-        shared = {name: self.yardstick.spec()[name] for name in ("workload", "n_train", "seed")}
-        head: Json = {"kind": "bench", "protocol": PROTOCOL, **shared, "batch_size": self.batch_size}
-        return {**head, "variants": variants, "settings": dict(self.settings), "stamp": self.stamp}
-
-    @cached_property
-    def key(self) -> str:
-        """The name of the task in the store: a hash of its canonical JSON."""
-        return key_of(self.spec())
-
-    def file(self) -> Json:
-        """The content of `spec.json`; a bench belongs to no cell."""
-        label = f"bench of {self.yardstick.workload.name}, batches of {self.batch_size}"
-        return {"task": spelled(self.spec()), "notes": {"cell": None, "label": label}}
+    def refuse_other_protocol(self) -> None:
+        """StoreError where it was planned under another protocol than ours, so that it cannot run."""
+        if self.protocol != PROTOCOL:
+            raise StoreError(
+                f"the task was planned under protocol {self.protocol}, this privbench works under "
+                f"{PROTOCOL}, and their numbers do not compare: enqueue the sweep again, which makes new "
+                "tasks beside the old"
+            )
 
 
 def distinct_labels(cells: Sequence[Cell]) -> dict[str, str]:
@@ -230,24 +250,18 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def read_task(file: Json) -> Task:
-    """The task of a `spec.json`; StoreError where it is of another protocol or shape."""
-    protocol = file["task"].get("protocol")
-    if protocol != PROTOCOL:
-        raise StoreError(
-            f"the task was planned under protocol {protocol}, this privbench works under {PROTOCOL}, and "
-            "their numbers do not compare: enqueue the sweep again, which makes new tasks beside the old"
-        )
+def read_task(file: Mapping[str, Any]) -> Task:
+    """The task of a `spec.json`, of any protocol; StoreError where it is of another shape."""
     try:
-        return _read_task(file)
+        return _read_task(despelled(file["task"]), read_notes(file["notes"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"this is not the spec of a task: {error!r}") from error
 
 
-def _read_task(file: Json) -> Task:
-    task = despelled(file["task"])
-    cell = _read_cell(task)
-    notes = read_notes(file["notes"])
+def _read_task(task: Json, notes: Notes) -> Task:
+    if task["kind"] == "bench":
+        return _read_bench(task)
+    cell = _read_cell(task, task["protocol"])
     if task["kind"] == "train":
         return Task("train", cell, index=task["index"], notes=notes)
     return Task(
@@ -256,18 +270,27 @@ def _read_task(file: Json) -> Task:
         models=task["models"],
         attack=Plugin(**task["attack"]),
         attack_params=task["attack_params"],
-        shadows=_read_cell(task["shadows"]) if "shadows" in task else None,
+        shadows=_read_cell(task["shadows"], task["protocol"]) if "shadows" in task else None,
         notes=notes,
     )
 
 
-def read_notes(given: Json) -> Notes:
+def _read_bench(task: Json) -> Task:
+    shared = {name: task[name] for name in ("workload", "n_train", "seed")}
+    variants = {
+        each["variant"]: _read_cell({**shared, **each}, task["protocol"]) for each in task["variants"]
+    }
+    timing = Timing(variants, task["batch_size"], task["settings"], task.get("stamp"))
+    return Task("bench", next(iter(variants.values())), timing=timing)
+
+
+def read_notes(given: Mapping[str, Any]) -> Notes:
     """The notes of a `spec.json`; those of 0.1 have only the count of tries, as `tuned`."""
     found: Json = {each.name: despelled(given[each.name]) for each in fields(Notes) if each.name in given}
     return Notes(**{"tried": given.get("tuned"), **found})
 
 
-def _read_cell(given: Json) -> Cell:
+def _read_cell(given: Json, protocol: int) -> Cell:
     return Cell(
         workload=Plugin(**given["workload"]),
         n_train=given["n_train"],
@@ -277,6 +300,7 @@ def _read_cell(given: Json) -> Cell:
         canary=given.get("canary"),
         canaries=given.get("canaries", 0),
         canary_version=given.get("canary_version", FIRST_VERSION),
+        protocol=protocol,
     )
 
 

@@ -1,4 +1,4 @@
-"""One attack task: gather what the models of a cell let out, attack them, judge what was found."""
+"""One attack task: gather the signals of a cell's models, attack them, judge what was found."""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -14,17 +14,19 @@ from harness import attacks
 from harness.attacks.base import Evidence, Shared, When
 from harness.jobs.judge import judge
 from harness.jobs.run import Run
+from harness.jobs.setup import Setup, same_version
 from harness.jobs.step_gradient import CPU, share
-from harness.jobs.train import Outcome, lay_out, members_of, per_example_loss, same_version
-from harness.plan.canaries import KINDS, Armed
-from harness.spec import Cell, Json, Task
+from harness.jobs.train import Made
+from harness.plan.canaries import KINDS
+from harness.spec import Cell, Task
 from harness.store import Store
-from methods.base import Problem, Rebuilt
+from harness.store.result import Result
+from methods.base import Rebuilt
 from workloads.base import Records, Sensitive
 from workloads.errors import Upstream
 
 
-def attack(task: Task, store: Store) -> Outcome:
+def attack(task: Task, store: Store) -> Made:
     """Run one attack on one cell: every model in turn is the target, the others are its shadows."""
     if task.attack is None:
         raise ValueError("an attack task names its attack")
@@ -33,27 +35,28 @@ def attack(task: Task, store: Store) -> Outcome:
     results = read_trainings(task.cell, task.models, store)
     evidence = gather(task, store, results)
     params = attacker.Params(**task.attack_params)
-    return judge(task.attack.name, attacker, evidence, params, [each["guarantee"] for each in results])
+    guarantees = [each.training.guarantee for each in results]
+    return judge(task.attack.name, attacker, evidence, params, guarantees)
 
 
-def read_trainings(cell: Cell, models: int, store: Store) -> list[Json]:
+def read_trainings(cell: Cell, models: int, store: Store) -> list[Result]:
     """The results of a cell's models."""
     results = []
     for key in map(cell.training_key, range(models)):
         result = store.result(key)
-        if result is None or result["status"] != "done":
+        if result is None or not result.done:
             raise Upstream(f"training {key} has no result to attack")
         results.append(result)
     return results
 
 
-def gather(task: Task, store: Store, results: list[Json]) -> Evidence:
+def gather(task: Task, store: Store, results: list[Result]) -> Evidence:
     """The evidence of a cell from the signals of its trainings; a model is loaded where an attack asks."""
     signals = read_signals(results, store)
     shadows = read_signals(read_trainings(task.shadows, task.models, store), store) if task.shadows else None
-    workload, _ = members_of(task)
-    armed, _ = lay_out(task)
-    released = lru_cache(maxsize=1)(partial(load_model, task, store, results, armed))
+    setup = Setup(task.cell, 0, CPU)
+    records, workload = setup.records, setup.workload
+    released = lru_cache(maxsize=1)(partial(load_model, setup, store, results))
     return Evidence(
         logits=signals["logits"],
         labels=signals["labels"][0],
@@ -64,49 +67,40 @@ def gather(task: Task, store: Store, results: list[Json]) -> Evidence:
         shadow_logits=shadows["logits"] if shadows else None,
         shadow_population_logits=shadows["test_logits"] if shadows else None,
         shadow_set_aside=shadows["set_aside"] if shadows else None,
-        pool=armed.asked,
-        population=armed.test,
-        canaries=armed.count,
-        copies=armed.copies,
+        pool=records.asked,
+        population=records.test,
+        canaries=records.count,
+        copies=records.copies,
         threat=KINDS[task.cell.canary].threat if task.cell.canary else None,
         released=released,
-        shared=partial(share_step, task, released, armed),
+        shared=partial(share_step, setup, released),
         sensitive=workload.sensitive if isinstance(workload, Sensitive) else None,
     )
 
 
-def read_signals(results: list[Json], store: Store) -> dict[str, NDArray[Any]]:
-    """What the models of these trainings answered, one above the other."""
+def read_signals(results: list[Result], store: Store) -> dict[str, NDArray[Any]]:
+    """The logits that the models of these trainings gave, one above the other."""
     read = [load(store.read_artefact(result, "signals")) for result in results]
     for each in read:  # a training from before methods could set members aside
         each.setdefault("set_aside", np.zeros_like(each["members"]))
     return {name: np.stack([each[name] for each in read]) for name in read[0]}
 
 
-def load_model(task: Task, store: Store, results: list[Json], armed: Armed, index: int) -> nn.Module:
+def load_model(setup: Setup, store: Store, results: list[Result], index: int) -> nn.Module:
     """Model `index` of the cell as it was released, in evaluation mode on the CPU."""
-    workload, method = members_of(task)
-    if isinstance(method, Rebuilt):
-        problem = Problem(workload.classes, armed.model, per_example_loss)
-        model = method.skeleton(problem, method.Params(**task.cell.params))
+    if isinstance(setup.method, Rebuilt):
+        model = setup.method.skeleton(setup.plain_problem, setup.params)
     else:
-        model = armed.model(0)
+        model = setup.records.model(0)
     model.load_state_dict(load_weights(store.read_artefact(results[index], "model")))
     return model.eval()
 
 
 def share_step(
-    task: Task,
-    released: Callable[[int], nn.Module],
-    armed: Armed,
-    index: int,
-    records: Records,
-    when: When,
+    setup: Setup, released: Callable[[int], nn.Module], index: int, records: Records, when: When
 ) -> Shared:
     """What a step of model `index`'s training on these records alone shares: its first step, or one more."""
-    workload, method = members_of(task)
-    training = task.cell.training_key(index)
+    training = setup.cell.training_key(index)
     seed = Run(training, CPU).seed("init")
-    model = released(index) if when == "end" else armed.model(seed).eval()
-    problem = Problem(workload.classes, armed.model, per_example_loss)
-    return share(method, method.Params(**task.cell.params), problem, model, records, training, when)
+    model = released(index) if when == "end" else setup.records.model(seed).eval()
+    return share(setup.method, setup.params, setup.plain_problem, model, records, training, when)

@@ -12,17 +12,17 @@ from harness.attacks.parts import attribute_metrics
 from harness.attacks.parts.attribute_metrics import Inference
 from harness.attacks.parts.inversion import Inversion
 from harness.jobs.reconstruction import invert
-from harness.jobs.train import DELTA, Outcome
+from harness.jobs.train import DELTA, Made
 from harness.leakage.figures import recompute
 from harness.leakage.influence import one_sided
 from harness.leakage.intervals import HALVED, halves
-from harness.spec import Json
+from harness.store.outcomes import Audited, AuditOutcome, InferenceOutcome, Membership, PricedGuarantee
 from workloads.errors import BenchError
 
 Arrays = dict[str, NDArray[Any]]
 
 
-def judge(name: str, attacker: Attacker, evidence: Evidence, params: Any, guarantees: list[Json]) -> Outcome:
+def judge(name: str, attacker: Attacker, evidence: Evidence, params: Any, guarantees: list[PricedGuarantee]) -> Made:
     """Run an attack and judge it by what it gives.
 
     Args:
@@ -68,7 +68,7 @@ def score_apart(attacker: Attack, evidence: Evidence, params: Any) -> Floats | N
     return scores
 
 
-def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: bool) -> Outcome:
+def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: bool) -> Made:
     """Scores of pool records to AUC, TPR and the rest; those of canaries apart, as the worst case."""
     dependence = dependence_of(attacker)
     stored: Arrays = {"members": evidence.members, **left_out(evidence)}
@@ -78,10 +78,10 @@ def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: 
         stored |= {} if apart is None else {"half_scores": apart}
     phi = None if checks_split else evidence.phi
     payload = recompute(stored, dependence, evidence.canaries, phi, checks_split)
-    return Outcome({**payload, "dependence": dependence}, {"scores.safetensors": save(stored)})
+    return Made(Membership(**payload, dependence=dependence), {"scores.safetensors": save(stored)})
 
 
-def strongest(attacker: Selection, evidence: Evidence) -> Outcome:
+def strongest(attacker: Selection, evidence: Evidence) -> Made:
     """The declared attacks on the same evidence, and the figures of the strongest of them."""
     stored: Arrays = {"members": evidence.members, "phi": evidence.phi, **left_out(evidence)}
     stored["correct"] = evidence.population_logits.argmax(axis=2) == evidence.population_labels
@@ -91,7 +91,7 @@ def strongest(attacker: Selection, evidence: Evidence) -> Outcome:
             apart = score_apart(each, evidence, each.Params())
             stored |= {} if apart is None else {f"half/{name}": apart}
     payload = recompute(stored, "record", evidence.canaries)
-    return Outcome(payload, {"scores.safetensors": save(stored)})
+    return Made(Membership(**payload), {"scores.safetensors": save(stored)})
 
 
 def measurable(evidence: Evidence) -> bool:
@@ -105,15 +105,15 @@ def left_out(evidence: Evidence) -> Arrays:
     return {} if evidence.evaluated.all() else {"set_aside": ~evidence.evaluated}
 
 
-def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[Json]) -> Outcome:
+def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[PricedGuarantee]) -> Made:
     """What canaries prove about epsilon, beside the price; a proof above the price is an alarm."""
     if not evidence.canaries:
         raise BenchError("the cell has no canaries to audit: give canary and canaries in the grid")
-    delta = max((each["delta"] for each in guarantees if each["delta"] is not None), default=DELTA)
+    delta = max((each.delta for each in guarantees if each.delta is not None), default=DELTA)
     found = audit.bound(evidence, params, delta)
-    prices = [each["epsilon"] for each in guarantees]
-    priced = None if None in prices else max(prices)
-    claims = [each["epsilons"]["paper"] for each in guarantees if "paper" in (each.get("epsilons") or {})]
+    prices = [each.epsilon for each in guarantees if each.epsilon is not None]
+    priced = max(prices) if len(prices) == len(guarantees) else None
+    claims = [each.epsilons["paper"] for each in guarantees if "paper" in each.epsilons]
     above = priced is not None and found.epsilon > priced
     message = None
     if above:
@@ -121,28 +121,28 @@ def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[
             f"epsilon is at least {found.epsilon:.3g} (confidence {found.confidence:g}), above the priced "
             f"{priced:.3g}: the method does not do what its ledger says, or the ledger is priced wrongly"
         )
-    audited = {
+    audited = Audited(
         **dataclasses.asdict(found),
-        "delta": delta,
-        "canaries": evidence.canaries,
-        "copies": evidence.copies,
-        "threat": evidence.threat,
-        "epsilon_priced": priced,
-        "epsilon_paper": max(claims, default=None),
-        "alarm": above,
-        "message": message,
-    }
-    return Outcome({"audit": audited}, {})
+        delta=delta,
+        canaries=evidence.canaries,
+        copies=evidence.copies,
+        threat=evidence.threat,
+        epsilon_priced=priced,
+        epsilon_paper=max(claims, default=None),
+        alarm=above,
+        message=message,
+    )
+    return Made(AuditOutcome(audit=audited), {})
 
 
-def inferred(attacker: Inference, evidence: Evidence, params: Any) -> Outcome:
+def inferred(attacker: Inference, evidence: Evidence, params: Any) -> Made:
     """How often a sensitive attribute is guessed, on members and on others; canaries have nothing to hide."""
     guesses, members = attacker.guesses(evidence, params), evidence.members
     people = members.shape[1] - evidence.canaries
     found = attribute_metrics.evaluate(guesses, members, people, evidence.evaluated)
     kept = {name: getattr(guesses, name) for name in ("truth", "guessed", "imputed")}
-    return Outcome(
-        payload={"attribute": dataclasses.asdict(found)},
+    return Made(
+        InferenceOutcome(attribute=dataclasses.asdict(found)),
         artefacts={
             "guesses.safetensors": save({**kept, "members": members, "set_aside": ~evidence.evaluated})
         },

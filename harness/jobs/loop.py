@@ -10,7 +10,6 @@ published). Everything a task prints goes to its `log.txt`.
 import contextlib
 import errno
 import gc
-import json
 import logging
 import os
 import signal
@@ -27,16 +26,21 @@ from typing import Literal
 import torch
 
 from harness.jobs.attack import attack
+from harness.jobs.bench import bench
 from harness.jobs.cgroup import memory_limit, oom_kills
 from harness.jobs.device import accelerator, prepared
 from harness.jobs.provenance import provenance, slurm_job
 from harness.jobs.run import Interrupted
-from harness.jobs.train import Outcome, train, watched
-from harness.spec import Json, read_task
+from harness.jobs.train import Made, train, watched
+from harness.plan.benches import ANY_DEVICE, Measure
+from harness.spec import Task
 from harness.store import Store
 from harness.store.files import dump
 from harness.store.locks import CLAIM, claimed
-from workloads.devices import CPU, best_device
+from harness.store.outcomes import Outcome
+from harness.store.records import Heartbeat
+from harness.store.result import Artefact, Failure, build, figures_of
+from workloads.devices import CPU, best_device, find_device
 from workloads.errors import BenchError, DeviceError, Diverged, StoreError, Upstream
 
 Status = Literal["done", "failed", "interrupted"]
@@ -106,64 +110,87 @@ def run_task(store: Store, key: str, stop: Stop) -> Status:
 
 def _run_alone(store: Store, key: str, stop: Stop) -> Status:
     standing = store.result(key)
-    if standing is not None and standing["status"] == "done":
+    if standing is not None and standing.done:
         return "done"
     try:
-        kind = store.spec(key)["task"]["kind"]
+        task = store.task(key)
     except StoreError as error:
         sys.stderr.write(f"task {key} cannot run, its spec cannot be read: {error}\n")
-        return "failed"  # without a row: nobody could tell of what
+        return "failed"  # without a row: nobody could say of what
     folder = store.folder(key)
     started, clock, kills = datetime.now(UTC), time.monotonic(), oom_kills()
-    result: Json
     device: torch.device | None = None
     here = provenance(device)
-    with heartbeat(folder, stop), logging_to(folder / "log.txt"), heeding() as warnings:
+    ended: Outcome | Failure
+    artefacts: dict[str, Artefact] = {}
+    with beating(folder, stop), logging_to(folder / "log.txt"), keeping_warnings() as warnings:
         try:
-            device = best_device() if kind == "train" else CPU
-            with prepared(device, torch.get_num_threads()):
+            device = device_of(task)
+            with prepared(device, threads_of(task)):
                 here = provenance(device)
-                outcome = perform(store, key, device, stop)
-            dump(outcome.payload)  # a number that JSON does not have fails the task, not the worker
+                made = perform(store, task, device, stop)
+            dump(figures_of(made.outcome))  # a number that JSON does not have fails the task, not the worker
             artefacts = {
                 name.split(".")[0]: store.write_artefact(key, name, content)
-                for name, content in outcome.artefacts.items()
+                for name, content in made.artefacts.items()
             }
-            result = {"status": "done", "reason": None, "message": None, "traceback": None}
-            result |= {"artefacts": artefacts, **outcome.payload}
+            ended = made.outcome
         except Interrupted:
             return "interrupted"
         except Exception as error:  # noqa: BLE001 - a failed task is a row, not a gap
             with contextlib.suppress(OSError):  # a full disk has no room for the log either
                 traceback.print_exc()
-            result = failure(error)
+            ended, artefacts = failure(error), {}
             stop.spoilt = loses_device(error)
             if oom_kills() > kills:  # of a child's: all that the task itself saw is that it was gone
-                message = f"{STARVED} (limit: {memory_limit()}): {result['message']}"
-                result |= {"reason": "out_of_memory", "message": message}
+                message = f"{STARVED} (limit: {memory_limit()}): {ended.message}"
+                ended = ended.model_copy(update={"reason": "out_of_memory", "message": message})
         finally:
             if device is not None and not stop.spoilt:
                 free_memory(device)
-    result |= {"key": key, "kind": kind, "provenance": here, "warnings": warnings}
-    result |= {"started": started.isoformat(), "finished": datetime.now(UTC).isoformat()}
+    result = build(
+        task,
+        ended,
+        started=started,
+        wall_seconds=time.monotonic() - clock,
+        provenance=here,
+        artefacts=artefacts,
+        warnings=warnings,
+    )
     try:
-        store.publish({**result, "wall_seconds": time.monotonic() - clock})
+        store.publish(result)
     except OSError as error:
         sys.stderr.write(f"the result of task {key} cannot be written, it will run again: {error}\n")
         return "failed"
     standing = store.result(key)  # another copy's, where that was first
-    if standing is None or standing["status"] != "done":
+    if standing is None or not standing.done:
         return "failed"
     clear(folder / "checkpoint")
     return "done"
 
 
-def perform(store: Store, key: str, device: torch.device, stop: Callable[[], bool]) -> Outcome:
+def perform(store: Store, task: Task, device: torch.device, stop: Callable[[], bool]) -> Made:
     """The work of a task, by its kind."""
-    task = read_task(store.spec(key))
+    task.refuse_other_protocol()
     if task.kind == "train":
-        return train(task, device, store.folder(key), stop)
+        return train(task, device, store.folder(task.key), stop)
+    if task.kind == "bench":
+        return bench(task, device, stop)
     return attack(task, store)
+
+
+def device_of(task: Task) -> torch.device:
+    """Where the work is done: attacks are array work on the CPU, a bench may name a device."""
+    if task.kind == "attack":
+        return CPU
+    if task.timing is not None and (named := Measure(**task.timing.settings).device) != ANY_DEVICE:
+        return find_device(named)
+    return best_device()
+
+
+def threads_of(task: Task) -> int:
+    """Threads of torch: a bench states its own, other tasks take what the worker was started with."""
+    return torch.get_num_threads() if task.timing is None else Measure(**task.timing.settings).threads
 
 
 def free_memory(device: torch.device) -> None:
@@ -181,8 +208,8 @@ def loses_device(error: BaseException | None) -> bool:
     return lost or words or loses_device(error.__cause__ or error.__context__)
 
 
-def failure(error: Exception) -> Json:
-    """The row of a failure: its reason as one word, its message and where it happened."""
+def failure(error: Exception) -> Failure:
+    """Why a task failed: its reason as one word, its message and where it happened."""
     message = str(error) or type(error).__name__
     if isinstance(error, Diverged):
         reason = "diverged"
@@ -205,13 +232,7 @@ def failure(error: Exception) -> Json:
         if meaning := next((MEANING[words] for words in MEANING if words in message), None):
             message = f"{meaning} ({message})"
     trace = "".join(traceback.format_exception(error))
-    return {
-        "status": "failed",
-        "reason": reason,
-        "message": message,
-        "traceback": trace,
-        "artefacts": {},
-    }
+    return Failure(reason=reason, message=message, traceback=trace)
 
 
 def lacks_memory(error: Exception) -> bool:
@@ -230,18 +251,26 @@ def clear(checkpoint: Path) -> None:
 
 
 @contextlib.contextmanager
-def heartbeat(folder: Path, stop: Stop) -> Iterator[None]:
-    """While the task runs, tell once a second who runs it and how far it is."""
+def beating(folder: Path, stop: Stop) -> Iterator[None]:
+    """While the task runs, write a heartbeat once a second: who runs it and how far it is."""
     file, over = folder / "heartbeat", threading.Event()
 
     def beat() -> None:
         while True:
             stop.look_for_parent()
             phase, done, total = watched[0].position if watched else ("", 0, 0)
-            who = {"pid": os.getpid(), "host": os.uname().nodename, "job": slurm_job(), "time": time.time()}
+            now = Heartbeat(
+                time=time.time(),
+                pid=os.getpid(),
+                host=os.uname().nodename,
+                job=slurm_job(),
+                phase=phase,
+                done=done,
+                total=total,
+            )
             aside = file.with_name(f".heartbeat-{os.getpid()}")
             with contextlib.suppress(OSError):  # a full disk must not stop a training
-                aside.write_text(json.dumps({**who, "phase": phase, "done": done, "total": total}))
+                aside.write_text(now.model_dump_json())
                 aside.replace(file)
             if over.wait(BEAT_SECONDS):
                 return
@@ -277,7 +306,7 @@ def logging_to(file: Path) -> Iterator[None]:
             os.close(saved)
 
 
-class Heed(logging.Handler):
+class WarningKeeper(logging.Handler):
     """Keeps each different warning once, and prints it."""
 
     def __init__(self) -> None:
@@ -294,16 +323,16 @@ class Heed(logging.Handler):
 
 
 @contextlib.contextmanager
-def heeding() -> Iterator[list[str]]:
+def keeping_warnings() -> Iterator[list[str]]:
     """What the task's own code warns of, for its result: a sweep's user does not read every log."""
-    heed, loggers = Heed(), [logging.getLogger(name) for name in OURS]
+    keeper, loggers = WarningKeeper(), [logging.getLogger(name) for name in OURS]
     for logger in loggers:
-        logger.addHandler(heed)
+        logger.addHandler(keeper)
     try:
-        yield heed.texts
+        yield keeper.texts
     finally:
         for logger in loggers:
-            logger.removeHandler(heed)
+            logger.removeHandler(keeper)
 
 
 def flush() -> None:

@@ -12,14 +12,15 @@ from torch import Tensor
 from harness.attacks.base import Bools, Evidence
 from harness.attacks.parts.inversion import Intercepted, Inversion, InversionParams, Pixels, Reconstructions
 from harness.attacks.parts.picture_metrics import compare, summarise
-from harness.jobs.train import Outcome
+from harness.jobs.train import Made
+from harness.store.outcomes import Reconstruction
 from workloads.base import Records
 from workloads.errors import BenchError
 
 Rows = NDArray[np.int64]
 
 
-def invert(attacker: Inversion, evidence: Evidence, params: InversionParams) -> Outcome:
+def invert(attacker: Inversion, evidence: Evidence, params: InversionParams) -> Made:
     """Rebuild members of every model of the cell from what they share, and judge the pictures."""
     people = evidence.members.shape[1] - evidence.canaries
     refuse_other_than_pictures(evidence.pool)
@@ -79,7 +80,7 @@ def intercept(
     return Intercepted(shared[0].model, gradients, labels, victims.x.shape[1:], pixels)
 
 
-def judged(originals: Records, rebuilt: Reconstructions, pixels: Pixels, chosen: list[Rows]) -> Outcome:
+def judged(originals: Records, rebuilt: Reconstructions, pixels: Pixels, chosen: list[Rows]) -> Made:
     """The figures, and every picture with its own."""
     if not bool(rebuilt.x.isfinite().all()):
         raise BenchError("the attack gave pictures with NaN or infinite pixels: it must give its best guess")
@@ -97,4 +98,4 @@ def judged(originals: Records, rebuilt: Reconstructions, pixels: Pixels, chosen:
         "models": torch.from_numpy(models),
     }
     artefact = save({name: each.contiguous() for name, each in kept.items()})
-    return Outcome({"reconstruction": figures.asdict()}, {"pictures.safetensors": artefact})
+    return Made(Reconstruction(reconstruction=figures.asdict()), {"pictures.safetensors": artefact})

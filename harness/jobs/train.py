@@ -1,12 +1,11 @@
 """One train task: draw the members, let the method train, price its ledger, keep what the model says."""
 
-import hashlib
 import io
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +13,25 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.torch import save
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
-import methods
-import workloads
 from harness.accounting import Guarantee, check, find_ceilings, price
-from harness.jobs.memory_layout import apply_layout, restore_layout
+from harness.jobs.memory_layout import restore_layout
 from harness.jobs.run import Run, Series
-from harness.plan.canaries import Armed, arm, coins
-from harness.plan.public_records import public_records
-from harness.spec import Json, Plugin, Task
-from methods.base import Budgeted, Method, Params, Problem, Released
-from workloads.base import Records, Workload
-from workloads.errors import Diverged, SpecError
-from workloads.records import without
+from harness.jobs.setup import Setup, per_example_loss
+from harness.plan.canaries import Armed
+from harness.spec import Task
+from harness.store.outcomes import (
+    Outcome,
+    Phase,
+    PricedCeilings,
+    PricedGuarantee,
+    Quantiles,
+    Training,
+    Utility,
+)
+from methods.base import Budgeted, Method, Params, Released
+from workloads.base import Records
+from workloads.errors import Diverged
 
 EVALUATION_BATCH = 2048
 DELTA = 1e-5
@@ -35,60 +39,45 @@ DELTA = 1e-5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Made:
     """What a finished task hands to the store."""
 
-    payload: Json
+    outcome: Outcome
     artefacts: dict[str, bytes]
     """File name, e.g. `signals.safetensors`, to content."""
 
 
-def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], bool]) -> Outcome:
-    """Train model `task.index` of the cell and measure what it gives and what it tells."""
-    workload, method = members_of(task)
-    params = method.Params(**task.cell.params)
-    armed, public = lay_out(task)
-    mask = torch.cat([membership(task, len(armed.pool)), coins(task.cell, task.index)])
+def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], bool]) -> Made:
+    """Train model `task.index` of the cell and measure its utility and what it releases about its members."""
+    setup = Setup(task.cell, task.index, device)
+    records, mask, params = setup.records, setup.mask, setup.params
     run = Run(task.key, device, folder / "checkpoint", stop=stop)
     watch(run)
-    given = None if public is None else public.x.to(device)
-    problem = Problem(workload.classes, armed.model, per_example_loss, given)
-    members, problem = apply_layout(armed.members(mask).to(device), problem)
-    released = method.train(members, problem, params, run)
+    released = setup.method.train(setup.members, setup.problem, params, run)
     run.finish()
     guarantee = price(released.ledger, getattr(params, "delta", DELTA))
-    check(guarantee, bound(method, params))
+    check(guarantee, bound(setup.method, params))
     ceilings = find_ceilings(released.ledger, guarantee)
-    signals = ask(released, armed, device)
-    aside = set_aside(released, armed, mask)
-    own = slice(len(armed.pool))
-    return Outcome(
-        payload={
-            "metrics": utility(signals, mask[own] & ~aside[own], ~mask[own]),
-            "set_aside": int(aside.sum()),
-            "guarantee": {
-                **guarantee.asdict(),
-                "kind": promised(guarantee, method),
-                "ceilings": ceilings and ceilings.asdict(),
-            },
-            "stats": finite(released.stats),
-            "phases": {name: summary(series) for name, series in run.phases.items()},
-        },
+    signals = ask(released, records, device)
+    aside = set_aside(released, records, mask)
+    own = slice(len(records.pool))
+    return Made(
+        Training(
+            metrics=utility(signals, mask[own] & ~aside[own], ~mask[own]),
+            set_aside=int(aside.sum()),
+            guarantee=PricedGuarantee(
+                **{**guarantee.asdict(), "kind": promised(guarantee, setup.method)},
+                ceilings=None if ceilings is None else PricedCeilings(**ceilings.asdict()),
+            ),
+            stats=finite(released.stats),
+            phases={name: summary(series) for name, series in run.phases.items()},
+        ),
         artefacts={
             "signals.safetensors": save({**signals, "members": mask, "set_aside": aside}),
             "model.safetensors": save(weights(released.predictor)),
             "steps.parquet": step_table(run.phases),
         },
     )
-
-
-def lay_out(task: Task) -> tuple[Armed, Records | None]:
-    """The records of the cell, and the public ones that its method is given, if any."""
-    workload, method = members_of(task)
-    armed, public = arm(workload, task.cell), public_records(workload, method)
-    if public is not None:  # who was looked at in training judges nothing
-        armed = replace(armed, test=without(armed.test, public))
-    return armed, public
 
 
 def bound(method: Method, params: Params) -> float | None:
@@ -107,53 +96,20 @@ def promised(guarantee: Guarantee, method: Method) -> str:
     return guarantee.kind
 
 
-watched: list[Run] = []
-"""The run in progress, for the heartbeat; at most one."""
+class Positioned(Protocol):
+    """Work in progress."""
+
+    position: tuple[str, int, int]
+    """Phase, steps done, total."""
 
 
-def watch(run: Run) -> None:
-    """Let the heartbeat tell this run's position."""
-    watched[:] = [run]
+watched: list[Positioned] = []
+"""The work in progress, for the heartbeat; at most one."""
 
 
-def members_of(task: Task) -> tuple[Workload, Method]:
-    """The plug-ins a task names; an error where the installed version is another."""
-    workload = workloads.family.get(task.cell.workload.name)
-    method = methods.family.get(task.cell.method.name)
-    same_version("workload", task.cell.workload, workload.version)
-    same_version("method", task.cell.method, method.version)
-    return workload, method
-
-
-def same_version(kind: str, asked: Plugin, installed: str) -> None:
-    """Numbers of two versions are not comparable, so a task runs on the version it was planned for."""
-    if asked.version != installed:
-        raise SpecError(
-            f"the task was planned for {kind} {asked.name} version {asked.version}; installed is "
-            f"{installed}: enqueue the sweep again"
-        )
-
-
-def membership(task: Task, pool: int) -> Tensor:
-    """Who trains this model: exactly `n_train` of the pool, drawn anew for every index.
-
-    The draw does not depend on the method: model i of every cell of a workload has the same members,
-    so that methods are compared on the same people.
-    """
-    cell = task.cell
-    if cell.n_train > pool:
-        raise SpecError(f"{cell.workload.name} wants {cell.n_train} members of a pool of {pool}")
-    text = f"members/{cell.workload.name}/{cell.workload.version}/{cell.n_train}/{cell.seed}/{task.index}"
-    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
-    order = torch.randperm(pool, generator=torch.Generator().manual_seed(seed))
-    mask = torch.zeros(pool, dtype=torch.bool)
-    mask[order[: cell.n_train]] = True
-    return mask
-
-
-def per_example_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy, one value per example."""
-    return cross_entropy(logits, labels, reduction="none")
+def watch(work: Positioned) -> None:
+    """Let the heartbeat report the position of this work."""
+    watched[:] = [work]
 
 
 def ask(released: Released, armed: Armed, device: torch.device) -> dict[str, Tensor]:
@@ -190,7 +146,7 @@ def answers(predictor: nn.Module, records: Records, device: torch.device) -> Ten
     return logits.contiguous()
 
 
-def utility(signals: dict[str, Tensor], included: Tensor, excluded: Tensor) -> Json:
+def utility(signals: dict[str, Tensor], included: Tensor, excluded: Tensor) -> Utility:
     """Accuracy of the last iterate on test records, members and non-members of the pool.
 
     Canaries count as neither, and so do members that are set aside.
@@ -200,13 +156,13 @@ def utility(signals: dict[str, Tensor], included: Tensor, excluded: Tensor) -> J
     right = logits.argmax(1) == labels
     losses = per_example_loss(logits.double(), labels)
     test_losses = per_example_loss(test_logits.double(), test_labels)
-    return {
-        "test_accuracy": share(test_logits.argmax(1) == test_labels),
-        "test_loss": float(test_losses.mean()),
-        "train_accuracy": share(right[included]),
-        "train_loss": float(losses[included].mean()),
-        "nonmember_accuracy": share(right[excluded]) if bool(excluded.any()) else None,
-    }
+    return Utility(
+        test_accuracy=share(test_logits.argmax(1) == test_labels),
+        test_loss=float(test_losses.mean()),
+        train_accuracy=share(right[included]),
+        train_loss=float(losses[included].mean()),
+        nonmember_accuracy=share(right[excluded]) if bool(excluded.any()) else None,
+    )
 
 
 def share(right: Tensor) -> float:
@@ -231,18 +187,18 @@ def weights(predictor: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def summary(series: Series) -> Json:
+def summary(series: Series) -> Phase:
     """Quantiles of a phase's step times. The first steps pay for warm-up and are left out."""
     kept = slice(warm_up(len(series.wall)), None)
-    return {
-        "steps": len(series.wall),
-        "total_seconds": math.fsum(series.wall),
-        "wall": quantiles(series.wall[kept]),
-        "cpu": quantiles(series.cpu[kept]),
-        "clocks": {name: quantiles(column[kept]) for name, column in series.clocks.items()},
-        "resting_memory_bytes": series.resting_memory_bytes,
-        "peak_memory_bytes": series.peak_memory_bytes,
-    }
+    return Phase(
+        steps=len(series.wall),
+        total_seconds=math.fsum(series.wall),
+        wall=quantiles(series.wall[kept]),
+        cpu=quantiles(series.cpu[kept]),
+        clocks={name: quantiles(column[kept]) for name, column in series.clocks.items()},
+        resting_memory_bytes=series.resting_memory_bytes,
+        peak_memory_bytes=series.peak_memory_bytes,
+    )
 
 
 def warm_up(steps: int) -> int:
@@ -250,15 +206,14 @@ def warm_up(steps: int) -> int:
     return min(10, steps // 5)
 
 
-def quantiles(column: list[float]) -> dict[str, float | None]:
-    """Five quantiles and the mean; null where nothing was measured."""
-    names = ("p05", "p25", "p50", "p75", "p95")
+def quantiles(column: list[float]) -> Quantiles:
+    """Five quantiles and the mean; None where nothing was measured."""
     values = np.asarray(column, dtype=np.float64)
     values = values[np.isfinite(values)]
     if not values.size:
-        return {**dict.fromkeys(names), "mean": None}
-    levels = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95])
-    return {**dict(zip(names, map(float, levels), strict=True)), "mean": float(values.mean())}
+        return Quantiles(p05=None, p25=None, p50=None, p75=None, p95=None, mean=None)
+    p05, p25, p50, p75, p95 = map(float, np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95]))
+    return Quantiles(p05=p05, p25=p25, p50=p50, p75=p75, p95=p95, mean=float(values.mean()))
 
 
 def step_table(phases: dict[str, Series]) -> bytes:

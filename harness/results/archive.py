@@ -6,7 +6,6 @@ What comes from others is data to distrust: names, sizes and hashes are checked 
 """
 
 import hashlib
-import json
 import re
 import stat
 import zipfile
@@ -15,12 +14,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field
 
-from harness.spec import Json
 from harness.store.files import checksum, dump, parse_json
+from harness.store.outcomes import Frozen
 from workloads.errors import SpecError
 
 MANIFEST = "manifest.json"
@@ -48,20 +49,56 @@ Contents = Mapping[str, bytes | Path]
 """Path in the archive to the bytes, or to the file that holds them."""
 
 
+class Entry(Frozen):
+    """A file of an archive."""
+
+    bytes: Annotated[int, Field(ge=0)]
+    sha256: str
+
+
+class Manifest(Frozen):
+    """Who made an archive, with what, and what is in it."""
+
+    format: int
+    privbench: str = ""
+    protocol: int
+    schema_: str = Field(default="", alias="schema")
+    """Of the database that the results were collected into."""
+    exported: str = ""
+    """When, in UTC."""
+    origin: str = ""
+    """The machine it was made on."""
+    where: str | None = None
+    """The condition that selected the tasks."""
+    weights: bool = False
+    tasks: int = 0
+    files: dict[str, Entry] = {}
+    checksum: str | None = None
+    """Of the rest of the manifest, as it was written."""
+
+    def written(self) -> bytes:
+        """As it stands in an archive."""
+        return dump(self.model_dump(by_alias=True))
+
+    def signed(self, files: dict[str, Entry]) -> "Manifest":
+        """The manifest of these files, with its checksum."""
+        whole = self.model_copy(update={"files": files, "checksum": None})
+        return whole.model_copy(update={"checksum": checksum(whole.model_dump(by_alias=True))})
+
+
 def check_suffix(file: Path) -> None:
     """SpecError unless the name says which kind of archive it is."""
     if file.suffix not in SUFFIXES:
         raise SpecError(f"'{file}' should end in .zip or .parquet: its name says how results are packed")
 
 
-def write_archive(file: Path, head: Json, contents: Contents) -> Json:
+def write_archive(file: Path, head: Manifest, contents: Contents) -> Manifest:
     """Pack the files; the answer is the manifest, `head` with the hash of every file and of itself."""
-    hashes = {}
+    entries = {}
     for name, content in contents.items():
         raw = _bytes(content)
-        hashes[name] = {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
-    manifest: Json = {**head, "files": hashes}
-    manifest["checksum"] = checksum(manifest)
+        entries[name] = Entry(bytes=len(raw), sha256=hashlib.sha256(raw).hexdigest())
+    manifest = head.signed(entries)
     aside = file.with_name(f".{file.name}-part")
     try:
         (_write_zip if file.suffix == ".zip" else _write_parquet)(aside, manifest, contents)
@@ -73,39 +110,37 @@ def write_archive(file: Path, head: Json, contents: Contents) -> Json:
     return manifest
 
 
-def read_manifest(file: Path) -> Json:
+def read_manifest(file: Path) -> Manifest:
     """The manifest, whole and with names that are safe to write; SpecError where it is not one of ours."""
     check_suffix(file)
     try:
         raw = _zip_manifest(file) if file.suffix == ".zip" else _parquet_manifest(file)
-        manifest = parse_json(raw)
-        if manifest.pop("checksum") != checksum(manifest):
+        content = parse_json(raw)
+        if content["checksum"] != checksum(content):
             raise SpecError(f"{file} is damaged or was altered: its manifest does not match its checksum")
-        sizes = {name: int(entry["bytes"]) for name, entry in manifest["files"].items()}
-        if min(sizes.values(), default=0) < 0:
-            raise ValueError("its manifest states a negative size")
+        manifest = Manifest(**content)
     except FileNotFoundError:
         raise SpecError(f"there is no file {file}") from None
     except UNREADABLE as error:
         raise SpecError(f"{file} is no export of privbench, or only a part of one: {error}") from error
-    for name in sizes:
+    for name in manifest.files:
         if not NAME.fullmatch(name):
             raise SpecError(f"{file} holds a file that no task has, '{name[:100]}': nothing was imported")
-    total = sum(sizes.values())
+    total = sum(entry.bytes for entry in manifest.files.values())
     if total > max(SMALL_BYTES, SWOLLEN * file.stat().st_size):
         raise SpecError(f"{file} would unpack to {total:,} bytes, more than {SWOLLEN} times its own size")
-    return {**manifest, "checksum": checksum(manifest)}
+    return manifest
 
 
-def read_contents(file: Path, manifest: Json) -> Iterator[tuple[str, bytes]]:
+def read_contents(file: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
     """Every file of the archive, checked against the manifest; SpecError at the first that differs."""
-    expected = dict(manifest["files"])
+    expected = dict(manifest.files)
     try:
         for name, raw in (_zip_contents if file.suffix == ".zip" else _parquet_contents)(file, expected):
             entry = expected.pop(name, None)
             if entry is None:
                 raise SpecError(f"{file} holds '{name[:100]}', which its manifest does not list")
-            if len(raw) != entry["bytes"] or hashlib.sha256(raw).hexdigest() != entry["sha256"]:
+            if len(raw) != entry.bytes or hashlib.sha256(raw).hexdigest() != entry.sha256:
                 raise SpecError(f"{file} is damaged or was altered: {name} does not match its hash")
             yield name, raw
     except UNREADABLE as error:
@@ -136,9 +171,9 @@ UNREADABLE = (
 # -- zip -------------------------------------------------------------------------------------------
 
 
-def _write_zip(file: Path, manifest: Json, contents: Contents) -> None:
+def _write_zip(file: Path, manifest: Manifest, contents: Contents) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(MANIFEST, dump(manifest))
+        archive.writestr(MANIFEST, manifest.written())
         for name, content in contents.items():
             archive.writestr(name, _bytes(content))
 
@@ -151,14 +186,14 @@ def _zip_manifest(file: Path) -> bytes:
         return archive.read(entry)
 
 
-def _zip_contents(file: Path, expected: Mapping[str, Json]) -> Iterator[tuple[str, bytes]]:
+def _zip_contents(file: Path, expected: Mapping[str, Entry]) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
             if entry.filename == MANIFEST or entry.is_dir():
                 continue
             if stat.S_ISLNK(entry.external_attr >> 16):
                 raise ValueError(f"'{entry.filename[:100]}' is a link")
-            size = int(expected[entry.filename]["bytes"])
+            size = expected[entry.filename].bytes
             with archive.open(entry) as source:
                 yield entry.filename, source.read(size + 1)  # whatever its header says
 
@@ -166,8 +201,8 @@ def _zip_contents(file: Path, expected: Mapping[str, Json]) -> Iterator[tuple[st
 # -- Parquet ---------------------------------------------------------------------------------------
 
 
-def _write_parquet(file: Path, manifest: Json, contents: Contents) -> None:
-    schema = SCHEMA.with_metadata({"privbench": json.dumps(manifest)})
+def _write_parquet(file: Path, manifest: Manifest, contents: Contents) -> None:
+    schema = SCHEMA.with_metadata({"privbench": manifest.written()})
     tasks: dict[str, list[str]] = defaultdict(list)
     for name in contents:
         tasks[name.rsplit("/", 1)[0]].append(name)
@@ -180,7 +215,7 @@ def _write_parquet(file: Path, manifest: Json, contents: Contents) -> None:
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
-def _task_row(folder: str, files: dict[str, bytes]) -> Json:
+def _task_row(folder: str, files: dict[str, bytes]) -> dict[str, Any]:
     texts = {name: files.pop(f"{folder}/{name}.json").decode("ascii") for name in ("spec", "result")}
     artefacts = [(name.rsplit("/", 1)[1], content) for name, content in files.items()]
     return {"key": folder.rsplit("/", 1)[1], **texts, "artefacts": artefacts}
@@ -191,12 +226,12 @@ def _parquet_manifest(file: Path) -> bytes:
     return bytes(metadata[b"privbench"])
 
 
-def _parquet_contents(file: Path, expected: Mapping[str, Json]) -> Iterator[tuple[str, bytes]]:
+def _parquet_contents(file: Path, expected: Mapping[str, Entry]) -> Iterator[tuple[str, bytes]]:
     with pq.ParquetFile(file) as source:
         declared = sum(
             int(source.metadata.row_group(each).total_byte_size) for each in range(source.num_row_groups)
         )
-        if declared > 2 * sum(int(entry["bytes"]) for entry in expected.values()) + SMALL_BYTES:
+        if declared > 2 * sum(entry.bytes for entry in expected.values()) + SMALL_BYTES:
             raise ValueError("it unpacks to more than its manifest lists")
         for batch in source.iter_batches(1):  # a short dictionary may stand for rows of any length
             (row,) = batch.to_pylist()

@@ -6,8 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 import db
-from harness.results.rows import TABLES, to_arrow
-from harness.spec import Json
+from harness.results.rows import TABLES, Row, to_arrow
 
 BENCH, CELL, TASK = TABLES["bench_result"], TABLES["cell"], TABLES["task"]
 SAME = ("origin", "protocol", "workload", "workload_version", "n_train", "method", "method_version")
@@ -32,13 +31,13 @@ def write_bench_matches(connection: sa.Connection) -> None:
         db.insert_arrow(connection, table, to_arrow("bench_match", rows))
 
 
-def match_benches(benches: Iterable[Json], cells: Iterable[Json]) -> list[Json]:
+def match_benches(benches: Iterable[Row], cells: Iterable[Row]) -> list[Row]:
     """Rows of `bench_match`: the step of the cell is the one that was timed.
 
     Batch size and everything else that decides the work of a step agree; real numbers (epsilon, noise, rates)
     and `steps` may differ. Plain sgd is the baseline whatever way it draws its batches.
     """
-    by_name: dict[tuple[Any, ...], list[Json]] = {}
+    by_name: dict[tuple[Any, ...], list[Row]] = {}
     for bench in benches:
         by_name.setdefault(tuple(bench[name] for name in SAME), []).append(bench)
     return [
@@ -49,7 +48,7 @@ def match_benches(benches: Iterable[Json], cells: Iterable[Json]) -> list[Json]:
     ]
 
 
-def is_timed(cell: Json, bench: Json) -> bool:
+def is_timed(cell: Row, bench: Row) -> bool:
     """Whether a bench of the cell's workload and method timed the cell's step."""
     if cell["batch_size"] is None or cell["batch_size"] != bench["batch_size"]:
         return False

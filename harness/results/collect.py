@@ -25,10 +25,11 @@ import db
 from harness.results.bench_matching import write_bench_matches
 from harness.results.comparisons import write_comparisons
 from harness.results.matching import write_matches, write_published
-from harness.results.rows import TABLES, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
-from harness.spec import Json
+from harness.results.rows import TABLES, Row, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
+from harness.spec import Task
 from harness.store import Store, read_result
 from harness.store.imports import Origin, origins
+from harness.store.result import Result
 from workloads.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -169,7 +170,7 @@ class Gathering:
         """The stamps of all whole tasks."""
         self.same: list[tuple[Origin, str]] = []
         """Tasks that were not read again."""
-        self.cells: dict[str, Json] = {}
+        self.cells: dict[str, Row] = {}
         """Those of tasks that were read."""
         self.pending: Rows = defaultdict(list)
         self.stale: list[str] = []
@@ -193,14 +194,14 @@ class Gathering:
         ended = _ended(origin, folder, self.broken)
         if ended is None:
             return
-        spec, result = ended
-        fresh = self.known.get(key) != result["checksum"]
+        task, result = ended
+        fresh = self.known.get(key) != result.checksum
         try:
-            cell = cell_row(origin, spec)
+            cell = cell_row(origin, task)
             if fresh and is_outdated(result):
-                result = remeasured(origin, spec, result)
+                result = remeasured(origin, task, result)
                 self.remeasured += 1
-            rows = task_rows(origin, spec, result, self.broken) if fresh else {}
+            rows = task_rows(origin, task, result, self.broken) if fresh else {}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             log.warning("task %s cannot be read: %r", key, error)
             self.broken.append(folder / "result.json")
@@ -244,7 +245,7 @@ class Gathering:
         """Make these cells anew from all of their tasks: of those that were not read, the specs are now."""
         for origin, key in self.same:
             if self.homes[origin.key(key)] in touched:
-                _merge(self.cells, cell_row(origin, origin.store.spec(key)))
+                _merge(self.cells, cell_row(origin, origin.store.task(key)))
         _delete(self.connection, "cell", "key", [key for key in touched if key is not None])
         _insert(self.connection, "cell", list(self.cells.values()))
 
@@ -310,20 +311,20 @@ def _look_of(folder: Path) -> str | None:
     return hashlib.sha256("\n".join(looks).encode()).hexdigest()[:32] if "result.json" in names else None
 
 
-def _ended(origin: Origin, folder: Path, broken: list[Path]) -> tuple[Json, Json] | None:
-    """(spec, result) of a task; what is damaged goes to `broken`."""
+def _ended(origin: Origin, folder: Path, broken: list[Path]) -> tuple[Task, Result] | None:
+    """A task and its result; what is damaged goes to `broken`."""
     result = read_result(folder)
-    if result is None or result.get("key") != folder.name:
+    if result is None or result.key != folder.name:
         broken.append(folder / "result.json")
         return None
     try:
-        return origin.store.spec(folder.name), result
+        return origin.store.task(folder.name), result
     except StoreError:
         broken.append(folder / "spec.json")
         return None
 
 
-def _merge(cells: dict[str, Json], cell: Json | None) -> None:
+def _merge(cells: dict[str, Row], cell: Row | None) -> None:
     """Tasks of one cell may be planned at different times: the highest count of tries holds."""
     if cell is None:
         return
@@ -340,6 +341,6 @@ def _delete(connection: sa.Connection, name: str, column: str, keys: Sequence[st
         connection.execute(sa.delete(table).where(table.c[column].in_(some)))
 
 
-def _insert(connection: sa.Connection, name: str, rows: list[Json]) -> None:
+def _insert(connection: sa.Connection, name: str, rows: list[Row]) -> None:
     if rows:
         db.insert_arrow(connection, TABLES[name], to_arrow(name, rows))

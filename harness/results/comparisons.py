@@ -22,8 +22,7 @@ from harness.leakage.declared import Answers, score_strongest
 from harness.leakage.influence import Scored
 from harness.leakage.intervals import scored_apart
 from harness.leakage.matrices import Bools
-from harness.results.rows import TABLES, to_arrow
-from harness.spec import Json
+from harness.results.rows import TABLES, Row, to_arrow
 from harness.store.imports import Origin
 from workloads.errors import StoreError
 
@@ -72,7 +71,7 @@ def write_comparisons(connection: sa.Connection, origins: Iterable[Origin]) -> N
     accuracies, trainings = _accuracies(connection)
     attacks = {cell: (task, models) for cell, task, models in connection.exec_driver_sql(ATTACKS)}
     stores = {origin.name: origin for origin in origins}
-    rows: list[Json] = []
+    rows: list[Row] = []
     for group, cells in sorted(groups.items()):
         if 2 <= len(cells) <= MOST_CELLS:
             scores = Scores(stores[group.origin], attacks, trainings, group.canaries)
@@ -100,7 +99,7 @@ def _accuracies(connection: sa.Connection) -> tuple[Accuracies, Trainings]:
 
 def _compared(
     cells: list[str], accuracies: Mapping[tuple[str, str], Mapping[int, float]], scores: "Scores"
-) -> Iterator[Json]:
+) -> Iterator[Row]:
     pairs = list(combinations(cells, 2))
     for axis in ACCURACIES:
         found = [
@@ -135,7 +134,7 @@ def _rows(
     pairs: list[tuple[str, str]],
     found: list[Comparison],
     test_errors: list[float | None],
-) -> Iterator[Json]:
+) -> Iterator[Row]:
     adjusted = comparison.holm([each.p for each in found])
     for (cell, other), each, p_holm, test_se in zip(pairs, found, adjusted, test_errors, strict=True):
         yield {
@@ -217,7 +216,7 @@ class Scores:
 
     def _scored_anew(self, cell: str, task: str, models: int) -> Mapping[str, Any]:
         """The declared attacks on the first models alone, shadows too, from what their trainings kept."""
-        if "shadows" in self.origin.store.spec(_key(task))["task"]:
+        if self.origin.store.task(_key(task)).shadows:
             raise StoreError("its shadows are of another cell: attack both with as many models")
         tasks = [self.trainings[cell][index] for index in range(models)]
         read = [load(self._artefact(each, "signals")) for each in tasks]

@@ -9,9 +9,9 @@ from safetensors.numpy import load
 from harness.results.collect import Collected, collect
 from harness.results.query import Source, is_url, query
 from harness.results.table import Answer
-from harness.spec import Json
 from harness.store import Store
 from harness.store.imports import find_task
+from harness.store.result import Result
 from workloads.errors import SpecError, StoreError
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ class Results:
     def roc(self, task: str) -> "pd.DataFrame":
         """The receiver operating characteristic of one attack: `fpr` and `tpr`."""
         _, result = self._result(task)
-        if not result.get("roc"):
+        if not result.figures.get("roc"):
             raise StoreError(f"task {task} has no ROC: give the attack_task of a row of the frontier")
-        return _pandas().DataFrame(result["roc"])
+        return _pandas().DataFrame(result.figures["roc"])
 
     def scores(self, task: str) -> "pd.DataFrame":
         """An attack's score of every record against every target, and whether it was a member of it.
@@ -100,7 +100,7 @@ class Results:
         Without members that a target's method set aside, which are no evidence of leakage.
         """
         store, result = self._result(task)
-        if "scores" not in result["artefacts"]:
+        if "scores" not in result.artefacts:
             raise StoreError(f"task {task} has no scores: give the attack_task of a row of the frontier")
         kept = load(store.read_artefact(result, "scores"))
         target, record = np.indices(kept["scores"].shape).reshape(2, -1)
@@ -116,7 +116,7 @@ class Results:
             raise SpecError("this is in a store's files, not in a database: open the store instead")
         return Store.open(self.source)
 
-    def _result(self, task: str) -> tuple[Store, Json]:
+    def _result(self, task: str) -> tuple[Store, Result]:
         origin, key = find_task(self._store, task)
         found = origin.store.result(key)
         if found is None:

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 import db
 from harness.results.published_tables import Published, published
-from harness.results.rows import TABLES, to_arrow
-from harness.spec import PROTOCOL, Json, despelled
+from harness.results.rows import TABLES, Row, to_arrow
+from harness.spec import PROTOCOL, despelled
 
 CELL, RUN = TABLES["cell"], TABLES["model_run"]
 VERSIONS = ("workload_version", "method_version")
@@ -47,14 +47,14 @@ def write_matches(connection: sa.Connection) -> None:
         db.insert_arrow(connection, table, to_arrow("published_match", rows))
 
 
-def match(printed: Iterable[Published], cells: Iterable[Json]) -> list[Json]:
+def match(printed: Iterable[Published], cells: Iterable[Row]) -> list[Row]:
     """Rows of `published_match`.
 
     A cell is the paper's if workload, method and the identifying parameters agree. The places go by how
     near the settings are, then by version and number of models: results have no say, or the best-looking cell
     would stand for all.
     """
-    by_name: dict[tuple[str, str], list[Json]] = {}
+    by_name: dict[tuple[str, str], list[Row]] = {}
     for cell in cells:
         by_name.setdefault((cell["workload"], cell["method"]), []).append(cell)
     rows = []
@@ -69,7 +69,7 @@ def match(printed: Iterable[Published], cells: Iterable[Json]) -> list[Json]:
     return rows
 
 
-def differences(printed: Published, cell: Json) -> list[str]:
+def differences(printed: Published, cell: Row) -> list[str]:
     """What a reader of both numbers has to know, beside what holds for the whole table."""
     params = cell["params"]
     texts = []
@@ -90,7 +90,7 @@ def differences(printed: Published, cell: Json) -> list[str]:
     return texts
 
 
-def _distance(printed: Published, cell: Json) -> tuple[Any, ...]:
+def _distance(printed: Published, cell: Row) -> tuple[Any, ...]:
     versions = [(-len(cell[name]), [-ord(sign) for sign in cell[name]]) for name in VERSIONS]
     other_size = printed.n_train is not None and printed.n_train != cell["n_train"]
     settings = len(_differing(printed.cell.stated, cell["params"]))

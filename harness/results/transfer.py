@@ -16,15 +16,18 @@ from importlib.metadata import version
 from pathlib import Path
 
 import db
-from harness.results.archive import check_suffix, read_contents, read_manifest, write_archive
+from harness.results.archive import Manifest, check_suffix, read_contents, read_manifest, write_archive
 from harness.results.collect import collect
 from harness.results.query import query
-from harness.spec import PROTOCOL, Json
+from harness.results.rows import Row
+from harness.spec import PROTOCOL
 from harness.store import Store, read_result
 from harness.store.checks import PURGED
 from harness.store.files import dump, parse_json, sealed
 from harness.store.imports import IMPORTS, MANIFEST
 from harness.store.private import publishable
+from harness.store.records import Purged
+from harness.store.result import parse_result
 from workloads.errors import SpecError, StoreError
 
 FORMAT = 1
@@ -50,7 +53,7 @@ class Imported:
     """False where exactly this had been imported before."""
 
 
-def export_results(store_path: Path, file: Path, where: str | None = None, weights: bool = False) -> Json:
+def export_results(store_path: Path, file: Path, where: str | None = None, weights: bool = False) -> Manifest:
     """Pack our own ended tasks, or those that `where` selects (see TASKS), and return the manifest.
 
     Without `weights` only what rows are made of: specs, results and times; never what a store keeps to itself
@@ -70,17 +73,17 @@ def export_results(store_path: Path, file: Path, where: str | None = None, weigh
     if not tasks:
         condition = f" that has {where}" if where else ""
         raise SpecError(f"{store.path} holds no ended task{condition}: there is nothing to export")
-    head = {
-        "format": FORMAT,
-        "privbench": version("privbench"),
-        "protocol": PROTOCOL,
-        "schema": db.fingerprint(),
-        "exported": datetime.now(UTC).isoformat(timespec="seconds"),
-        "origin": platform.node(),
-        "where": where,
-        "weights": weights,
-        "tasks": tasks,
-    }
+    head = Manifest(
+        format=FORMAT,
+        privbench=version("privbench"),
+        protocol=PROTOCOL,
+        schema=db.fingerprint(),
+        exported=datetime.now(UTC).isoformat(timespec="seconds"),
+        origin=platform.node(),
+        where=where,
+        weights=weights,
+        tasks=tasks,
+    )
     return write_archive(file, head, contents)
 
 
@@ -99,8 +102,8 @@ def import_results(store_path: Path, file: Path, name: str | None = None, replac
     store.check()
     target = store.path / IMPORTS / origin
     standing = _standing(target)
-    if standing == manifest["checksum"]:
-        return Imported(origin, len({Path(name).parent for name in manifest["files"]}), new=False)
+    if standing == manifest.checksum:
+        return Imported(origin, len({Path(name).parent for name in manifest.files}), new=False)
     if standing is not None and not replace:
         raise SpecError(
             f"other results were imported as '{origin}': give --as NAME to keep both, or --replace the old"
@@ -119,9 +122,9 @@ def import_results(store_path: Path, file: Path, name: str | None = None, replac
     return Imported(origin, tasks, new=True)
 
 
-def conflicts(store_path: Path, origin: str) -> list[Json]:
+def conflicts(store_path: Path, origin: str) -> list[Row]:
     """Figures of an import that differ from ours of the same task; the database must be up to date."""
-    found: list[Json] = query(
+    found: list[Row] = query(
         store_path, f"select * from conflicts where origin = '{origin}' order by abs(difference) desc, task"
     ).arrow.to_pylist()
     return found
@@ -135,25 +138,25 @@ def _selected(store: Store, where: str) -> set[str]:
 
 def _files(store: Store, folder: Path, weights: bool) -> dict[str, bytes | Path]:
     """By their names in the store. What is read twice may have been replaced between: the result is kept."""
-    result: Json = parse_json((folder / "result.json").read_bytes())
-    store.spec(folder.name)  # a damaged one is told here, not to whoever imports it
+    result = parse_result(parse_json((folder / "result.json").read_bytes()))
+    store.task(folder.name)  # a damaged one is told here, not to whoever imports it
     files: dict[str, bytes | Path] = {"spec.json": (folder / "spec.json").read_bytes()}
-    files["result.json"] = sealed(publishable(result))
-    for name in result["artefacts"]:
+    files["result.json"] = sealed(publishable(result).document())
+    for name in result.artefacts:
         file = store.artefact(result, name)
         if (weights or name in ALWAYS) and file.is_file():
             files[file.name] = file
     return {f"{folder.relative_to(store.path).as_posix()}/{name}": content for name, content in files.items()}
 
 
-def _refuse_newer(file: Path, manifest: Json) -> None:
-    theirs = {"format": manifest.get("format"), "protocol": manifest.get("protocol")}
-    for (what, number), ours in zip(theirs.items(), (FORMAT, PROTOCOL), strict=True):
-        if not isinstance(number, int):
-            raise SpecError(f"{file} is no export of privbench: its manifest has no {what}")
-        if number > ours:
+def _refuse_newer(file: Path, manifest: Manifest) -> None:
+    for what, theirs, ours in (
+        ("format", manifest.format, FORMAT),
+        ("protocol", manifest.protocol, PROTOCOL),
+    ):
+        if theirs > ours:
             raise SpecError(
-                f"{file} was made by privbench {manifest.get('privbench')} ({what} {number}); this is "
+                f"{file} was made by privbench {manifest.privbench} ({what} {theirs}); this is "
                 f"privbench {version('privbench')} ({what} {ours}): update it to import this file"
             )
 
@@ -168,7 +171,7 @@ def _standing(target: Path) -> str | None:
         return ""
 
 
-def _unpack(file: Path, manifest: Json, store: Store) -> int:
+def _unpack(file: Path, manifest: Manifest, store: Store) -> int:
     """Fill an empty store; the number of tasks. SpecError where a task is not whole."""
     folders: dict[Path, set[str]] = {}
     for name, content in read_contents(file, manifest):
@@ -178,7 +181,7 @@ def _unpack(file: Path, manifest: Json, store: Store) -> int:
         folders.setdefault(target.parent, set()).add(target.name)
     for folder, names in folders.items():
         _accept(store, folder, names)
-    (store.path / MANIFEST).write_bytes(dump(manifest))
+    (store.path / MANIFEST).write_bytes(manifest.written())
     os.sync()
     return len(folders)
 
@@ -186,16 +189,16 @@ def _unpack(file: Path, manifest: Json, store: Store) -> int:
 def _accept(store: Store, folder: Path, names: Collection[str]) -> None:
     """Note what was left out, so that the rest counts as whole; SpecError where it is not."""
     try:
-        artefacts = parse_json((folder / "result.json").read_bytes())["artefacts"]
-        left_out = sorted({each["file"] for each in artefacts.values()} - set(names))
-        (folder / PURGED).write_bytes(dump({"files": left_out}))
+        artefacts = parse_result(parse_json((folder / "result.json").read_bytes())).artefacts
+        left_out = sorted({each.file for each in artefacts.values()} - set(names))
+        (folder / PURGED).write_bytes(dump(Purged(files=left_out).model_dump()))
         result = read_result(folder)
-        if result is None or result["key"] != folder.name:
+        if result is None or result.key != folder.name:
             raise SpecError(f"the result of task {folder.name} is damaged: nothing was imported")
         for name, each in artefacts.items():
-            if each["file"] in names:
+            if each.file in names:
                 store.read_artefact(result, name)
-        store.spec(folder.name)
+        store.task(folder.name)
     except (OSError, KeyError, TypeError, ValueError, AttributeError, StoreError) as error:
         raise SpecError(f"task {folder.name} of the import is damaged: nothing was imported") from error
 

@@ -3,16 +3,16 @@
 The only place that says which. Databases, reports and exports are made of what is left.
 """
 
-from harness.spec import Json
+from harness.store.result import Result
 
 PRIVATE_EPSILONS = ("data_dependent",)
 """Of a guarantee's epsilons. PATE's price of the votes as they fell reads them and is not sanitised (Papernot
 et al. 2018): that epsilon itself tells how the teachers voted."""
 
 
-def publishable(result: Json) -> Json:
+def publishable(result: Result) -> Result:
     """The result without what stays in the store, and without the assumptions that speak of it."""
-    guarantee = result.get("guarantee")
+    guarantee = result.figures.get("guarantee")
     if not guarantee or not any(name in guarantee.get("epsilons", {}) for name in PRIVATE_EPSILONS):
         return result
     kept = {
@@ -21,7 +21,8 @@ def publishable(result: Json) -> Json:
         },
         "assumptions": [line for line in guarantee["assumptions"] if not _speaks_of_private(line)],
     }
-    return {**result, "guarantee": {**guarantee, **kept}}
+    figures = {**result.figures, "guarantee": {**guarantee, **kept}}
+    return result.model_copy(update={"figures": figures})
 
 
 def _speaks_of_private(line: str) -> bool:

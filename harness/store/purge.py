@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.spec import Json
-from harness.store import Store, beat
+from harness.store import Store, heartbeat
 from harness.store.checks import PURGED, purged_files
 from harness.store.files import dump, sync_folder, write_atomic
 from harness.store.locks import locked
+from harness.store.records import Purged
+from harness.store.result import Result
 from workloads.errors import StoreError
 
 KEPT_FILES = {"spec.json", "result.json", "log.txt", PURGED}
@@ -39,7 +40,7 @@ class Holding:
 
 def holdings(store: Store, sweep: str | None = None) -> list[Holding]:
     """What ended tasks hold, those of one sweep where it is named; StoreError while one runs."""
-    keys = store.keys() if sweep is None else {entry["key"] for entry in store.sweep(sweep)["tasks"]}
+    keys = store.keys() if sweep is None else {entry.key for entry in store.sweep(sweep).tasks}
     found = (_holding(store, key) for key in sorted(keys))
     return [each for each in found if each is not None]
 
@@ -57,9 +58,9 @@ def _holding(store: Store, key: str) -> Holding | None:
     result = store.result(key, summed=False)
     if result is None:
         return None
-    if beat(folder) is not None:
+    if heartbeat(folder) is not None:
         raise StoreError(f"task {key} is running: wait for it to end, then purge")
-    listed = {each["file"] for each in result["artefacts"].values()}
+    listed = {each.file for each in result.artefacts.values()}
     files = [entry for entry in os.scandir(folder) if entry.name not in _kept(result) and _is_leaf(entry)]
     files += _checkpoints(folder)
     if not files:
@@ -69,8 +70,8 @@ def _holding(store: Store, key: str) -> Holding | None:
     return Holding(key, gone, tuple(Path(entry.path) for entry in files), size)
 
 
-def _kept(result: Json) -> set[str]:
-    steps = (result["artefacts"][name]["file"] for name in KEPT_ARTEFACTS if name in result["artefacts"])
+def _kept(result: Result) -> set[str]:
+    steps = (result.artefacts[name].file for name in KEPT_ARTEFACTS if name in result.artefacts)
     return {*KEPT_FILES, *steps}
 
 
@@ -90,8 +91,8 @@ def _purge_task(store: Store, holding: Holding) -> int:
     with locked(folder):
         if holding.artefacts:
             noted = sorted({*purged_files(folder), *holding.artefacts})
-            note = {"files": noted, "purged": datetime.now(UTC).isoformat()}
-            write_atomic(folder / PURGED, dump(note))  # before the first file goes
+            note = Purged(files=noted, purged=datetime.now(UTC).isoformat())
+            write_atomic(folder / PURGED, dump(note.model_dump()))  # before the first file goes
         for file in holding.files:
             file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # never made, or something else was put into it

@@ -21,8 +21,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.spec import PROTOCOL, BenchTask, Json, Task, hash_of
-from harness.store.checks import PURGED, is_beat, is_result, is_spec, is_sweep, purged_files
+from pydantic import ValidationError
+
+from harness.spec import PROTOCOL, Json, Task, hash_of, read_task
+from harness.store.checks import PURGED, is_spec, purged_files
 from harness.store.files import (
     checksum,
     dump,
@@ -34,6 +36,8 @@ from harness.store.files import (
     write_synced,
 )
 from harness.store.locks import locked
+from harness.store.records import Heartbeat, SweepRecord, parse_heartbeat, parse_sweep
+from harness.store.result import Artefact, Result, parse_result
 from workloads.errors import StoreError
 
 AGAIN = ("killed", "cancelled")
@@ -41,9 +45,8 @@ AGAIN = ("killed", "cancelled")
 BEAT_OLD_SECONDS = 30.0
 """A heartbeat older than this is of a process that is gone."""
 DATABASE = "privbench.duckdb"
-OURS = {"tasks", "sweeps", "queue", "supervisor", "supervisor.lock", "slurm", "reports"}
-OURS |= {"imports", "identity", DATABASE, f"{DATABASE}.wal"}
-"""What a store may hold beside its `store.json`."""
+MADE = {"tasks", "sweeps", "queue"}
+"""The folders that every store has from its creation on; backends add their own."""
 MENDED = "run or enqueue its sweep again, which writes it anew"
 """What to do about a file that is made from a sweep."""
 
@@ -87,9 +90,10 @@ class Store:
         if not self.path.is_dir():
             raise StoreError(f"{self.path} is a file; a store is a folder: give another --store")
         if not self.exists():
-            # An interrupted creation leaves only what is ours; anything else is not ours to fill.
-            foreign = {each.name for each in self.path.iterdir()} - OURS
-            if any(not name.startswith(".") for name in foreign):
+            # An interrupted creation leaves some of these folders, a lost store.json all of them beside the
+            # rest; anything else is not ours to fill.
+            held = {each.name for each in self.path.iterdir() if not each.name.startswith(".")}
+            if not (held <= MADE or held >= MADE):
                 raise StoreError(
                     f"{self.path} holds files but is no privbench store: give an empty or new folder"
                 )
@@ -113,7 +117,7 @@ class Store:
         """Where a task lives."""
         return self.tasks.joinpath(key[:2], key)
 
-    def add(self, *tasks: Task | BenchTask) -> None:
+    def add(self, *tasks: Task) -> None:
         """Write the tasks' specs, once; one that was damaged or altered is written again.
 
         They are on disk when this returns, by one sync of the file system: a wait for every file would
@@ -123,7 +127,7 @@ class Store:
         if written:
             os.sync()
 
-    def _write_spec(self, task: Task | BenchTask) -> bool:
+    def _write_spec(self, task: Task) -> bool:
         """Whether the spec had to be written. A reader sees it whole or not at all."""
         file = self.folder(task.key) / "spec.json"
         if _describes(file, task.key):
@@ -137,8 +141,12 @@ class Store:
             aside.unlink(missing_ok=True)
         return True
 
-    def spec(self, key: str) -> Json:
-        """The content of a task's spec.json; StoreError where there is none or it is damaged."""
+    def task(self, key: str) -> Task:
+        """The task of a key, of whatever protocol; StoreError where there is none or it is damaged."""
+        return read_task(self._spec(key))
+
+    def _spec(self, key: str) -> Json:
+        """The content of a task's spec.json."""
         file = self.folder(key) / "spec.json"
         try:
             spec = unsealed(file.read_bytes())
@@ -163,7 +171,7 @@ class Store:
             raise StoreError(f"{several} with '{prefix}': give more of the key (privbench status)")
         return found[0]
 
-    def result(self, key: str, summed: bool = True) -> Json | None:
+    def result(self, key: str, summed: bool = True) -> Result | None:
         """The task's valid result, done or failed; None where there is none or it is damaged.
 
         Without `summed` its checksum is taken on trust, which is half of the time of reading it: enough
@@ -179,13 +187,13 @@ class Store:
                 found.update(task.name for task in os.scandir(shard.path))
         return found
 
-    def results(self) -> Iterator[tuple[Json, Json]]:
-        """(spec.json, result) of every task that has ended, in the order of keys."""
+    def results(self) -> Iterator[tuple[Task, Result]]:
+        """Every task that has ended and its result, in the order of keys."""
         for folder in self.folders():
             result = read_result(folder)
             if result is not None:
                 with contextlib.suppress(StoreError):
-                    yield self.spec(folder.name), result
+                    yield self.task(folder.name), result
 
     def broken(self) -> list[Path]:
         """Result files that are there but not whole: they count as absent and their tasks run again."""
@@ -196,11 +204,11 @@ class Store:
         """Every task's folder, in the order of keys."""
         return sorted(self.tasks.glob("??/*"))
 
-    def artefact(self, result: Json, name: str) -> Path:
+    def artefact(self, result: Result, name: str) -> Path:
         """The path of an artefact a result lists."""
-        return self.folder(result["key"]) / str(result["artefacts"][name]["file"])
+        return self.folder(result.key) / result.artefacts[name].file
 
-    def read_artefact(self, result: Json, name: str) -> bytes:
+    def read_artefact(self, result: Result, name: str) -> bytes:
         """The bytes of an artefact, checked against the hash in the result."""
         file = self.artefact(result, name)
         try:
@@ -209,40 +217,40 @@ class Store:
             if file.name in purged_files(file.parent):
                 raise StoreError(f"{file} was purged: run its sweep again to have it made anew") from None
             raise StoreError(f"{file} is missing though a result lists it") from None
-        if hashlib.sha256(content).hexdigest() != result["artefacts"][name]["sha256"]:
+        if hashlib.sha256(content).hexdigest() != result.artefacts[name].sha256:
             raise StoreError(
                 f"{file} is damaged: its content does not match the hash in its result; delete it and run "
                 "the sweep again to make it anew"
             )
         return content
 
-    def write_artefact(self, key: str, name: str, content: bytes) -> Json:
+    def write_artefact(self, key: str, name: str, content: bytes) -> Artefact:
         """Write an artefact; the answer goes into the result under `artefacts[<stem of name>]`."""
         digest = hashlib.sha256(content).hexdigest()
         stem, suffix = name.rsplit(".", 1)
         file = f"{stem}-{digest[:12]}.{suffix}"
         write_atomic(self.folder(key) / file, content)
-        return {"file": file, "bytes": len(content), "sha256": digest}
+        return Artefact(file=file, bytes=len(content), sha256=digest)
 
-    def publish(self, result: Json) -> bool:
+    def publish(self, result: Result) -> bool:
         """Make a result the task's result; False where another copy's stands already.
 
         A success replaces a failure and nothing else replaces anything. Copies on one machine take
         turns; where the file system has no locks, `os.link` still refuses an existing name, so that
         of two copies publishing at once one wins whole.
         """
-        folder = self.folder(result["key"])
+        folder = self.folder(result.key)
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             return self._publish(result, folder)
 
-    def _publish(self, result: Json, folder: Path) -> bool:
+    def _publish(self, result: Result, folder: Path) -> bool:
         file, aside = folder / "result.json", folder / f".result-{uuid.uuid4().hex}"
         standing = read_result(folder)
-        if standing is not None and (standing["status"] == "done" or result["status"] != "done"):
+        if standing is not None and (standing.done or not result.done):
             return False
         try:
-            write_synced(aside, dump({**result, "checksum": checksum(result)}))
+            write_synced(aside, sealed(result.document()))
             if standing is not None:
                 aside.replace(file)
             else:
@@ -264,7 +272,7 @@ class Store:
         folder = self.folder(key)
         with locked(folder):
             standing = read_result(folder)
-            if standing is None or (standing["status"] == "done" and not purged_files(folder)):
+            if standing is None or (standing.done and not purged_files(folder)):
                 return
             archive = folder / "failures"
             archive.mkdir(exist_ok=True)
@@ -275,49 +283,48 @@ class Store:
 
     # -- sweeps --------------------------------------------------------------------------------
 
-    def write_sweep(self, name: str, content: Json) -> None:
+    def write_sweep(self, record: SweepRecord) -> None:
         """Remember what was enqueued under a name."""
-        write_atomic(self.sweeps / f"{name}.json", sealed(content))
+        write_atomic(self.sweeps / f"{record.name}.json", sealed(record.model_dump()))
 
-    def sweep(self, name: str) -> Json:
+    def sweep(self, name: str) -> SweepRecord:
         """What was enqueued under a name."""
         if name not in self.sweep_names():  # looked up, not opened: a name may be a path to elsewhere
             known = ", ".join(self.sweep_names()) or "none"
             raise StoreError(f"no sweep '{name}' in {self.path}. Known: {known}.")
         file = self.sweeps / f"{name}.json"
         try:
-            content = unsealed(file.read_bytes())
+            return parse_sweep(unsealed(file.read_bytes()))
+        except ValidationError as error:
+            raise StoreError(f"{file} is not the record of a sweep; {MENDED}") from error
         except (OSError, ValueError) as error:
             raise StoreError(f"{file} is not whole: {error}; {MENDED}") from error
-        if not is_sweep(content):
-            raise StoreError(f"{file} is not the record of a sweep; {MENDED}")
-        return content
 
     def sweep_names(self) -> list[str]:
         """The names of all sweeps that were enqueued."""
         return sorted(file.stem for file in self.sweeps.glob("*.json"))
 
 
-def read_result(folder: Path | str, summed: bool = True, name: str = "result.json") -> Json | None:
+def read_result(folder: Path | str, summed: bool = True, name: str = "result.json") -> Result | None:
     """A folder's result if it is whole: JSON, its own checksum, and every artefact of the right size."""
     folder = os.fspath(folder)  # paths as text: Path objects would take as long as reading the files
     try:
         with open(f"{folder}/{name}", "rb") as file:  # noqa: PTH123
-            result: Json = parse_json(file.read())
-        stated = result.pop("checksum")
-        whole = is_result(result) and (not summed or stated == checksum(result))
-        held = whole and all(_holds(folder, each) for each in result["artefacts"].values())
+            document: Json = parse_json(file.read())
+        result = parse_result(document)
+        whole = result.checksum is not None and (not summed or result.checksum == checksum(document))
+        held = whole and all(_holds(folder, each) for each in result.artefacts.values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return {**result, "checksum": stated} if held else None
+    return result if held else None
 
 
-def _holds(folder: str, artefact: Json) -> bool:
+def _holds(folder: str, artefact: Artefact) -> bool:
     """Whether an artefact is there in full length, or was deleted on purpose."""
     try:
-        return bool(os.stat(f"{folder}/{artefact['file']}").st_size == artefact["bytes"])  # noqa: PTH116
+        return os.stat(f"{folder}/{artefact.file}").st_size == artefact.bytes  # noqa: PTH116
     except FileNotFoundError:
-        return artefact["file"] in purged_files(Path(folder))
+        return artefact.file in purged_files(Path(folder))
 
 
 def _taken_away(folder: Path) -> Path | None:
@@ -331,7 +338,7 @@ def _taken_away(folder: Path) -> Path | None:
     except FileNotFoundError:
         return None
     taken = read_result(folder, name=aside.name)
-    if taken is None or taken["status"] != "done" or purged_files(folder):
+    if taken is None or not taken.done or purged_files(folder):
         return aside
     aside.replace(file)
     return None
@@ -345,12 +352,11 @@ def _describes(file: Path, key: str) -> bool:
         return False
 
 
-def beat(folder: Path) -> Json | None:
+def heartbeat(folder: Path) -> Heartbeat | None:
     """The heartbeat of a task if it is recent: somebody runs it."""
     try:
-        word: Json = parse_json((folder / "heartbeat").read_bytes())
-        # A clock that was set back leaves words of the future: those are as old as any other.
-        recent = abs(time.time() - word["time"]) < BEAT_OLD_SECONDS
-        return word if recent and is_beat(word) else None
-    except (OSError, ValueError, KeyError, TypeError):
+        found = parse_heartbeat(parse_json((folder / "heartbeat").read_bytes()))
+    except (OSError, ValueError):
         return None
+    # A clock that was set back leaves heartbeats of the future: those are as stale as any other.
+    return found if abs(time.time() - found.time) < BEAT_OLD_SECONDS else None

@@ -1,0 +1,124 @@
+"""What a method is given, put together in one place: for trainings, benches, estimates and attacks."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+import methods
+import workloads
+from harness.jobs.memory_layout import apply_layout
+from harness.plan.canaries import Armed, arm, coins
+from harness.plan.public_records import public_records
+from harness.spec import Cell, Plugin
+from methods.base import Method, Params, Problem
+from workloads.base import Records, Workload
+from workloads.errors import SpecError
+from workloads.records import without
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Model `index` of a cell on a device, before it is trained; every part is made when first asked for."""
+
+    cell: Cell
+    index: int
+    device: torch.device
+    like: "Setup | None" = None
+    """One of the same workload, members and canaries, whose records serve here too: in a bench, several methods
+    train on one copy."""
+
+    @cached_property
+    def workload(self) -> Workload:
+        """The workload the cell names; SpecError where the installed version is another."""
+        workload = workloads.family.get(self.cell.workload.name)
+        same_version("workload", self.cell.workload, workload.version)
+        return workload
+
+    @cached_property
+    def method(self) -> Method:
+        """The method the cell names; SpecError where the installed version is another."""
+        method = methods.family.get(self.cell.method.name)
+        same_version("method", self.cell.method, method.version)
+        return method
+
+    @cached_property
+    def params(self) -> Params:
+        """The method's parameters."""
+        return self.method.Params(**self.cell.params)
+
+    @cached_property
+    def public(self) -> Records | None:
+        """The public records that the method is given, if any."""
+        return public_records(self.workload, self.method)
+
+    @cached_property
+    def records(self) -> Armed:
+        """The pool, canaries and test records; without the test records that the method is given."""
+        if self.like is not None:
+            return self.like.records
+        records = arm(self.workload, self.cell)
+        if self.public is None:
+            return records
+        return replace(records, test=without(records.test, self.public))
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """Over the pool and the canaries: who is a member."""
+        own = membership(self.cell, self.index, len(self.records.pool))
+        return torch.cat([own, coins(self.cell, self.index)])
+
+    @property
+    def members(self) -> Records:
+        """The members on the device, in the memory layout of trainings."""
+        return self.like.members if self.like is not None else self._given[0]
+
+    @property
+    def problem(self) -> Problem:
+        """What else the method may know, in the memory layout of trainings."""
+        return self._given[1]
+
+    @cached_property
+    def plain_problem(self) -> Problem:
+        """The problem in torch's default layout, as in evaluation and attacks."""
+        public = None if self.public is None else self.public.x.to(self.device)
+        return Problem(self.workload.classes, self.records.model, per_example_loss, public)
+
+    @cached_property
+    def _given(self) -> tuple[Records, Problem]:
+        if self.like is not None:
+            return apply_layout(self.like.members, self.plain_problem)
+        return apply_layout(self.records.members(self.mask).to(self.device), self.plain_problem)
+
+
+def membership(cell: Cell, index: int, pool: int) -> Tensor:
+    """Who trains model `index`: exactly `n_train` of the pool, drawn afresh for every index.
+
+    The draw does not depend on the method: model i of every cell of a workload has the same members,
+    so that methods are compared on the same records.
+    """
+    if cell.n_train > pool:
+        raise SpecError(f"{cell.workload.name} wants {cell.n_train} members of a pool of {pool}")
+    text = f"members/{cell.workload.name}/{cell.workload.version}/{cell.n_train}/{cell.seed}/{index}"
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+    order = torch.randperm(pool, generator=torch.Generator().manual_seed(seed))
+    mask = torch.zeros(pool, dtype=torch.bool)
+    mask[order[: cell.n_train]] = True
+    return mask
+
+
+def per_example_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy of every example, shape (B,)."""
+    return cross_entropy(logits, labels, reduction="none")
+
+
+def same_version(kind: str, asked: Plugin, installed: str) -> None:
+    """Numbers of two versions are not comparable, so a task runs on the version it was planned for."""
+    if asked.version != installed:
+        raise SpecError(
+            f"the task was planned for {kind} {asked.name} version {asked.version}; installed is "
+            f"{installed}: enqueue the sweep again"
+        )

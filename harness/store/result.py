@@ -1,0 +1,155 @@
+"""The result of a task: one type, one builder, one shape on disk."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator
+
+from harness.spec import Json, Kind, Task, spelled
+from harness.store.outcomes import (
+    AuditOutcome,
+    Bench,
+    Finding,
+    Frozen,
+    InferenceOutcome,
+    Membership,
+    Outcome,
+    Reconstruction,
+    Training,
+    read_outcome,
+)
+
+Status = Literal["done", "failed"]
+
+
+def _in_its_folder(file: str) -> str:
+    if file in ("", ".", "..") or "/" in file or "\0" in file:
+        raise ValueError(f"an artefact lies in its task's own folder, not at {file!r}")
+    return file
+
+
+class Artefact(Frozen):
+    """A file that a task left in its folder."""
+
+    file: Annotated[str, AfterValidator(_in_its_folder)]
+    bytes: int
+    sha256: str
+
+
+class Failure(Frozen):
+    """Why a task has no outcome."""
+
+    reason: str
+    """In one word: what failures are counted by."""
+    message: str
+    traceback: str | None = None
+
+
+class Result(Frozen):
+    """How a task ended: with an outcome, or as a failure. `build` makes one."""
+
+    key: str
+    kind: Kind
+    status: Status
+    reason: str | None = None
+    message: str | None = None
+    traceback: str | None = None
+    artefacts: dict[str, Artefact]
+    provenance: dict[str, Any] = {}
+    warnings: list[str] = []
+    """What the task's own code warned of."""
+    started: str | None = None
+    finished: str | None = None
+    wall_seconds: float | None = None
+    checksum: str | None = None
+    """Of the file it was read from."""
+    figures: Json = {}
+    """The outcome as it is written; read it as `outcome`."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has an outcome."""
+        return self.status == "done"
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """What the task found out; ValueError where it is of another shape, or the task failed."""
+        if not self.done:
+            raise ValueError(f"task {self.key} failed ({self.reason}) and has no outcome")
+        return read_outcome(self.kind, self.figures)
+
+    @property
+    def training(self) -> Training:
+        """The outcome of a training."""
+        if not isinstance(self.outcome, Training):
+            raise ValueError(f"task {self.key} is no training")
+        return self.outcome
+
+    @property
+    def finding(self) -> Finding:
+        """The outcome of an attack."""
+        if not isinstance(self.outcome, Membership | AuditOutcome | InferenceOutcome | Reconstruction):
+            raise ValueError(f"task {self.key} is no attack")
+        return self.outcome
+
+    @property
+    def bench(self) -> Bench:
+        """The outcome of a bench."""
+        if not isinstance(self.outcome, Bench):
+            raise ValueError(f"task {self.key} is no bench")
+        return self.outcome
+
+    def document(self) -> Json:
+        """As it is written, without its checksum: the outcome's figures stand beside the rest."""
+        return {**self.model_dump(exclude={"figures", "checksum"}), **self.figures}
+
+    def replacing(self, outcome: Outcome) -> "Result":
+        """The same task's result with another outcome, for figures that are computed again."""
+        return self.model_copy(update={"figures": figures_of(outcome)})
+
+
+def figures_of(outcome: Outcome) -> Json:
+    """An outcome as it is written; parameters of a bench may be infinite."""
+    figures: Json = outcome.model_dump(exclude_unset=True)
+    return spelled(figures) if isinstance(outcome, Bench) else figures  # type: ignore[no-any-return]
+
+
+def build(
+    task: Task,
+    ended: Outcome | Failure,
+    *,
+    started: datetime,
+    wall_seconds: float,
+    provenance: Mapping[str, Any],
+    artefacts: Mapping[str, Artefact] | None = None,
+    warnings: list[str] | None = None,
+) -> Result:
+    """The result of a task that has ended now."""
+    failure = ended if isinstance(ended, Failure) else None
+    return Result(
+        key=task.key,
+        kind=task.kind,
+        status="failed" if failure else "done",
+        reason=failure and failure.reason,
+        message=failure and failure.message,
+        traceback=failure and failure.traceback,
+        artefacts=dict(artefacts or {}),
+        provenance=dict(provenance),
+        warnings=list(warnings or []),
+        started=started.isoformat(),
+        finished=datetime.now(UTC).isoformat(),
+        wall_seconds=wall_seconds,
+        figures={} if isinstance(ended, Failure) else figures_of(ended),
+    )
+
+
+def parse_result(document: Mapping[str, Any]) -> Result:
+    """The result that a `result.json` holds; ValueError where it holds none."""
+    own = {name: value for name, value in document.items() if name in Result.model_fields}
+    figures = {name: value for name, value in document.items() if name not in Result.model_fields}
+    result = Result(**{**own, "figures": figures})
+    if not result.done and result.reason is None:
+        raise ValueError("a failure states its reason")
+    return result
