@@ -8,16 +8,19 @@ from harness.backends import BACKENDS
 from harness.backends.base import Job, Settings
 from harness.plan.estimate import expected
 from harness.plan.plan import Plan, purged_trainings
-from harness.spec import Task, read_task
+from harness.spec import Task
 from harness.store import Store
+from harness.store.records import SweepEntry, SweepRecord
 
 
 def resend(store: Store, name: str, backend: str, settings: Settings) -> int:
     """Forget the failures of a sweep and submit what is open; how many tasks that is."""
-    tasks = [read_task(store.spec(entry["key"])) for entry in store.sweep(name)["tasks"]]
+    tasks = [store.task(entry.key) for entry in store.sweep(name).tasks]
+    for task in tasks:
+        task.refuse_other_protocol()
     for task in tasks:
         result = store.result(task.key)
-        if result is not None and result["status"] == "failed":
+        if result is not None and not result.done:
             store.forget(task.key)
     for key in purged_trainings([task for task in tasks if store.result(task.key) is None], store):
         store.forget(key)
@@ -56,13 +59,13 @@ def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
         if store.result(task.key) is not None:
             store.forget(task.key)  # an interruption, or purged; the next result should stand in its place
     store.add(*plan.tasks)  # of those that are done, only what was damaged is written again
-    sweep = {
-        "name": plan.sweep.name,
-        "enqueued": datetime.now(UTC).isoformat(),
-        "backend": backend,
-        "settings": asdict(settings),
-        "cells": [cell.key for cell in plan.cells],
-        "tasks": [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in plan.tasks],
-    }
-    store.write_sweep(plan.sweep.name, sweep)
+    record = SweepRecord(
+        name=plan.sweep.name,
+        enqueued=datetime.now(UTC).isoformat(),
+        backend=backend,
+        settings=asdict(settings),
+        cells=[cell.key for cell in plan.cells],
+        tasks=[SweepEntry(key=task.key, kind=task.kind, cell=task.cell_key) for task in plan.tasks],
+    )
+    store.write_sweep(record)
     return submit(todo, store, plan.sweep.name, backend, settings)

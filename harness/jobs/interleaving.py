@@ -167,18 +167,26 @@ class Player:
 
 
 def play(
-    players: Sequence[Player], warm_up: int, least: int, most: int, seconds: float, seed: int
+    players: Sequence[Player],
+    warm_up: int,
+    least: int,
+    most: int,
+    seconds: float,
+    seed: int,
+    begin_round: Callable[[int], None] = lambda number: None,
 ) -> list[Turn]:
     """Rounds in which every player takes one turn, in an order drawn anew for each.
 
     `warm_up` rounds are not recorded. Then come at least `least` and at most `most` rounds; between the two
     it ends when `seconds` have passed since the first turn. Turns of players that failed are kept.
+    `begin_round` is called before every round and may raise to end them all.
     """
     order, turns = random.Random(seed), []
     begin = time.monotonic()
     for number in range(-warm_up, most):
         if number >= least and time.monotonic() - begin > seconds:
             break
+        begin_round(number)
         places = order.sample(range(len(players)), len(players))
         for place, player in enumerate(places):
             lap = players[player].take_turn(number)

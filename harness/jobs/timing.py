@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from harness.jobs.interleaving import Lap, Turn
-from harness.spec import Json
+from harness.store.outcomes import Variant
 
 BATCH = "batch"
 """The clock of drawing and loading a batch: left out of the ratio."""
 LEAST_STEPS = 50
 """Fewer steps make no median to rely on."""
 RATIO_BOUND, INTERVAL_BOUND, SPREAD_BOUND = 0.1, 0.2, 0.5
-"""How far sgd measured again may be from sgd: the ratio and its interval from 1, the middle half of
+"""How far the baseline measured again may be from itself: the ratio and its interval from 1, the middle half of
 single rounds' ratios in width."""
 RESAMPLES = 1000
 
@@ -45,7 +45,7 @@ class Laps:
         """Seconds of the steps without drawing the batch."""
         return self.whole(clock) - self.part(BATCH, clock)
 
-    def figures(self, clock: str) -> Json:
+    def figures(self, clock: str) -> dict[str, Any]:
         """What the steps took by themselves."""
         whole = {each: np.quantile(self.whole(each), [0.25, 0.5, 0.75]) for each in ("wall", "cpu")}
         names = sorted({name for lap in self.laps for name in lap.clocks})
@@ -73,7 +73,7 @@ def _known(seconds: float) -> float | None:
     return None if math.isnan(seconds) else float(seconds)
 
 
-def compare(own: Laps, yardstick: Laps, clock: str, seed: int) -> Json:
+def compare(own: Laps, yardstick: Laps, clock: str, seed: int) -> dict[str, Any]:
     """Ratios of median steps. The interval is a 95 % bootstrap over rounds, both drawn from the same ones."""
     above, below = own.net(clock), yardstick.net(clock)
     rows = np.random.default_rng(seed).integers(0, len(above), (RESAMPLES, len(above)))
@@ -88,23 +88,27 @@ def compare(own: Laps, yardstick: Laps, clock: str, seed: int) -> Json:
     }
 
 
-def find_doubt(control: Json, again: Laps, yardstick: Laps, clock: str) -> str | None:
+def find_doubt(control: Variant, again: Laps, yardstick: Laps, clock: str, baseline: str) -> str | None:
     """Why the ratios should not be relied on; None where they may."""
+    if control.ratio is None or control.ratio_low is None or control.ratio_high is None:
+        return f"{baseline} was not timed twice"
     rounds = len(yardstick.laps)
     if rounds < LEAST_STEPS:
         return f"only {rounds} timed steps: give --steps {LEAST_STEPS} or more"
     low, middle, high = np.quantile(again.net(clock) / yardstick.net(clock), [0.25, 0.5, 0.75])
-    noisy = "too noisy to trust: sgd measured again is"
-    if abs(control["ratio"] - 1) > RATIO_BOUND:
-        return f"{noisy} {control['ratio']:.2f} of sgd, allowed is {1 - RATIO_BOUND:g} to {1 + RATIO_BOUND:g}"
-    if max(1 - control["ratio_low"], control["ratio_high"] - 1) > INTERVAL_BOUND:
+    noisy = f"too noisy to trust: {baseline} measured again is"
+    if abs(control.ratio - 1) > RATIO_BOUND:
         return (
-            f"{noisy} {control['ratio_low']:.2f} to {control['ratio_high']:.2f} of sgd (95 %), allowed is "
+            f"{noisy} {control.ratio:.2f} of {baseline}, allowed is {1 - RATIO_BOUND:g} to {1 + RATIO_BOUND:g}"
+        )
+    if max(1 - control.ratio_low, control.ratio_high - 1) > INTERVAL_BOUND:
+        return (
+            f"{noisy} {control.ratio_low:.2f} to {control.ratio_high:.2f} of {baseline} (95 %), allowed is "
             f"{1 - INTERVAL_BOUND:g} to {1 + INTERVAL_BOUND:g}"
         )
     if (high - low) / middle > SPREAD_BOUND:
         return (
-            f"{noisy} {low:.2f} to {high:.2f} of sgd in the middle half of the rounds, allowed is a "
+            f"{noisy} {low:.2f} to {high:.2f} of {baseline} in the middle half of the rounds, allowed is a "
             f"width of {SPREAD_BOUND:g} of the median"
         )
     return None

@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from harness.plan.plan import Plan
-from harness.spec import Cell, Json, Task
+from harness.plan.benches import Measure
+from harness.spec import Cell, Task
 from harness.store import Store
+from harness.store.result import Result
 from workloads.errors import BenchError, StoreError
 
 ATTACK_SECONDS = 1.0
 """Taken for an attack: array work on stored signals."""
 ATTACK_BYTES = 2**30
+BENCH_OVERHEAD = 2.0
+"""A bench takes about so many times the seconds it is to time: set-up, warm-up, the slowest fifty steps and the
+weighing of memory come on top."""
+BENCH_BYTES = 2**31
 
 SHAPELESS = (StoreError, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What a damaged file, or one of another shape, raises: it tells no times, and is no reason not to plan."""
@@ -70,8 +76,7 @@ class Estimate:
     def tasks(self, plan: Plan) -> dict[str, float]:
         """Seconds of every task to do, by its key."""
         return {
-            task.key: ATTACK_SECONDS if task.kind == "attack" else self.costs[task.cell.key].seconds
-            for task in plan.todo
+            task.key: (flat_cost(task) or self.costs[task.cell.key]).seconds for task in plan.todo
         }
 
 
@@ -91,8 +96,8 @@ def estimate(
     costs: dict[str, Cost] = {}
     seconds, memory = 0.0, 0
     for task in plan.todo:
-        if task.kind == "attack":
-            seconds += ATTACK_SECONDS
+        if (flat := flat_cost(task)) is not None:
+            seconds += flat.seconds
             continue
         cell = task.cell
         kind = _kind(cell)
@@ -116,11 +121,21 @@ def expected(tasks: Sequence[Task], store: Store, device: Device = "cpu") -> dic
     recorded = _recorded(tasks, store, device)
     found: dict[str, Cost] = {}
     for task in tasks:
-        if task.kind == "attack":
-            found[task.key] = Cost(ATTACK_SECONDS, ATTACK_BYTES, "taken for an attack")
+        if (flat := flat_cost(task)) is not None:
+            found[task.key] = flat
         elif _kind(task.cell) in recorded:
             found[task.key] = recorded[_kind(task.cell)].cost(task.cell)
     return found
+
+
+def flat_cost(task: Task) -> Cost | None:
+    """What is taken for an attack or a bench; None for a training, whose cost is recorded or probed."""
+    if task.kind == "attack":
+        return Cost(ATTACK_SECONDS, ATTACK_BYTES, "taken for an attack")
+    if task.timing is None:
+        return None
+    seconds = BENCH_OVERHEAD * Measure(**task.timing.settings).seconds
+    return Cost(seconds, BENCH_BYTES, "as long as it was told to time")
 
 
 def _kind(cell: Cell) -> Kind:
@@ -141,19 +156,19 @@ def _recorded(tasks: Iterable[Task], store: Store | None, device: Device) -> dic
         return {}
     for key in store.keys():  # noqa: SIM118 - a store is no dict
         with contextlib.suppress(*SHAPELESS):
-            task = store.spec(key)["task"]
-            kind = task["workload"]["name"], task["method"]["name"]
-            if task["kind"] != "train" or kind not in wanted:
+            task = store.task(key)
+            kind = _kind(task.cell)
+            if task.kind != "train" or kind not in wanted:
                 continue
             result = store.result(key, summed=False)
-            if result is not None and result["status"] == "done" and device_of(result) == device:
-                found[kind].append(_training(task["params"], result))
+            if result is not None and result.done and device_of(result) == device:
+                found[kind].append(_training(task.cell.params, result))
     return {kind: _usual(rows) for kind, rows in found.items()}
 
 
-def device_of(result: Json) -> Device:
+def device_of(result: Result) -> Device:
     """The kind of device a result was made on: provenance names a GPU, or says `cpu`."""
-    return "cpu" if result.get("provenance", {}).get("device", "cpu") == "cpu" else "cuda"
+    return "cpu" if result.provenance.get("device", "cpu") == "cpu" else "cuda"
 
 
 def asked_steps(params: Mapping[str, Any]) -> float:
@@ -164,11 +179,11 @@ def asked_steps(params: Mapping[str, Any]) -> float:
     return float(params.get("steps") or 1)
 
 
-def _training(params: Json, result: Json) -> Training:
-    phases = result["phases"].values()
-    inside = sum(phase["total_seconds"] for phase in phases)
-    peak = max((phase["peak_memory_bytes"] for phase in phases), default=0)
-    return Training(inside / asked_steps(params), max(0.0, result["wall_seconds"] - inside), peak)
+def _training(params: Mapping[str, Any], result: Result) -> Training:
+    phases = result.training.phases.values()
+    inside = sum(phase.seconds for phase in phases)
+    peak = max((phase.peak_memory_bytes for phase in phases), default=0)
+    return Training(inside / asked_steps(params), max(0.0, (result.wall_seconds or 0.0) - inside), peak)
 
 
 def _usual(rows: Sequence[Training]) -> Usual:

@@ -15,12 +15,14 @@ from harness.accounting import FREE, NOISE, calibrate
 from harness.attacks.base import Attack, Audit, Selection
 from harness.leakage.candidates import FAMILY
 from harness.plan.canaries import KINDS, OTHERS, armed_model, refusals
+from harness.plan.declarations import declared_by, uncounted
 from harness.plan.public_records import find_lack
 from harness.plan.sweep_file import Choice, Sweep
-from harness.spec import FIRST_VERSION, Cell, Json, Notes, Plugin, Task, configuration_of
+from harness.spec import FIRST_VERSION, Cell, Notes, Plugin, Task, configuration_of
 from harness.store import AGAIN, Store
 from harness.store.checks import purged_files
-from methods.base import Calibrated, Extensible, Level, Method, Params, Shaped, Technical
+from harness.store.result import Result
+from methods.base import Calibrated, Extensible, Level, Method, Params, Shaped
 from workloads.errors import BenchError, SpecError, unknown
 from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
 
@@ -42,7 +44,7 @@ class Plan:
     cells: tuple[Cell, ...]
     tasks: tuple[Task, ...]
     done: frozenset[str]
-    failed: Mapping[str, Json]
+    failed: Mapping[str, Result]
     """Tasks whose failure stands: only `retry` runs them again."""
     purged: frozenset[str] = frozenset()
     """Trainings that were done and run again: their models were purged, and attacks to do read them."""
@@ -68,18 +70,28 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
             found = _cell(point, grid.where, sweep.seed, problems)
             if found is not None:
                 cells[found[0].key] = found
+    benches = _benches(sweep, problems)
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     problems += _unarmed(choices, [cell for cell, _ in cells.values()])
     if problems:
         raise SpecError(problems)
-    planned = (task for cell, notes in cells.values() for task in _tasks(cell, notes, sweep, choices))
+    planned = [task for cell, notes in cells.values() for task in _tasks(cell, notes, sweep, choices)]
+    planned += benches
     tasks = tuple({task.key: task for task in planned}.values())
     done, failed = _standing(tasks, store)
     resolved = tuple(cell for cell, _ in cells.values())
     made = Plan(sweep, resolved, tasks, done, failed, warnings=tuple(weak_deltas(resolved)))
     again = purged_trainings(made.todo, store) & done if store else frozenset()
     return replace(made, done=done - again, purged=again)
+
+
+def _benches(sweep: Sweep, problems: list[str]) -> list[Task]:
+    if not sweep.benches:
+        return []
+    from harness.plan.benches import plan_entries  # which resolves its variants as cells, by `make_plan`
+
+    return plan_entries(sweep.benches, sweep.seed, problems)
 
 
 def weak_deltas(cells: Iterable[Cell]) -> list[str]:
@@ -107,8 +119,10 @@ class Assault:
     """An attack with its parameters complete, and the method of its shadows where that is another."""
 
     attack: Plugin
-    params: Json
+    params: Mapping[str, Any]
     shadows: str | None
+    defaults: bool
+    """Whether nothing of this was given."""
 
     @property
     def audits(self) -> bool:
@@ -142,7 +156,14 @@ def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
             )
         elif params is not None and (choice.name, params, choice.shadows) not in seen:
             seen.append((choice.name, params, choice.shadows))
-            yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows)
+            defaults = choice.shadows is None and params == _defaults(member.Params)
+            yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows, defaults)
+
+
+def _defaults(kind: type[Params]) -> Params | None:
+    """The parameters that nobody had to give; None where one has no default."""
+    needed = any(info.is_required() for info in kind.model_fields.values())
+    return None if needed else kind()
 
 
 def _unasked(sweep: Sweep) -> list[Choice]:
@@ -202,22 +223,17 @@ def _cell(point: Mapping[str, Any], where: str, seed: int, problems: list[str]) 
         canary_version=KINDS[canary].version if canary else FIRST_VERSION,
     )
     used = tuning(setting for name, setting in settings.items() if name not in given)
-    return cell, _notes(method, params, used)
+    declared = declared_by(names["method"], cell.params, given)
+    return cell, replace(_notes(method, params, used), declared=declared)
 
 
 def _notes(method: Method, params: Params, used: Tuning) -> Notes:
     """What is recorded beside the tasks of a cell: its configuration, its levels, and how it was tuned."""
-    values, marks = (
-        params.model_dump(),
-        {name: info.metadata for name, info in type(params).model_fields.items()},
-    )
-    levels = {name: values[name] for name, marked in marks.items() if Level() in marked}
-    uncounted = {"epsilon", "delta"} | {name for name, marked in marks.items() if Technical() in marked}
-    if isinstance(method, Calibrated):
-        uncounted.add(method.free)
-        if values.get("epsilon") is None:  # then the noise itself is the level
-            levels[method.free] = values[method.free]
-    configuration = configuration_of(values, uncounted)
+    values, fields = params.model_dump(), type(params).model_fields.items()
+    levels = {name: values[name] for name, info in fields if Level() in info.metadata}
+    if isinstance(method, Calibrated) and values.get("epsilon") is None:  # then the noise itself is the level
+        levels[method.free] = values[method.free]
+    configuration = configuration_of(values, uncounted(method))
     return Notes(used.tried, used.by, used.on, configuration, levels)
 
 
@@ -344,7 +360,8 @@ def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[Assault]) -
         shadows, beside = _undefended(cell, choice.shadows) or (None, Notes())
         if shadows is not None:
             yield from (Task("train", shadows, index=index, notes=beside) for index in range(sweep.models))
-        yield Task("attack", cell, 0, sweep.models, choice.attack, choice.params, shadows, notes)
+        beside = replace(notes, attack_defaults=choice.defaults)
+        yield Task("attack", cell, 0, sweep.models, choice.attack, choice.params, shadows, beside)
 
 
 def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
@@ -363,11 +380,11 @@ def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
     return found
 
 
-def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[str], dict[str, Json]]:
+def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[str], dict[str, Result]]:
     """What is done and what stands as failed. An attack that failed for want of its models is open
     again as soon as none of them stands as failed."""
     done: set[str] = set()
-    failed: dict[str, Json] = {}
+    failed: dict[str, Result] = {}
     if store is None or not store.exists():
         return frozenset(), {}
     present = store.keys()  # one look at the folders, where a look at every task would take seconds
@@ -375,11 +392,11 @@ def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[s
         result = store.result(task.key) if task.key in present else None
         if result is None:
             continue
-        if result["status"] == "done":
+        if result.done:
             done.add(task.key)
-        elif result["reason"] == "upstream":
+        elif result.reason == "upstream":
             if any(training in failed for training in task.needs):
                 failed[task.key] = result
-        elif result["reason"] not in AGAIN:
+        elif result.reason not in AGAIN:
             failed[task.key] = result
     return frozenset(done), failed

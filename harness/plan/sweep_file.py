@@ -14,7 +14,7 @@ from harness.spec import key_of
 from workloads.errors import SpecError, UnknownName, unknown
 from workloads.toml import NOT_TOML, read_toml
 
-TOP = ("name", "models", "seed", "attacks", "grid")
+TOP = ("name", "models", "seed", "attacks", "grid", "bench")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MOST = 100_000
 """Points of a grid and models of a cell: more is a slip, and would fill the memory before anybody is told."""
@@ -57,6 +57,18 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class BenchEntry:
+    """Methods whose steps are timed in turn; lists multiply, a parameter goes to the methods that have it."""
+
+    where: str
+    """How messages call this entry."""
+    lists: Mapping[str, list[Any]]
+    """`workload`, `method` and parameters, `batch_size` and `engine` among them."""
+    measure: Mapping[str, Any]
+    """Device, threads, steps, seconds (harness/plan/benches.py)."""
+
+
+@dataclass(frozen=True)
 class Sweep:
     """What the user asked for, before names and parameters are looked up."""
 
@@ -65,6 +77,7 @@ class Sweep:
     seed: int
     attacks: tuple[Choice, ...]
     grids: tuple[Grid, ...]
+    benches: tuple[BenchEntry, ...] = ()
 
 
 def ready_made() -> dict[str, Path]:
@@ -141,8 +154,9 @@ def read_sweep(data: Mapping[str, Any], name: str) -> tuple[Sweep, list[str]]:
     models = _whole(data, "models", 8, 1, MOST, problems)
     seed = _whole(data, "seed", 0, 0, 2**63 - 1, problems)
     attacks = _attacks(data.get("attacks", []), problems)
-    grids = _grids(data.get("grid", []), problems)
-    return Sweep(str(name), models, seed, attacks, grids), problems
+    benches = _benches(data.get("bench", []), problems)
+    grids = _grids(data.get("grid", []), problems) if "grid" in data or not benches else ()
+    return Sweep(str(name), models, seed, attacks, grids, benches), problems
 
 
 def _whole(
@@ -175,10 +189,33 @@ def _attacks(given: Any, problems: list[str]) -> tuple[Choice, ...]:
 
 def _grids(given: Any, problems: list[str]) -> tuple[Grid, ...]:
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
-        problems.append("there is no grid: give at least one [[grid]] with a workload and a method")
+        problems.append(
+            "there is no grid: give at least one [[grid]] (or [[bench]]) with a workload and a method"
+        )
         return ()
     grids = (_grid(each, f"grid {number}", problems) for number, each in enumerate(given, 1))
     return tuple(grid for grid in grids if grid is not None)
+
+
+def _benches(given: Any, problems: list[str]) -> tuple[BenchEntry, ...]:
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        problems.append("bench: give [[bench]] tables, each with a workload and a method")
+        return ()
+    entries = (_bench(each, f"bench {number}", problems) for number, each in enumerate(given, 1))
+    return tuple(entry for entry in entries if entry is not None)
+
+
+def _bench(given: dict[str, Any], where: str, problems: list[str]) -> BenchEntry | None:
+    before = len(problems)
+    measure = given.get("measure", {})
+    if not isinstance(measure, dict):
+        problems.append(f"{where}: measure: give a table, {{ seconds = 20, device = \"cuda\" }}")
+    lists = {key: _listed(value) for key, value in given.items() if key != "measure"}
+    problems += [f"{where}: {key} is missing" for key in ("workload", "method") if key not in lists]
+    problems += [
+        f"{where}: {key} = []: an empty list times nothing" for key, value in lists.items() if not value
+    ]
+    return BenchEntry(where, lists, measure) if len(problems) == before else None
 
 
 def _grid(given: dict[str, Any], where: str, problems: list[str]) -> Grid | None:

@@ -16,7 +16,8 @@ from safetensors.numpy import load
 import db
 from harness.leakage.figures import METRICS, recompute, unmeasured
 from harness.leakage.intervals import DEPENDENCE
-from harness.spec import UNCOUNTED, Task, configuration_of, spelled
+from harness.results.old_tasks import ask_declared, ask_uncounted
+from harness.spec import Task, configuration_of, spelled
 from harness.store.checks import purged_files
 from harness.store.imports import Origin
 from harness.store.outcomes import (
@@ -75,6 +76,7 @@ def task_rows(origin: Origin, task: Task, result: Result, broken: list[Path]) ->
         rows["step_time"] = [quantiles, *_single_steps(origin, result, broken)]
     elif task.kind == "attack":
         name, row = _finding(task, result.finding)
+        row["attack_defaults"] = task.notes.attack_defaults
         rows[name] = [to_arrow(name, [{**row, **head}])]
     else:
         rows["bench_result"] = [to_arrow("bench_result", _bench_rows(key, task, result.bench.bench))]
@@ -98,12 +100,16 @@ def cell_row(origin: Origin, task: Task) -> Row | None:
     if task.cell_key is None:
         return None
     cell, notes = task.cell, task.notes
+    method = cell.method.name
+    declared = notes.declared or ask_declared(method, cell.params)
     return {
         "key": origin.key(task.cell_key),
         "workload": cell.workload.name,
         "workload_version": cell.workload.version,
-        "method": cell.method.name,
+        "method": method,
         "method_version": cell.method.version,
+        "role": declared.role,
+        "solved": declared.solved,
         "params": _text(spelled(cell.params)),
         "epsilon_asked": cell.params.get("epsilon"),
         "delta": cell.params.get("delta"),
@@ -111,7 +117,7 @@ def cell_row(origin: Origin, task: Task) -> Row | None:
         "n_train": cell.n_train,
         "batch_size": _whole(cell.params.get("batch_size")),
         "label": cell.label,
-        "configuration": notes.configuration or configuration_of(cell.params, UNCOUNTED),
+        "configuration": notes.configuration or configuration_of(cell.params, ask_uncounted(method)),
         "levels": _text(spelled(notes.levels)),
         "tried_before": notes.tried,
         "tuned_by": notes.tuned_by,

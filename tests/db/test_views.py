@@ -15,7 +15,7 @@ from scipy import stats
 
 import db
 
-SGD = {"method": "sgd", "label": "sgd"}
+SGD = {"method": "sgd", "role": "plain-baseline", "label": "sgd"}
 TABLES = db.Base.metadata.tables
 counter = itertools.count()
 

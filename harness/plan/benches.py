@@ -1,0 +1,198 @@
+"""Benches to tasks: which variants take turns, on which workload, at which batch size.
+
+For every workload and batch size the methods and the plain baseline train side by side, a step each in turn
+(harness/jobs/interleaving.py). The baseline is there twice: how far its two copies differ shows how noisy the
+machine is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import methods
+import workloads
+from harness.plan.declarations import named
+from harness.plan.plan import make_plan
+from harness.plan.sweep_file import BenchEntry, Grid, Sweep
+from harness.spec import Cell, Task, Timing
+from methods.base import Benched, Calibrated
+from methods.training.sampling import refuse_larger_than
+from workloads.errors import SpecError, unknown
+from workloads.recipe import recipe
+
+ANY_DEVICE = "auto"
+"""The best device of the machine that the bench comes to run on."""
+PLAIN: dict[str, list[Any]] = {"optimizer": ["sgd"], "momentum": [0.0], "weight_decay": [0.0]}
+"""One update rule for all, unless another is given: a ratio is about methods, not about optimizers."""
+EPSILON = 8.0
+"""For a method that needs one, where none is given; the time of a step does not depend on it."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How to measure."""
+
+    device: str = ANY_DEVICE
+    threads: int = 1
+    steps: int = 300
+    """Timed steps of each method at most."""
+    seconds: float = 20.0
+    """After which at least 50 steps are enough."""
+    warm_up: int = 10
+    memory_steps: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"threads": 1, "steps": 1, "warm_up": 1, "memory_steps": 2, "seed": 0}
+        problems = [
+            f"{name} = {value!r}: give a whole number, {bound} or more"
+            for name, bound in least.items()
+            if isinstance(value := getattr(self, name), bool) or not isinstance(value, int) or value < bound
+        ]
+        if not isinstance(self.seconds, int | float) or not self.seconds > 0:
+            problems.append(f"seconds = {self.seconds!r}: give a number above 0")
+        if not isinstance(self.device, str):
+            problems.append(f"device = {self.device!r}: give cpu, cuda or {ANY_DEVICE}")
+        if problems:
+            raise SpecError(problems)
+
+
+def measure_of(given: Mapping[str, Any], seed: int) -> Measure:
+    """How a sweep file asks to measure; SpecError with all that is wrong."""
+    known = [each.name for each in fields(Measure) if each.name != "seed"]
+    if strange := [name for name in given if name not in known]:
+        raise SpecError([unknown("key of measure", name, known) for name in strange])
+    return Measure(**given, seed=seed)
+
+
+def plan_entries(entries: Sequence[BenchEntry], seed: int, problems: list[str]) -> list[Task]:
+    """The tasks of the benches of a sweep; what is wrong goes to `problems`. Asked for again, they have the
+    same keys."""
+    tasks: list[Task] = []
+    for entry in entries:
+        try:
+            tasks += plan_benches(entry.lists, measure_of(entry.measure, seed), where=entry.where)
+        except SpecError as error:
+            problems += [
+                each if each.startswith(entry.where) else f"{entry.where}: {each}" for each in error.problems
+            ]
+    return tasks
+
+
+def plan_benches(
+    grid: Mapping[str, list[Any]], measure: Measure, stamp: str | None = None, where: str = "bench"
+) -> list[Task]:
+    """One task for each workload and batch size; SpecError with all that is wrong. Writes nothing.
+
+    `grid` holds the lists `workload`, `method` and those of parameters, `batch_size` and `engine` among them.
+    A parameter goes to the methods that have it; at least one must.
+    """
+    baseline = named("plain-baseline")
+    names = list(dict.fromkeys([baseline, *grid["method"]]))
+    settings = {key: values for key, values in grid.items() if key not in ("workload", "method")}
+    problems = [f"{where}: {each}" for each in _misplaced(settings, names)]
+    pairs = [
+        (name, size)
+        for name in dict.fromkeys(grid["workload"])
+        for size in dict.fromkeys(settings.get("batch_size") or [_usual_batch(name, baseline)])
+    ]
+    good = [pair for pair in pairs if _fits(*pair, where, problems)]
+    grids = tuple(
+        Grid(where, _lists(workload, method, settings | {"batch_size": [size]}), {}, ())
+        for workload, size in good
+        for method in names
+    )
+    cells = make_plan(Sweep("bench", 1, measure.seed, (), grids), problems, None).cells
+    return [_task(cells, *pair, measure, stamp) for pair in good]
+
+
+def stamp_now() -> str:
+    """A stamp that no other bench has."""
+    return f"{datetime.now(UTC).isoformat()} {uuid4().hex}"
+
+
+def _misplaced(settings: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """A complaint for every parameter that none of the methods has."""
+    has = {field for name in names for field in _fields(name)}
+    return [unknown("parameter", name, has) for name in settings if name not in has]
+
+
+def _fields(method: str) -> Mapping[str, Any]:
+    known = methods.family.members.get(method)
+    return known.Params.model_fields if known else {}
+
+
+def _usual_batch(workload: str, baseline: str) -> int:
+    """The batch size with which the baseline trains this workload; 1 for an unknown name, refused later."""
+    if workload not in workloads.family.members:
+        return 1
+    has = _fields(baseline)
+    setting = recipe(workloads.family.get(workload)).settings(baseline, has).get("batch_size")
+    return int(setting.at(None)) if setting else int(has["batch_size"].default)
+
+
+def _fits(workload: str, size: Any, where: str, problems: list[str]) -> bool:
+    """Whether batches of this size can be drawn; where not, `problems` says so."""
+    if workload not in workloads.family.members or not isinstance(size, int) or size < 1:
+        return True  # refused with the other mistakes when parameters are validated
+    try:
+        refuse_larger_than(workloads.family.get(workload).n_train, size)
+    except SpecError as error:
+        problems.append(f"{where} ({workload}): {error}")
+        return False
+    return True
+
+
+def _lists(workload: str, method: str, settings: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """The grid of one method: the settings it has, and what a step needs that nobody gave."""
+    fields = _fields(method)
+    member = methods.family.members.get(method)
+    own = {name: [value] for name, value in member.in_benches.items()} if isinstance(member, Benched) else {}
+    asked = PLAIN | own | dict(settings)
+    lists = {name: values for name, values in asked.items() if name in fields}
+    free = member.free if isinstance(member, Calibrated) else "epsilon"
+    settled = (
+        recipe(workloads.family.get(workload)).settings(method, fields)
+        if member is not None and workload in workloads.family.members
+        else {}
+    )
+    if "epsilon" in fields and not {"epsilon", free} & {*lists, *settled}:
+        lists["epsilon"] = [EPSILON]
+    return {"workload": [workload], "method": [method], **lists}
+
+
+def _task(cells: Sequence[Cell], workload: str, size: int, measure: Measure, stamp: str | None) -> Task:
+    own = [
+        cell
+        for cell in cells
+        if cell.workload.name == workload and cell.params.get("batch_size") in (None, size)
+    ]
+    variants = dict(zip(_names(own), own, strict=True))
+    control = {again(own[0].method.name): own[0]}
+    return Task("bench", own[0], timing=Timing(variants | control, size, asdict(measure), stamp))
+
+
+def again(baseline: str) -> str:
+    """The name of the baseline's second copy."""
+    return f"{baseline} again"
+
+
+def _names(cells: Sequence[Cell]) -> list[str]:
+    """The method, its engine where it has one, and the parameters in which variants of one method differ."""
+    names = []
+    for cell in cells:
+        others = [each.params for each in cells if each.method == cell.method]
+        differs = [name for name in cell.params if any(each[name] != cell.params[name] for each in others)]
+        member = methods.family.get(cell.method.name)
+        if isinstance(member, Calibrated) and {"epsilon", member.free} <= {*differs}:
+            differs.remove(member.free)
+        engine = [cell.params["engine"]] if "engine" in cell.params else []
+        told = [_said(name, cell.params[name]) for name in differs if name != "engine"]
+        names.append(" ".join([cell.method.name, *engine, *told]))
+    return names
+
+
+def _said(name: str, value: Any) -> str:
+    return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
