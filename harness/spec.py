@@ -130,7 +130,7 @@ def configuration_of(params: Mapping[str, Any], uncounted: Collection[str]) -> s
 
 @dataclass(frozen=True)
 class Timing:
-    """What a bench times: cells of one workload and one batch size whose trainings take turns in one process."""
+    """What a bench times: cells of one workload and batch size whose trainings take turns in one process."""
 
     variants: Mapping[str, Cell]
     """By the variant's name; the first is the baseline."""
@@ -164,9 +164,9 @@ class Task:
     attack_params: Mapping[str, Any] = field(default_factory=dict)
     shadows: Cell | None = None
     """Another cell of the same members whose models are the shadows; None: the cell's own."""
+    notes: Notes = Notes()
     timing: Timing | None = None
     """Of a bench."""
-    notes: Notes = Notes()
 
     def spec(self) -> Json:
         """Everything that decides the numbers, as canonical JSON is made of it."""

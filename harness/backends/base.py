@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, Protocol
 
-from harness.spec import Json
 from harness.store import Store
+from harness.store.records import SweepRecord
+from harness.store.result import Failure, build
 from workloads.errors import StoreError
 
 
@@ -48,15 +49,15 @@ class Settings:
     a CPU, None where nobody has looked yet (harness/backends/gpus.py)."""
 
 
-def sent_backend(sweep: Json) -> str:
+def sent_backend(sweep: SweepRecord) -> str:
     """Where a sweep was sent; a record that does not tell is of the machine itself."""
-    return str(sweep.get("backend", "local"))
+    return sweep.backend or "local"
 
 
-def sent_settings(sweep: Json) -> Settings:
+def sent_settings(sweep: SweepRecord) -> Settings:
     """How a sweep was sent; StoreError where its record holds what this version does not know."""
     try:
-        return Settings(**sweep.get("settings", {}))
+        return Settings(**sweep.settings)
     except TypeError as error:
         raise StoreError(f"the sweep's record was made by another version of privbench: {error}") from error
 
@@ -101,13 +102,11 @@ class Backend(Protocol):
 
 def publish_failure(store: Store, key: str, reason: str, message: str) -> None:
     """The row of a task that could not write one itself; a result that stands is left alone."""
-    now = datetime.now(UTC).isoformat()
     # A full disk, or a spec that cannot be read: the task stays open for the next enqueue.
     with contextlib.suppress(OSError, StoreError):
-        kind = store.spec(key)["task"]["kind"]
-        result: Json = {"key": key, "kind": kind, "status": "failed", "reason": reason}
-        result |= {"message": message, "traceback": None, "artefacts": {}, "wall_seconds": 0.0}
-        result |= {"started": now, "finished": now, "provenance": {"host": socket.gethostname()}}
-        store.publish(result)
+        failure = Failure(reason=reason, message=message)
+        here = {"host": socket.gethostname()}
+        now = datetime.now(UTC)
+        store.publish(build(store.task(key), failure, started=now, wall_seconds=0.0, provenance=here))
         # What a killed process last told of itself would pass for life; one that lives tells again.
         (store.folder(key) / "heartbeat").unlink(missing_ok=True)

@@ -1,16 +1,48 @@
 """How far the sweeps of a store are: read from results, heartbeats and the scheduler's word."""
 
+import contextlib
 from dataclasses import dataclass, field
+from typing import Any
 
 from harness.backends.base import sent_backend
 from harness.backends.local.backend import submissions, supervised, supervisor_state
 from harness.backends.slurm import backend as slurm
-from harness.spec import Json
-from harness.store import Store, beat
+from harness.spec import Json, Kind
+from harness.store import Store, heartbeat
+from harness.store.outcomes import AuditOutcome, Training
+from harness.store.records import SweepEntry
+from harness.store.result import Result
 from workloads.errors import StoreError
 
-TOLD = ("key", "kind", "status", "reason", "message", "warnings", "audit", "phases")
-"""What is kept of a result: curves and metrics of a hundred thousand would fill gigabytes."""
+
+@dataclass(frozen=True)
+class Ended:
+    """What is kept of a result: curves and metrics of a hundred thousand would fill gigabytes."""
+
+    key: str
+    kind: Kind
+    done: bool
+    reason: str | None
+    message: str | None
+    warnings: tuple[str, ...]
+    alarm: str | None
+    """What an audit proved above the price."""
+    steps: int
+    """Of a training, over its phases."""
+
+    @classmethod
+    def of(cls, result: Result) -> "Ended":
+        """The rest of a result is let go."""
+        alarm, steps = None, 0
+        with contextlib.suppress(ValueError):  # a failure, or an outcome of another shape
+            if isinstance(result.outcome, AuditOutcome) and result.outcome.audit.alarm:
+                alarm = result.outcome.audit.message
+            elif isinstance(result.outcome, Training):
+                steps = sum(phase.steps for phase in result.outcome.phases.values())
+        warnings = tuple(result.warnings)
+        return cls(
+            result.key, result.kind, result.done, result.reason, result.message, warnings, alarm, steps
+        )
 
 
 @dataclass(frozen=True)
@@ -30,66 +62,65 @@ class Progress:
 
     store: Store
     name: str
-    tasks: list[Json]
+    tasks: list[SweepEntry]
     backend: str = "local"
     scheduler: list[Json] | None = None
     """SLURM's words on what is open; None where it was not asked or does not answer."""
     protocol: int | None = None
     """The one its tasks were planned under; None where no spec tells."""
-    ended: dict[str, Json] = field(default_factory=dict)
+    ended: dict[str, Ended] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
 
     @classmethod
     def of(cls, store: Store, name: str) -> "Progress":
         """The progress of a sweep that was enqueued."""
         content = store.sweep(name)
-        progress = cls(store, name, content["tasks"], sent_backend(content))
-        progress.protocol = _protocol(store, content["tasks"])
+        progress = cls(store, name, content.tasks, sent_backend(content))
+        progress.protocol = _protocol(store, content.tasks)
         progress.look()
         if progress.backend == "slurm" and not progress.over:
             progress.scheduler = slurm.summary(store, progress.open)
             progress.look()  # it may have told of jobs that are gone
         return progress
 
-    def look(self) -> list[Json]:
+    def look(self) -> list[Ended]:
         """Read what is new; the results that have come since the last look."""
         new = []
         self.running = []
         for task in self.tasks:
-            key = task["key"]
+            key = task.key
             if key in self.ended:
                 continue
             result = self.store.result(key, summed=False)
             if result is not None:
-                self.ended[key] = {name: result[name] for name in TOLD if name in result}
+                self.ended[key] = Ended.of(result)
                 new.append(self.ended[key])
-            elif (word := beat(self.store.folder(key))) is not None:
-                label = self.store.spec(key)["notes"]["label"]
-                running = Running(key, label, word["phase"], word["done"], word["total"])
-                self.running.append(running)
+            elif (beat := heartbeat(self.store.folder(key))) is not None:
+                label = self.store.task(key).label
+                self.running.append(Running(key, label, beat.phase, beat.done, beat.total))
         return new
 
     @property
     def done(self) -> int:
         """Tasks with a good result."""
-        return sum(result["status"] == "done" for result in self.ended.values())
+        return sum(each.done for each in self.ended.values())
 
     @property
     def open(self) -> set[str]:
         """Tasks without a result."""
-        return {task["key"] for task in self.tasks} - self.ended.keys()
+        return {task.key for task in self.tasks} - self.ended.keys()
 
     @property
-    def failures(self) -> list[Json]:
-        """Results of tasks that failed."""
-        return [result for result in self.ended.values() if result["status"] == "failed"]
+    def failures(self) -> list[Ended]:
+        """Tasks that failed."""
+        return [each for each in self.ended.values() if not each.done]
 
     @property
     def warnings(self) -> dict[str, list[str]]:
         """What tasks warned of: every different text, with the keys of its tasks."""
         found: dict[str, list[str]] = {}
-        for key, result in self.ended.items():
-            for text in result.get("warnings", ()):
+        for key, ended in self.ended.items():
+            for text in ended.warnings:
                 found.setdefault(text, []).append(key)
         return found
 
@@ -97,12 +128,11 @@ class Progress:
     def alarms(self) -> dict[str, str]:
         """What audits proved above the price, by workload, cell and audit: no alarm hides another."""
         found = {}
-        for key, result in self.ended.items():
-            if (result.get("audit") or {}).get("alarm"):
-                spec = self.store.spec(key)
-                task, label = spec["task"], spec["notes"]["label"]
-                name = f"{task['workload']['name']}, {label}, {task['attack']['name']}"
-                found[name] = result["audit"]["message"]
+        for key, ended in self.ended.items():
+            if ended.alarm:
+                task = self.store.task(key)
+                attack = task.attack.name if task.attack else ""
+                found[f"{task.cell.workload.name}, {task.label}, {attack}"] = ended.alarm
         return found
 
     @property
@@ -113,13 +143,12 @@ class Progress:
     @property
     def cells(self) -> tuple[int, int]:
         """(cells whose tasks are all done, cells)."""
-        open_cells = {
-            task["cell"] for task in self.tasks if self.ended.get(task["key"], {}).get("status") != "done"
-        }
-        every = {task["cell"] for task in self.tasks}
+        every = {task.cell for task in self.tasks if task.cell is not None}
+        done = {key for key, ended in self.ended.items() if ended.done}
+        open_cells = {task.cell for task in self.tasks if task.key not in done}
         return len(every - open_cells), len(every)
 
-    def summary(self) -> Json:
+    def summary(self) -> dict[str, Any]:
         """Counts for people and programs."""
         cells_done, cells = self.cells
         return {
@@ -146,11 +175,11 @@ class Progress:
         return None if self.scheduler is None else bool(self.scheduler)
 
 
-def _protocol(store: Store, tasks: list[Json]) -> int | None:
+def _protocol(store: Store, tasks: list[SweepEntry]) -> int | None:
     """Of the first task: a plan makes all of its tasks under one protocol."""
     try:
-        return int(store.spec(tasks[0]["key"])["task"]["protocol"]) if tasks else None
-    except (StoreError, KeyError, TypeError, ValueError, OverflowError):
+        return store.task(tasks[0].key).protocol if tasks else None
+    except StoreError:
         return None
 
 

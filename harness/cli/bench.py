@@ -1,18 +1,24 @@
-"""`privbench bench`: time the steps of methods against plain sgd."""
+"""`privbench bench`: time the steps of methods against the plain baseline, here or through a backend."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli import output
-from harness.cli.options import JsonOption, StoreOption, store_path
+from harness.cli.options import JsonOption, ProfileOption, StoreOption, TimeoutOption, store_path
 from workloads.errors import SpecError, StoreError
+
+if TYPE_CHECKING:
+    from harness.spec import Task
+    from harness.store import Store
+    from harness.store.outcomes import Benched, Variant
 
 
 def bench(
     workload: Annotated[str, typer.Option("--workload", help="Workloads, separated by commas.")],
     method: Annotated[
-        str, typer.Option("--method", help="Methods, separated by commas; sgd is always timed.")
+        str, typer.Option("--method", help="Methods, separated by commas; the baseline is always timed.")
     ],
     batch_size: Annotated[
         str | None, typer.Option("--batch-size", help="Batch sizes, as 64,512; else that of the recipe.")
@@ -36,15 +42,22 @@ def bench(
         str | None, typer.Option("--device", help="cpu or cuda; else the GPU, else cpu.")
     ] = None,
     threads: Annotated[int, typer.Option("--threads", help="Threads of torch.")] = 1,
+    backend: Annotated[
+        str | None,
+        typer.Option("--backend", help="Where to time: a backend; else in this process."),
+    ] = None,
+    profile: ProfileOption = None,
+    timeout: TimeoutOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Time the steps of methods against plain sgd, interleaved in this process; time, memory, ratios.
+    """Time the steps of methods against the plain baseline, interleaved in one process; time, memory, ratios.
 
-    Ratios are of CPU time (on a GPU: time between events) without drawing the batch. Sgd is timed twice;
-    where the two differ too much the machine is too noisy to trust, and the output says so.
+    Ratios are of CPU time (on a GPU: time between events) without drawing the batch. The baseline is timed
+    twice; where the two differ too much the machine is too noisy to trust, and the output says so.
     """
-    from harness.jobs.bench import Measure, failed, plan_benches, run_bench
+    from harness.jobs.bench import refuse_missing_device
+    from harness.plan.benches import ANY_DEVICE, Measure, plan_benches, stamp_now
     from harness.plan.sweep_file import from_options
     from harness.results.collect import collect as gather
     from harness.store import Store
@@ -55,25 +68,122 @@ def bench(
     names = [each.partition("=")[0] for each in asked] + ["epsilon"] * (epsilon is not None)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SpecError([f"{name} is given twice: give it once" for name in twice])
+    if backend is None and (profile is not None or timeout is not None):
+        raise SpecError("--profile and --timeout are for a bench that is sent to a --backend: give one")
     grid = from_options(workload, method, epsilon, None, None, asked)["grid"][0]
     opened = Store(store_path(store))
     opened.check()
-    tasks = plan_benches(grid, Measure(device or best_device().type, threads, steps, seconds))
-    opened = Store.open(opened.path, create=True)
-    documents = []
-    for task in tasks:
+    here = device or (best_device().type if backend is None else ANY_DEVICE)
+    if backend is None:
+        refuse_missing_device(here)
+    tasks = plan_benches(grid, Measure(here, threads, steps, seconds), stamp_now())
+    if backend is None:
+        opened = Store.open(opened.path, create=True)
+        found = _run_here(tasks, opened, json)
+    else:
+        found = _send(tasks, opened, backend, profile, timeout, json)
         if not json:
-            output.say(
-                f"{task.yardstick.workload.name}, batches of {task.batch_size}: {len(task.cells)} take turns"
-            )
-        documents.append(run_bench(task, opened))
-        if not json:
-            output.bench(documents[-1])
+            for key, each in found.items():
+                show(key, each)
     if json:
-        output.json_out(documents)
+        output.json_out([{"key": key, **each.model_dump()} for key, each in found.items()])
     try:
         gather(opened.path)
     except StoreError as error:  # the database is in use; the figures are in the store
         output.complain(error)
-    if failed(documents):
+    if len(found) < len(tasks) or any(each.failed for each in found.values()):
         raise typer.Exit(1)
+
+
+def _run_here(tasks: "list[Task]", store: "Store", json: bool) -> "dict[str, Benched]":
+    """Run the benches as the job of this process; the figures of those that did not fail, by task."""
+    from harness.jobs.loop import Stop, run_task
+
+    store.add(*tasks)
+    found = {}
+    for task in tasks:
+        if not json and task.timing:
+            turns = len(task.timing.variants)
+            say = f"{task.cell.workload.name}, batches of {task.timing.batch_size}: {turns} take turns"
+            output.say(say)
+        run_task(store, task.key, Stop())
+        result = store.result(task.key)
+        if result is None or not result.done:
+            output.complain(StoreError(f"{task.label} failed: {result and result.message}"))
+            continue
+        found[task.key] = result.bench.bench
+        if not json:
+            show(task.key, found[task.key])
+    return found
+
+
+def _send(
+    tasks: "list[Task]",
+    store: "Store",
+    backend: str,
+    profile: Path | None,
+    timeout: float | None,
+    json: bool,
+) -> "dict[str, Benched]":
+    """Send the benches to a backend, one at a time where slots are ours to give, and wait for them."""
+    from harness.cli.sweeps import follow, settings_of
+    from harness.enqueue import enqueue
+    from harness.plan.plan import Plan
+    from harness.plan.sweep_file import Sweep
+    from harness.spec import key_of
+    from harness.store import Store
+
+    how = settings_of(backend, profile, slots=1, timeout=timeout)
+    name = f"bench-{key_of([task.key for task in tasks])[:8]}"
+    plan = Plan(Sweep(name, 0, 0, (), ()), (), tuple(tasks), frozenset(), {})
+    opened = Store.open(store.path, create=True)
+    enqueue(plan, opened, backend, how)
+    progress = follow(opened, name, backend, "stop", output.err if json else output.out)
+    for failed in progress.failures:
+        output.complain(StoreError(f"bench {failed.key[:12]} failed: {failed.reason}: {failed.message}"))
+    results = [(task.key, opened.result(task.key)) for task in tasks]
+    return {key: each.bench.bench for key, each in results if each is not None and each.done}
+
+
+def show(key: str, found: "Benched") -> None:
+    """The figures of one bench, and whether to believe them."""
+    threads = f"{found.threads} thread{'s' * (found.threads > 1)}"
+    title = (
+        f"{found.workload}, {found.parameters:,} parameters, batches of {found.batch_size}, {found.device}, "
+        f"{threads}"
+    )
+    baseline = next(each.method for each in found.methods if each.role == "yardstick")
+    output.out.print(output.table([_row(each, baseline) for each in found.methods], title=title))
+    for each in found.methods:
+        if each.status == "failed":
+            output.say(f"{each.variant} failed: {each.reason}: {each.message}")
+    time = "CPU time" if found.clock == "cpu" else "time between events"
+    output.say(f"step / {baseline}: {time} of a step without drawing the batch, median and 95 % interval.")
+    output.say("extra memory: peak of a step above the level before it; below a few MiB it is noise.")
+    if any(each.role == "method" and (each.ratio or 1) < 1 for each in found.methods):
+        output.say(
+            f"below 1: {baseline} computes by autograd and pays for its graph, which the method partly does "
+            "without; this compares implementations, it does not make privacy free."
+        )
+    if not found.trustworthy:
+        output.say(f"NOT TRUSTWORTHY: {found.reason}")
+    output.say(f"recorded as task {key[:12]}")
+
+
+def _row(each: "Variant", baseline: str) -> dict[str, Any]:
+    return {
+        "method": each.variant,
+        "engine": each.engine_used,
+        f"step / {baseline}": output.interval(each.model_dump(), "ratio"),
+        "whole step": _rounded(each.ratio_whole_step, 1, 3),
+        "CPU ms": _rounded(each.median_cpu_seconds, 1e3, 3),
+        "IQR": _rounded(each.iqr_cpu_seconds, 1e3, 3),
+        "wall ms": _rounded(each.median_wall_seconds, 1e3, 3),
+        "extra MiB": _rounded(each.peak_memory_bytes, 2**-20, 1),
+        f"memory / {baseline}": _rounded(each.memory_ratio, 1, 2),
+        "steps": each.steps,
+    }
+
+
+def _rounded(value: float | None, scale: float, digits: int) -> str | None:
+    return None if value is None else f"{value * scale:.{digits}f}"

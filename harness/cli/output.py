@@ -14,7 +14,7 @@ from workloads.errors import BenchError, SpecError
 
 if TYPE_CHECKING:
     from harness.backends.slurm.schedule import Schedule
-    from harness.backends.status import Progress
+    from harness.backends.status import Ended, Progress
     from harness.plan.estimate import Estimate
     from harness.plan.plan import Plan
     from harness.results.collect import Collected
@@ -174,7 +174,7 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
             {
                 **each.summary(),
                 "running_tasks": [vars(task) for task in each.running],
-                "failures": [failure_row(result) for result in each.failures],
+                "failures": [failure_row(failed) for failed in each.failures],
                 "warnings": each.warnings,
                 "alarms": each.alarms,
                 "scheduler": each.scheduler,
@@ -225,9 +225,9 @@ def _slurm(words: "list[Json] | None") -> str:
     return "SLURM has jobs: " + ", ".join(f"{count} {state}" for state, count in counts.most_common())
 
 
-def failure_row(result: "Json") -> dict[str, Any]:
+def failure_row(failed: "Ended") -> dict[str, Any]:
     """A failed task for people and programs."""
-    return {name: result[name] for name in ("key", "kind", "reason", "message")}
+    return {"key": failed.key, "kind": failed.kind, "reason": failed.reason, "message": failed.message}
 
 
 def warnings(texts: "dict[str, list[str]]") -> None:
@@ -243,12 +243,12 @@ def alarms(texts: "dict[str, str]") -> None:
         out.print(f"ALARM: {label}: {text}", style="bold red", markup=False, highlight=False)
 
 
-def failures(results: "list[Json]") -> None:
+def failures(failed: "list[Ended]") -> None:
     """What failed, and where to look."""
-    for result in results:
-        first = str(result["message"]).splitlines()[0] if result["message"] else ""
-        say(f"{result['kind']} {result['key'][:12]} failed: {result['reason']}: {first}")
-    if results:
+    for each in failed:
+        first = each.message.splitlines()[0] if each.message else ""
+        say(f"{each.kind} {each.key[:12]} failed: {each.reason}: {first}")
+    if failed:
         say("More: privbench logs KEY. Again: privbench retry SWEEP.")
 
 
@@ -259,50 +259,6 @@ def collected(summary: "Collected", json: bool) -> None:
         json_out(content)
     else:
         say(", ".join(f"{key} {cell(value)}" for key, value in content.items()))
-
-
-def bench(document: "Json") -> None:
-    """The figures of one bench, and whether to believe them."""
-    threads = f"{document['threads']} thread{'s' * (document['threads'] > 1)}"
-    title = (
-        f"{document['workload']}, {document['parameters']:,} parameters, "
-        f"batches of {document['batch_size']}, {document['device']}, {threads}"
-    )
-    out.print(table([_bench_row(entry) for entry in document["methods"]], title=title))
-    for entry in document["methods"]:
-        if entry["status"] == "failed":
-            say(f"{entry['variant']} failed: {entry['reason']}: {entry['message']}")
-    time = "CPU time" if document["clock"] == "cpu" else "time between events"
-    say(f"step / sgd: {time} of a step without drawing the batch, median and 95 % interval.")
-    say("extra memory: peak of a step above the level before it; below a few MiB it is noise.")
-    if any(entry["role"] == "method" and (entry["ratio"] or 1) < 1 for entry in document["methods"]):
-        say(
-            "below 1: sgd computes by autograd and pays for its graph, which the method partly does without; "
-            "this compares implementations, it does not make privacy free."
-        )
-    if not document["trustworthy"]:
-        say(f"NOT TRUSTWORTHY: {document['reason']}")
-    say(f"recorded as task {document['key'][:12]}")
-
-
-def _bench_row(entry: dict[str, Any]) -> dict[str, Any]:
-    measured = {"ratio": entry["ratio"], "ratio_low": entry["ratio_low"], "ratio_high": entry["ratio_high"]}
-    return {
-        "method": entry["variant"],
-        "engine": entry["engine_used"],
-        "step / sgd": interval(measured, "ratio"),
-        "whole step": _rounded(entry["ratio_whole_step"], 1, 3),
-        "CPU ms": _rounded(entry["median_cpu_seconds"], 1e3, 3),
-        "IQR": _rounded(entry["iqr_cpu_seconds"], 1e3, 3),
-        "wall ms": _rounded(entry["median_wall_seconds"], 1e3, 3),
-        "extra MiB": _rounded(entry["peak_memory_bytes"], 2**-20, 1),
-        "memory / sgd": _rounded(entry["memory_ratio"], 1, 2),
-        "steps": entry["steps"],
-    }
-
-
-def _rounded(value: float | None, scale: float, digits: int) -> str | None:
-    return None if value is None else f"{value * scale:.{digits}f}"
 
 
 def interval(row: dict[str, Any], name: str) -> str | None:

@@ -61,9 +61,9 @@ def export(
 
     manifest = export_results(store_path(store), file, where, weights)
     if json:
-        output.json_out({name: value for name, value in manifest.items() if name != "files"})
+        output.json_out(manifest.model_dump(by_alias=True, exclude={"files"}))
     else:
-        output.say(f"{manifest['tasks']} tasks, {len(manifest['files'])} files: {file}")
+        output.say(f"{manifest.tasks} tasks, {len(manifest.files)} files: {file}")
 
 
 def import_(

@@ -30,9 +30,13 @@ from harness.cli.options import (
 from workloads.errors import SpecError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from harness.backends.base import Settings
+    from harness.backends.status import Progress
     from harness.plan.estimate import Cost
     from harness.spec import Task
+    from harness.store import Store
 
 
 def quickstart(store: StoreOption = None, slots: SlotsOption = None) -> None:
@@ -113,7 +117,7 @@ def enqueue(
 ) -> None:
     """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
     asked = (workload, method, epsilon, models, attack, settings, n_train)
-    how = _settings(backend, profile, slots, threads, timeout, share_gpus)
+    how = settings_of(backend, profile, slots, threads, timeout, share_gpus)
     opened, made, count = _send(sweep, store, backend, how, asked)
     if json:
         told = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
@@ -149,7 +153,7 @@ def run(
 ) -> None:
     """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
     asked = (workload, method, epsilon, models, attack, settings, n_train)
-    how = _settings(backend, profile, slots, threads, timeout, share_gpus)
+    how = settings_of(backend, profile, slots, threads, timeout, share_gpus)
     run_sweep(sweep, store, asked, how, backend, on_interrupt)
 
 
@@ -162,22 +166,14 @@ def run_sweep(
     on_interrupt: str = "stop",
 ) -> None:
     """Enqueue, watch, collect and print; exit code 1 where a task failed or is still open."""
-    from harness.backends import BACKENDS
     from harness.cli import summary
-    from harness.cli.watch import ctrl_c, watch
     from harness.results.collect import collect as gather
 
     opened, made, count = _send(sweep, store, backend, settings, asked)
     name = made.sweep.name
     output.say(f"{name}: {len(made.cells)} cells, {len(made.tasks)} tasks, {count} to run.")
     output.plan_warnings(made)
-    with ctrl_c() as interrupted:
-        progress = watch(opened, name, output.out, interrupted)
-        if interrupted() and on_interrupt == "stop":
-            BACKENDS[backend]().stop(opened, name, cancel=False)
-            output.say("Stopped: nothing new starts, running tasks save their state. Run again to go on.")
-        elif interrupted():
-            output.say(f"Detached: the sweep goes on. See `privbench status {name}`.")
+    progress = follow(opened, name, backend, on_interrupt, output.out)
     gather(opened.path)
     summary.frontier(opened, made.cells)
     output.warnings(progress.warnings)
@@ -185,6 +181,21 @@ def run_sweep(
     output.failures(progress.failures)
     if progress.failures or not progress.over:
         raise typer.Exit(1)
+
+
+def follow(store: "Store", name: str, backend: str, on_interrupt: str, console: "Console") -> "Progress":
+    """Watch a sweep to its end, or until Ctrl-C, which stops it or leaves it running."""
+    from harness.backends import BACKENDS
+    from harness.cli.watch import ctrl_c, watch
+
+    with ctrl_c() as interrupted:
+        progress = watch(store, name, console, interrupted)
+        if interrupted() and on_interrupt == "stop":
+            BACKENDS[backend]().stop(store, name, cancel=False)
+            console.print("Stopped: nothing new starts, running tasks save their state. Run again to resume.")
+        elif interrupted():
+            console.print(f"Detached: the sweep keeps running. See `privbench status {name}`.")
+    return progress
 
 
 def status(
@@ -247,7 +258,7 @@ def retry(
         chosen = backend or sent_backend(sent)
         limit = timeout or before.timeout_seconds
         share = share_gpus or before.share_gpus
-        how = _settings(chosen, profile, slots or before.slots, threads or before.threads, limit, share)
+        how = settings_of(chosen, profile, slots or before.slots, threads or before.threads, limit, share)
         if chosen == sent_backend(sent) and profile is None:
             how = replace(how, profile=before.profile)
         count = resend(opened, name, chosen, how)
@@ -292,7 +303,7 @@ def _known_backend(backend: str) -> str:
     return backend
 
 
-def _settings(
+def settings_of(
     backend: str,
     profile: Path | None,
     slots: int | None = None,

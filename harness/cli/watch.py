@@ -12,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from harness.backends import BACKENDS, Backend, status
-from harness.spec import Json
 from harness.store import Store
 
 LOOK_SECONDS = 0.5
@@ -28,13 +27,12 @@ class Pace:
         self.before = {task.key: task.done for task in progress.running}
         self.steps: dict[str, int] = {}
 
-    def note(self, progress: status.Progress, ended: list[Json]) -> None:
+    def note(self, progress: status.Progress, ended: list[status.Ended]) -> None:
         """Count the steps of what runs and of what has ended since the last look."""
         for task in progress.running:
             self.steps[task.key] = task.done - self.before.get(task.key, 0)
-        for result in ended:
-            done = sum(phase["steps"] for phase in result.get("phases", {}).values())
-            self.steps[result["key"]] = done - self.before.get(result["key"], 0)
+        for each in ended:
+            self.steps[each.key] = each.steps - self.before.get(each.key, 0)
 
     @property
     def rate(self) -> float:

@@ -1,7 +1,7 @@
 """One bench task: what a step of each method costs, relative to the plain baseline in the same process."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import numpy as np

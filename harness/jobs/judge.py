@@ -22,7 +22,9 @@ from workloads.errors import BenchError
 Arrays = dict[str, NDArray[Any]]
 
 
-def judge(name: str, attacker: Attacker, evidence: Evidence, params: Any, guarantees: list[PricedGuarantee]) -> Made:
+def judge(
+    name: str, attacker: Attacker, evidence: Evidence, params: Any, guarantees: list[PricedGuarantee]
+) -> Made:
     """Run an attack and judge it by what it gives.
 
     Args:

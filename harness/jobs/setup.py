@@ -28,8 +28,8 @@ class Setup:
     index: int
     device: torch.device
     like: "Setup | None" = None
-    """One of the same workload, members and canaries, whose records serve here too: in a bench, several methods
-    train on one copy."""
+    """One of the same workload, members and canaries, whose records serve here too: in a bench, methods
+    share one copy."""
 
     @cached_property
     def workload(self) -> Workload:

@@ -19,8 +19,8 @@ BATCH = "batch"
 LEAST_STEPS = 50
 """Fewer steps make no median to rely on."""
 RATIO_BOUND, INTERVAL_BOUND, SPREAD_BOUND = 0.1, 0.2, 0.5
-"""How far the baseline measured again may be from itself: the ratio and its interval from 1, the middle half of
-single rounds' ratios in width."""
+"""How far the baseline measured again may be from itself: the ratio and its interval from 1, the middle half
+of single rounds' ratios in width."""
 RESAMPLES = 1000
 
 Numbers = NDArray[np.float64]
@@ -98,9 +98,8 @@ def find_doubt(control: Variant, again: Laps, yardstick: Laps, clock: str, basel
     low, middle, high = np.quantile(again.net(clock) / yardstick.net(clock), [0.25, 0.5, 0.75])
     noisy = f"too noisy to trust: {baseline} measured again is"
     if abs(control.ratio - 1) > RATIO_BOUND:
-        return (
-            f"{noisy} {control.ratio:.2f} of {baseline}, allowed is {1 - RATIO_BOUND:g} to {1 + RATIO_BOUND:g}"
-        )
+        allowed = f"{1 - RATIO_BOUND:g} to {1 + RATIO_BOUND:g}"
+        return f"{noisy} {control.ratio:.2f} of {baseline}, allowed is {allowed}"
     if max(1 - control.ratio_low, control.ratio_high - 1) > INTERVAL_BOUND:
         return (
             f"{noisy} {control.ratio_low:.2f} to {control.ratio_high:.2f} of {baseline} (95 %), allowed is "

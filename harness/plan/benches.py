@@ -149,7 +149,9 @@ def _lists(workload: str, method: str, settings: Mapping[str, list[Any]]) -> dic
     """The grid of one method: the settings it has, and what a step needs that nobody gave."""
     fields = _fields(method)
     member = methods.family.members.get(method)
-    own = {name: [value] for name, value in member.in_benches.items()} if isinstance(member, Benched) else {}
+    own: dict[str, list[Any]] = {}
+    if isinstance(member, Benched):
+        own = {name: [value] for name, value in member.in_benches.items()}
     asked = PLAIN | own | dict(settings)
     lists = {name: values for name, values in asked.items() if name in fields}
     free = member.free if isinstance(member, Calibrated) else "epsilon"

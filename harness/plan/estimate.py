@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from harness.plan.plan import Plan
 from harness.plan.benches import Measure
+from harness.plan.plan import Plan
 from harness.spec import Cell, Task
 from harness.store import Store
 from harness.store.result import Result
@@ -18,8 +18,8 @@ ATTACK_SECONDS = 1.0
 """Taken for an attack: array work on stored signals."""
 ATTACK_BYTES = 2**30
 BENCH_OVERHEAD = 2.0
-"""A bench takes about so many times the seconds it is to time: set-up, warm-up, the slowest fifty steps and the
-weighing of memory come on top."""
+"""A bench takes about so many times the seconds it is to time: set-up, warm-up, the fifty steps that
+are always timed and the weighing of memory come on top."""
 BENCH_BYTES = 2**31
 
 SHAPELESS = (StoreError, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -75,9 +75,7 @@ class Estimate:
 
     def tasks(self, plan: Plan) -> dict[str, float]:
         """Seconds of every task to do, by its key."""
-        return {
-            task.key: (flat_cost(task) or self.costs[task.cell.key]).seconds for task in plan.todo
-        }
+        return {task.key: (flat_cost(task) or self.costs[task.cell.key]).seconds for task in plan.todo}
 
 
 def estimate(

@@ -209,7 +209,7 @@ def _bench(given: dict[str, Any], where: str, problems: list[str]) -> BenchEntry
     before = len(problems)
     measure = given.get("measure", {})
     if not isinstance(measure, dict):
-        problems.append(f"{where}: measure: give a table, {{ seconds = 20, device = \"cuda\" }}")
+        problems.append(f'{where}: measure: give a table, {{ seconds = 20, device = "cuda" }}')
     lists = {key: _listed(value) for key, value in given.items() if key != "measure"}
     problems += [f"{where}: {key} is missing" for key in ("workload", "method") if key not in lists]
     problems += [

@@ -215,7 +215,7 @@ def _ceilings(store: Source) -> dict[str, Roc]:
 def read_pictures(store: Store, task: str) -> Pictures:
     """What an inversion left in the store; StoreError where it is not there or damaged."""
     result = store.result(task)
-    if result is None or "pictures" not in result["artefacts"]:
+    if result is None or "pictures" not in result.artefacts:
         raise StoreError(f"the pictures of task {task} are not in the store: run `privbench collect`")
     found = load(store.read_artefact(result, "pictures"))
     return Pictures(found["originals"], found["rebuilt"])

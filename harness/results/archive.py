@@ -72,7 +72,7 @@ class Manifest(Frozen):
     """The condition that selected the tasks."""
     weights: bool = False
     tasks: int = 0
-    files: dict[str, Entry] = {}
+    files: dict[str, Entry] = Field(default={})
     checksum: str | None = None
     """Of the rest of the manifest, as it was written."""
 

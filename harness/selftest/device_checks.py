@@ -20,8 +20,9 @@ from torch.nn.functional import conv2d
 import methods
 import workloads
 from harness.jobs.device import accelerator, arithmetic, prepare
-from harness.jobs.loop import failure, free_memory
-from harness.jobs.train import per_example_loss
+from harness.jobs.failures import failure
+from harness.jobs.loop import free_memory
+from harness.jobs.setup import per_example_loss
 from harness.plan.declarations import named
 from harness.selftest.numbered import NAMES
 from harness.selftest.short_training import STEPS, distance, equal, plan_private, plan_task, train_briefly
@@ -302,7 +303,7 @@ def exhaustion(bench: Bench) -> Figures:
     try:
         torch.empty(TOO_LARGE, dtype=torch.uint8, device=bench.device)
     except Exception as error:  # noqa: BLE001 - which one is what is looked at
-        reason, message = failure(error)["reason"], str(error)
+        reason, message = failure(error).reason, str(error)
     else:
         raise AssertionError(f"{TOO_LARGE:,} bytes were to be had")
     gc.collect()

@@ -1,13 +1,13 @@
 """What tasks find out: the outcomes of a training, an attack and a bench, as results hold them.
 
-Frozen models, written and read in one shape: whoever computes a figure gives it a field here, and whoever shows
-it reads that field. None is a figure that was not measured. Fields with a default came after 0.1.
+Frozen models, written and read in one shape: whoever computes a figure gives it a field here, and whoever
+shows it reads that field. None is a figure that was not measured. Fields with a default came after 0.1.
 """
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.spec import Json, despelled
 
@@ -61,10 +61,10 @@ class PricedGuarantee(Frozen):
     delta: float | None
     adjacency: str
     accountant: str
-    epsilons: dict[str, float] = {}
+    epsilons: dict[str, float] = Field(default={})
     """By accountant."""
     assumptions: tuple[str, ...] = ()
-    lower_bounds: dict[str, float] = {}
+    lower_bounds: dict[str, float] = Field(default={})
     ceilings: PricedCeilings | None = None
 
     @property
@@ -92,7 +92,7 @@ class Phase(Frozen):
     """Of all steps, warm-up included."""
     wall: Quantiles
     cpu: Quantiles
-    clocks: dict[str, Quantiles] = {}
+    clocks: dict[str, Quantiles] = Field(default={})
     """Wall time of parts of a step."""
     resting_memory_bytes: int
     peak_memory_bytes: int
@@ -255,9 +255,9 @@ class Variant(Frozen):
     reason: str | None
     message: str | None
     steps: int = 0
-    phases: dict[str, int] = {}
+    phases: dict[str, int] = Field(default={})
     """Timed steps of each phase."""
-    clocks: dict[str, PartTime] = {}
+    clocks: dict[str, PartTime] = Field(default={})
     ratio: float | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
@@ -314,7 +314,11 @@ def read_outcome(kind: str, found: Mapping[str, Any]) -> Outcome:
         return Training(**plain)
     if kind == "bench":
         return Bench(**plain)
-    for name, shape in (("audit", AuditOutcome), ("attribute", InferenceOutcome), ("reconstruction", Reconstruction)):
+    for name, shape in (
+        ("audit", AuditOutcome),
+        ("attribute", InferenceOutcome),
+        ("reconstruction", Reconstruction),
+    ):
         if name in plain:
             return shape(**plain)
     return Membership(**plain)

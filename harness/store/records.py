@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from harness.spec import Json, Kind
 from harness.store.outcomes import Frozen
@@ -36,9 +36,9 @@ class SweepRecord(Frozen):
     """When, in UTC."""
     backend: str | None = None
     """None in a record from before there were several: the machine itself."""
-    settings: Json = {}
+    settings: Json = Field(default={})
     """How jobs are run, as the backend's room reads it (harness/backends/base.py)."""
-    cells: list[str] = []
+    cells: list[str] = Field(default=[])
     tasks: list[SweepEntry]
 
 

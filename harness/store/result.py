@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from harness.spec import Json, Kind, Task, spelled
 from harness.store.outcomes import (
@@ -57,15 +57,15 @@ class Result(Frozen):
     message: str | None = None
     traceback: str | None = None
     artefacts: dict[str, Artefact]
-    provenance: dict[str, Any] = {}
-    warnings: list[str] = []
+    provenance: dict[str, Any] = Field(default={})
+    warnings: list[str] = Field(default=[])
     """What the task's own code warned of."""
     started: str | None = None
     finished: str | None = None
     wall_seconds: float | None = None
     checksum: str | None = None
     """Of the file it was read from."""
-    figures: Json = {}
+    figures: Json = Field(default={})
     """The outcome as it is written; read it as `outcome`."""
 
     @property
@@ -113,7 +113,7 @@ class Result(Frozen):
 def figures_of(outcome: Outcome) -> Json:
     """An outcome as it is written; parameters of a bench may be infinite."""
     figures: Json = outcome.model_dump(exclude_unset=True)
-    return spelled(figures) if isinstance(outcome, Bench) else figures  # type: ignore[no-any-return]
+    return spelled(figures) if isinstance(outcome, Bench) else figures
 
 
 def build(
@@ -132,9 +132,9 @@ def build(
         key=task.key,
         kind=task.kind,
         status="failed" if failure else "done",
-        reason=failure and failure.reason,
-        message=failure and failure.message,
-        traceback=failure and failure.traceback,
+        reason=failure.reason if failure else None,
+        message=failure.message if failure else None,
+        traceback=failure.traceback if failure else None,
         artefacts=dict(artefacts or {}),
         provenance=dict(provenance),
         warnings=list(warnings or []),

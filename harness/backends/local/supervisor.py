@@ -195,7 +195,7 @@ class Supervisor:
         if key in submission.waiting or key in submission.running or self._runs(key):
             return "open"
         result = self.store.result(key)
-        if result is not None and result["status"] == "done":
+        if result is not None and result.done:
             self.done.add(key)
             return "done"
         return "failed"

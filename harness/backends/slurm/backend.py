@@ -28,7 +28,7 @@ from harness.backends.slurm.array_record import (
 )
 from harness.backends.slurm.cluster import GONE, Limits, Site, Word
 from harness.backends.slurm.profile import Profile
-from harness.store import Store, beat
+from harness.store import Store, heartbeat
 from harness.store.files import write_atomic
 from harness.store.locks import locked
 from workloads.errors import BackendError
@@ -97,7 +97,7 @@ class Slurm:
             raise BackendError(NO_ANSWER.format("cancelled"))
         alive = [each for each in elements(store, words) if each.alive]
         others = {each.record.sweep for each in alive} - {sweep}
-        wanted = {entry["key"] for other in others for entry in store.sweep(other)["tasks"]}
+        wanted = {entry.key for other in others for entry in store.sweep(other).tasks}
         mine = [each for each in alive if each.record.sweep == sweep]
         cluster.cancel([each.word.id for each in mine if each.word and not wanted & {*each.tasks}])
         if not cancel:
@@ -164,10 +164,10 @@ def beating(store: Store, key: str, known: Mapping[str, Word]) -> bool:
 
     Of a job on a node it has lost, or that it has forgotten, SLURM knows nothing: that one may go on.
     """
-    said = beat(store.folder(key))
-    if said is None or store.result(key, summed=False) is not None:
+    beat = heartbeat(store.folder(key))
+    if beat is None or store.result(key, summed=False) is not None:
         return False
-    word = known.get(said.get("job") or "")
+    word = known.get(beat.job or "")
     return word is None or not word.over or word.state in ("NODE_FAIL", GONE)
 
 
@@ -253,7 +253,7 @@ REASONS = {"TIMEOUT": "timed_out", "DEADLINE": "timed_out", "OUT_OF_MEMORY": "ou
 
 def unfinished(store: Store, sweep: str) -> set[str]:
     """The tasks of a sweep that have no result."""
-    keys = [entry["key"] for entry in store.sweep(sweep)["tasks"]]
+    keys = [entry.key for entry in store.sweep(sweep).tasks]
     return {key for key in keys if store.result(key, summed=False) is None}
 
 

@@ -103,7 +103,7 @@ class Element:
 
     def _done(self, key: str) -> bool:
         result = self.store.result(key)
-        return result is not None and result["status"] == "done"
+        return result is not None and result.done
 
     def _can_run(self, key: str) -> bool:
         """Whether everything a task reads is there; a task fails for want of what is missing."""
