@@ -16,7 +16,7 @@ from harness.jobs.train import DELTA, Made
 from harness.leakage.figures import recompute
 from harness.leakage.influence import one_sided
 from harness.leakage.intervals import HALVED, halves
-from harness.store.outcomes import Audited, AuditOutcome, InferenceOutcome, Membership, PricedGuarantee
+from harness.store.outcomes import Audited, AuditOutcome, InferenceOutcome, PricedGuarantee
 from workloads.errors import BenchError
 
 Arrays = dict[str, NDArray[Any]]
@@ -79,8 +79,9 @@ def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: 
         apart = score_apart(attacker, evidence, params)
         stored |= {} if apart is None else {"half_scores": apart}
     phi = None if checks_split else evidence.phi
-    payload = recompute(stored, dependence, evidence.canaries, phi, checks_split)
-    return Made(Membership(**payload, dependence=dependence), {"scores.safetensors": save(stored)})
+    found = recompute(stored, dependence, evidence.canaries, phi, checks_split)
+    outcome = found.model_copy(update={"dependence": dependence})
+    return Made(outcome, {"scores.safetensors": save(stored)})
 
 
 def strongest(attacker: Selection, evidence: Evidence) -> Made:
@@ -92,8 +93,7 @@ def strongest(attacker: Selection, evidence: Evidence) -> Made:
             stored[f"scores/{name}"] = score(each, evidence, each.Params())
             apart = score_apart(each, evidence, each.Params())
             stored |= {} if apart is None else {f"half/{name}": apart}
-    payload = recompute(stored, "record", evidence.canaries)
-    return Made(Membership(**payload), {"scores.safetensors": save(stored)})
+    return Made(recompute(stored, "record", evidence.canaries), {"scores.safetensors": save(stored)})
 
 
 def measurable(evidence: Evidence) -> bool:

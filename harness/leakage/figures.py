@@ -1,8 +1,6 @@
 """From scores to the leakage figures of a result: AUC, TPR at low FPR and more, each with its interval."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -17,6 +15,7 @@ from harness.leakage.influence import Scored, one_sided
 from harness.leakage.intervals import Dependence, Estimate
 from harness.leakage.matrices import Bools, Floats
 from harness.leakage.roc import RATES
+from harness.store.outcomes import CanaryLeakage, Curve, Leakage, Membership, Rate
 
 METRICS = 2
 """The version of these figures. Raise it when the same scores would give other figures: stored results of
@@ -25,71 +24,7 @@ another version are evaluated again at collection."""
 BLIND_LEVEL = 0.001
 """The share of sound splits that the blind check may call broken."""
 SAME = "the attack gives every record the same score"
-NO_CURVE: dict[str, list[float]] = {"fpr": [], "tpr": []}
-
-
-@dataclass(frozen=True)
-class Rate:
-    """A true positive rate with its interval, or the reason why there is none."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    se: float | None = None
-    reason: str | None = None
-    """Why there is no value."""
-    tied: float | None = None
-    """Share of the pooled non-members that have the score at the threshold."""
-    note: str | None = None
-    chosen: dict[str, int] | None = None
-    """How often each attack was chosen; of `strongest` only."""
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """How well scores tell members from non-members, over all targets of a cell."""
-
-    models: int
-    n_members: int
-    n_nonmembers: int
-    """Pooled: (record, target) pairs. A record counts once for every target."""
-    auc: float
-    """Mean of the targets' AUCs."""
-    auc_low: float
-    auc_high: float
-    auc_se: float | None
-    auc_pooled: float
-    """One ROC over all pairs: also asks whether scores of different targets can be compared."""
-    interval: str
-    """How intervals were made (harness/leakage/intervals.py)."""
-    balanced_accuracy: float
-    """Of calling as many records of each target as it has members."""
-    balanced_accuracy_low: float
-    balanced_accuracy_high: float
-    accuracy_oracle: float
-    """Balanced accuracy of the best threshold on the very same scores: biased upwards."""
-    advantage: float
-    """2 balanced_accuracy - 1."""
-    tpr: dict[str, Rate]
-    note: str | None
-    ppv_at_1pct: float | None
-    """Share of members among the records called at 1 % FPR where one in ten is a member."""
-    ppv_at_1pct_low: float | None
-    ppv_at_1pct_high: float | None
-    agreement: float | None
-    """Whether two halves of the models, scored apart, flag the same records (Jaccard index)."""
-    agreement_chance: float | None
-    agreement_untrained: float | None
-    record_tpr_p99: float | None
-    records_exposed: int | None
-    """Records whose signal is higher in the models trained on them, at a false discovery rate of 5 %."""
-    records_tested: int | None
-    version: int = METRICS
-    auc_chosen: dict[str, int] | None = None
-
-    def asdict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return dataclasses.asdict(self)
+NO_CURVE = Curve(fpr=[], tpr=[])
 
 
 def evaluate(
@@ -99,7 +34,7 @@ def evaluate(
     half_scores: Floats | None = None,
     phi: Floats | None = None,
     evaluated: Bools | None = None,
-) -> Metrics:
+) -> Leakage:
     """Judge scores against the truth.
 
     Args:
@@ -122,8 +57,8 @@ def evaluate(
     tpr = {label: _rate(scored, rate, dependence, apart) for label, rate in RATES.items()}
     agreed = exposure.agreement(*apart) if apart is not None else None
     exposed = exposure.records_exposed(phi, scored) if phi is not None else None
-    precision = _ppv(tpr["0.01"])
-    return Metrics(
+    return Leakage(
+        version=METRICS,
         models=models,
         n_members=roc.n_members,
         n_nonmembers=roc.n_nonmembers,
@@ -140,9 +75,9 @@ def evaluate(
         advantage=2 * accuracy.value - 1,
         tpr=tpr,
         note=_note(models, [scored]),
-        ppv_at_1pct=precision["ppv_at_1pct"],
-        ppv_at_1pct_low=precision["ppv_at_1pct_low"],
-        ppv_at_1pct_high=precision["ppv_at_1pct_high"],
+        ppv_at_1pct=exposure.ppv(tpr["0.01"].value),
+        ppv_at_1pct_low=exposure.ppv(tpr["0.01"].low),
+        ppv_at_1pct_high=exposure.ppv(tpr["0.01"].high),
         agreement=agreed.value if agreed else None,
         agreement_chance=agreed.chance if agreed else None,
         agreement_untrained=agreed.untrained if agreed else None,
@@ -152,11 +87,8 @@ def evaluate(
     )
 
 
-def evaluate_strongest(candidates: Candidates, phi: Floats | None = None) -> dict[str, Any]:
-    """The figures of the strongest attack of the declared family, as JSON values with the keys of `Metrics`.
-
-    Those that the rule is not made for are null.
-    """
+def evaluate_strongest(candidates: Candidates, phi: Floats | None = None) -> Leakage:
+    """The figures of the strongest attack of the declared family; None where the rule is not made for one."""
     for each in candidates.scored.values():
         each.check()
     any_of = candidates.any
@@ -165,20 +97,25 @@ def evaluate_strongest(candidates: Candidates, phi: Floats | None = None) -> dic
     low, high = intervals.of_share(estimate, any_of.models, any_of.members_per_target)
     tpr = {label: _strongest_rate(candidates, rate) for label, rate in RATES.items()}
     exposed = exposure.records_exposed(phi, any_of) if phi is not None else None
-    return {
-        **unmeasured(any_of.included, any_of.excluded, ""),
-        "auc": area.value,
-        "auc_low": low,
-        "auc_high": high,
-        "auc_se": area.error,
-        "auc_chosen": area.chosen,
-        "interval": "two-way, largest of three",
-        "tpr": {label: dataclasses.asdict(rate) for label, rate in tpr.items()},
-        "note": _note(any_of.models, candidates.scored.values()),
-        **_ppv(tpr["0.01"]),
-        "records_exposed": exposed[0] if exposed else None,
-        "records_tested": exposed[1] if exposed else None,
-    }
+    return Leakage(
+        version=METRICS,
+        models=any_of.models,
+        n_members=int(any_of.included.sum()),
+        n_nonmembers=int(any_of.excluded.sum()),
+        auc=area.value,
+        auc_low=low,
+        auc_high=high,
+        auc_se=area.error,
+        auc_chosen=area.chosen,
+        interval="two-way, largest of three",
+        tpr=tpr,
+        note=_note(any_of.models, candidates.scored.values()),
+        ppv_at_1pct=exposure.ppv(tpr["0.01"].value),
+        ppv_at_1pct_low=exposure.ppv(tpr["0.01"].low),
+        ppv_at_1pct_high=exposure.ppv(tpr["0.01"].high),
+        records_exposed=exposed[0] if exposed else None,
+        records_tested=exposed[1] if exposed else None,
+    )
 
 
 def recompute(
@@ -187,8 +124,8 @@ def recompute(
     canaries: int = 0,
     phi: Floats | None = None,
     checks_split: bool = False,
-) -> dict[str, Any]:
-    """`metrics` and `roc` of a membership attack's result, from what its file of scores holds.
+) -> Membership:
+    """The outcome of a membership attack, from what its file of scores holds.
 
     Args:
         stored: `scores`, `members` and, where there are, `half_scores` and `set_aside`; of `strongest`
@@ -205,19 +142,20 @@ def recompute(
     included, excluded = (side if evaluated is None else side & evaluated for side in (members, ~members))
     why = one_sided(included, excluded) or _without_scores(stored)
     if why is not None:
-        verdict = {"valid": None, "message": why} if checks_split else {}
-        return {"metrics": {**unmeasured(included, excluded, why), **verdict}, "roc": NO_CURVE}
+        lacking = unmeasured(included, excluded, why)
+        message = why if checks_split else None
+        return Membership(metrics=lacking.model_copy(update={"message": message}), roc=NO_CURVE)
     phi = pool.get("phi", None if phi is None else phi[:, :stop])
     if "scores" not in stored:
         scores = {name: pool[f"scores/{name}"] for name in FAMILY}
         candidates = Candidates.of(scores, members, evaluated)
-        return {"metrics": evaluate_strongest(candidates, phi), "roc": candidates.drawn()}
+        return Membership(metrics=evaluate_strongest(candidates, phi), roc=Curve(**candidates.drawn()))
     found = evaluate(pool["scores"], members, dependence, pool.get("half_scores"), phi, evaluated)
-    worst = of_canaries(rest["scores"], *_truth(rest)) if canaries else None
-    metrics = {**found.asdict(), "canaries": worst}
+    beside: dict[str, Any] = {"canaries": of_canaries(rest["scores"], *_truth(rest)) if canaries else None}
     if checks_split:
-        metrics["valid"], metrics["message"] = blind_verdict(found)
-    return {"metrics": metrics, "roc": Scored(pool["scores"], members, evaluated).roc.drawn()}
+        beside["valid"], beside["message"] = blind_verdict(found)
+    drawn = Scored(pool["scores"], members, evaluated).roc.drawn()
+    return Membership(metrics=found.model_copy(update=beside), roc=Curve(**drawn))
 
 
 def _truth(stored: Mapping[str, NDArray[Any]]) -> tuple[Bools, Bools | None]:
@@ -233,32 +171,28 @@ def _without_scores(stored: Mapping[str, NDArray[Any]]) -> str | None:
     return f"needs {', '.join(FAMILY)}, and so {NEEDED} models or more; the cell has {len(stored['members'])}"
 
 
-def of_canaries(scores: Floats, members: Bools, evaluated: Bools | None = None) -> dict[str, Any]:
+def of_canaries(scores: Floats, members: Bools, evaluated: Bools | None = None) -> CanaryLeakage:
     """The same figures for canaries alone, over all targets together: every coin is its own."""
     scored = Scored(scores, members, evaluated)
     flat, truth = scores[scored.pairs].reshape(1, -1), members[scored.pairs].reshape(1, -1)
     why = one_sided(truth, ~truth)
-    found = unmeasured(truth, ~truth, why) if why else evaluate(flat, truth, "alone").asdict()
-    return {name: found[name] for name in ("auc", "auc_low", "auc_high", "tpr")}
+    found = unmeasured(truth, ~truth, why) if why else evaluate(flat, truth, "alone")
+    return CanaryLeakage(auc=found.auc, auc_low=found.auc_low, auc_high=found.auc_high, tpr=found.tpr)
 
 
-def unmeasured(included: Bools, excluded: Bools, why: str) -> dict[str, Any]:
-    """All figures null, with the reason: of models that trained on the whole pool, or of too few models."""
-    nothing = {each.name: None for each in dataclasses.fields(Metrics)}
-    rate = dataclasses.asdict(Rate(reason=why))
-    return {
-        **nothing,
-        "version": METRICS,
-        "models": len(included),
-        "n_members": int(included.sum()),
-        "n_nonmembers": int(excluded.sum()),
-        "tpr": {label: dict(rate) for label in RATES},
-        "note": why,
-        "canaries": None,
-    }
+def unmeasured(included: Bools, excluded: Bools, why: str) -> Leakage:
+    """No figure, with the reason: of models that trained on the whole pool, or of too few models."""
+    return Leakage(
+        version=METRICS,
+        models=len(included),
+        n_members=int(included.sum()),
+        n_nonmembers=int(excluded.sum()),
+        tpr={label: Rate(reason=why) for label in RATES},
+        note=why,
+    )
 
 
-def blind_verdict(metrics: Metrics) -> tuple[bool, str]:
+def blind_verdict(metrics: Leakage) -> tuple[bool, str]:
     """Is the split sound? Not where a classifier that saw no model beats chance.
 
     A one-sided test of the mean AUC at level 0.001. Under a random split a target's AUC has
@@ -271,6 +205,8 @@ def blind_verdict(metrics: Metrics) -> tuple[bool, str]:
     Returns:
         Whether the cell is valid, and a sentence that says why.
     """
+    if metrics.auc is None:
+        raise ValueError("a split without an AUC has no verdict")
     n1, n0 = metrics.n_members / metrics.models, metrics.n_nonmembers / metrics.models
     deviation = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0) / metrics.models)
     p = float(stats.norm.sf((metrics.auc - 0.5) / deviation))
@@ -312,7 +248,8 @@ def _rate(
     if not _constant(scored):
         low, high = intervals.of_rate(found, scored.models, roc.n_members)
     tied = roc.tied(rate)
-    return Rate(found.value, low, high, found.error, None, tied, _interpolated(tied, rate))
+    note = _interpolated(tied, rate)
+    return Rate(value=found.value, low=low, high=high, se=found.error, tied=tied, note=note)
 
 
 def _strongest_rate(candidates: Candidates, rate: Fraction) -> Rate:
@@ -326,15 +263,18 @@ def _strongest_rate(candidates: Candidates, rate: Fraction) -> Rate:
         estimate = Estimate(found.value, found.error)
         low, high = intervals.of_rate(estimate, candidates.any.models, roc.n_members)
     note = _interpolated(found.tied, rate)
-    return Rate(found.value, low, high, found.error, None, found.tied, note, found.chosen)
+    return Rate(
+        value=found.value,
+        low=low,
+        high=high,
+        se=found.error,
+        tied=found.tied,
+        note=note,
+        chosen=found.chosen,
+    )
 
 
 def _interpolated(tied: float, rate: Fraction) -> str | None:
     if tied <= rate:
         return None
     return f"interpolated: {100 * tied:.3g} % of non-members share the score at the threshold"
-
-
-def _ppv(rate: Rate) -> dict[str, float | None]:
-    ends = {"": rate.value, "_low": rate.low, "_high": rate.high}
-    return {f"ppv_at_1pct{end}": exposure.ppv(value) for end, value in ends.items()}

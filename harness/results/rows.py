@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from safetensors.numpy import load
 
 import db
-from harness.leakage.figures import METRICS, recompute, unmeasured
+from harness.leakage.figures import METRICS, NO_CURVE, recompute, unmeasured
 from harness.leakage.intervals import DEPENDENCE
 from harness.results.old_tasks import ask_declared, ask_uncounted
 from harness.spec import Task, configuration_of, spelled
@@ -23,10 +23,8 @@ from harness.store.imports import Origin
 from harness.store.outcomes import (
     AuditOutcome,
     Benched,
-    Curve,
     Finding,
     InferenceOutcome,
-    Leakage,
     Membership,
     Phase,
     PricedCeilings,
@@ -303,15 +301,14 @@ def remeasured(origin: Origin, task: Task, result: Result) -> Result:
     except (StoreError, KeyError) as error:
         why = f"measured in another way than now, and its scores are not at hand: {error}"
         nobody = np.zeros((task.models, 0), dtype=np.bool_)
-        lost = Leakage(**unmeasured(nobody, nobody, why))
-        return result.replacing(Membership(metrics=lost, roc=Curve(fpr=[], tpr=[])))
+        return result.replacing(Membership(metrics=unmeasured(nobody, nobody, why), roc=NO_CURVE))
     found = recompute(
         stored,
         DEPENDENCE.get(name, "learned"),
         canaries=task.cell.canaries,
         checks_split=name == "blind",
     )
-    return result.replacing(Membership(**found))
+    return result.replacing(found)
 
 
 def _bench_rows(key: str, task: Task, bench: Benched) -> list[Row]:

@@ -123,14 +123,17 @@ class Training(Frozen):
 class Rate(Frozen):
     """A true positive rate with its interval, or the reason why there is none."""
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     se: float | None = None
-    reason: str | None
+    reason: str | None = None
+    """Why there is no value."""
     tied: float | None = None
+    """Share of the pooled non-members that have the score at the threshold."""
     note: str | None = None
     chosen: dict[str, int] | None = None
+    """How often each attack was chosen; of a selection only."""
 
 
 class CanaryLeakage(Frozen):
@@ -143,36 +146,48 @@ class CanaryLeakage(Frozen):
 
 
 class Leakage(Frozen):
-    """How well an attack tells members from non-members; see harness/leakage/figures.py for each figure."""
+    """How well scores tell members from non-members, over all targets of a cell."""
 
     version: int
+    """Of the figures (harness/leakage/figures.py): those of two versions are never mixed."""
     models: int
     n_members: int
     n_nonmembers: int
-    auc: float | None
-    auc_low: float | None
-    auc_high: float | None
-    auc_se: float | None
-    auc_pooled: float | None
-    auc_chosen: dict[str, int] | None
-    interval: str | None
-    balanced_accuracy: float | None
-    balanced_accuracy_low: float | None
-    balanced_accuracy_high: float | None
-    accuracy_oracle: float | None
-    advantage: float | None
+    """Pooled: (record, target) pairs. A record counts once for every target."""
+    auc: float | None = None
+    """Mean of the targets' AUCs."""
+    auc_low: float | None = None
+    auc_high: float | None = None
+    auc_se: float | None = None
+    auc_pooled: float | None = None
+    """One ROC over all pairs: also asks whether scores of different targets can be compared."""
+    auc_chosen: dict[str, int] | None = None
+    """How often each attack was chosen; of a selection only."""
+    interval: str | None = None
+    """How intervals were made (harness/leakage/intervals.py)."""
+    balanced_accuracy: float | None = None
+    """Of calling as many records of each target as it has members."""
+    balanced_accuracy_low: float | None = None
+    balanced_accuracy_high: float | None = None
+    accuracy_oracle: float | None = None
+    """Balanced accuracy of the best threshold on the very same scores: biased upwards."""
+    advantage: float | None = None
+    """2 balanced_accuracy - 1."""
     tpr: dict[str, Rate]
     """By FPR."""
-    note: str | None
-    ppv_at_1pct: float | None
-    ppv_at_1pct_low: float | None
-    ppv_at_1pct_high: float | None
-    agreement: float | None
-    agreement_chance: float | None
-    agreement_untrained: float | None
-    record_tpr_p99: float | None
-    records_exposed: int | None
-    records_tested: int | None
+    note: str | None = None
+    ppv_at_1pct: float | None = None
+    """Share of members among the records called at 1 % FPR where one in ten is a member."""
+    ppv_at_1pct_low: float | None = None
+    ppv_at_1pct_high: float | None = None
+    agreement: float | None = None
+    """Whether two halves of the models, scored apart, flag the same records (Jaccard index)."""
+    agreement_chance: float | None = None
+    agreement_untrained: float | None = None
+    record_tpr_p99: float | None = None
+    records_exposed: int | None = None
+    """Records whose signal is higher in the models trained on them, at a false discovery rate of 5 %."""
+    records_tested: int | None = None
     canaries: CanaryLeakage | None = None
     valid: bool | None = None
     """Of the blind check: whether the split is sound."""

@@ -112,7 +112,7 @@ class Result(Frozen):
 
 def figures_of(outcome: Outcome) -> Json:
     """An outcome as it is written; parameters of a bench may be infinite."""
-    figures: Json = outcome.model_dump(exclude_unset=True)
+    figures: Json = outcome.model_dump()
     return spelled(figures) if isinstance(outcome, Bench) else figures
 
 

@@ -1,6 +1,6 @@
 """What is measured on a cell: every figure with its interval, as the program computes it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import Any
 
@@ -15,6 +15,7 @@ from harness.leakage.comparison import Measured, holm, paired_accuracy, paired_l
 from harness.leakage.figures import evaluate, evaluate_strongest
 from harness.leakage.influence import Scored
 from harness.leakage.matrices import Bools, Floats
+from harness.store.outcomes import Leakage
 from tests.campaigns.calibration.cells import Pool, masks, train
 
 ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -33,7 +34,7 @@ CANDIDATES = {"loss": "loss", "lira": "lira bayes", "rmia": "rmia"}
 FIGURES = {"AUC": 0.5, "TPR@10 %": 0.1, "TPR@1 %": 0.01, "BA": 0.5}
 """With their values where nothing leaks."""
 
-Interval = tuple[float, float, float]
+Interval = tuple[float | None, float | None, float | None]
 """A value, and the low and the high end."""
 Found = dict[str, dict[str, Interval]]
 """By attack and figure."""
@@ -52,7 +53,7 @@ def measure(evidence: Evidence, names: Iterable[str] = (*ATTACKS, STRONGEST)) ->
         if name in wanted:
             apart = score_apart(attack, evidence, params)
             metrics = evaluate(scores[name], evidence.members, dependence_of(attack), apart)
-            found[name] = _of_metrics(metrics.asdict())
+            found[name] = _of_metrics(metrics)
     if STRONGEST in wanted:
         candidates = Candidates.of(
             {name: scores[ours] for name, ours in CANDIDATES.items()}, evidence.members
@@ -69,16 +70,17 @@ def resolved(name: str) -> tuple[Attack, Any]:
     return member, member.Params(**params)
 
 
-def _of_metrics(metrics: Mapping[str, Any]) -> dict[str, Interval]:
-    def ends(name: str) -> Interval:
-        return metrics[name], metrics[f"{name}_low"], metrics[f"{name}_high"]
-
+def _of_metrics(metrics: Leakage) -> dict[str, Interval]:
     def rate(label: str) -> Interval:
-        found = metrics["tpr"][label]
-        return found["value"], found["low"], found["high"]
+        found = metrics.tpr[label]
+        return found.value, found.low, found.high
 
-    found = {"AUC": ends("auc"), "TPR@10 %": rate("0.1"), "TPR@1 %": rate("0.01")}
-    return found if metrics["balanced_accuracy"] is None else {**found, "BA": ends("balanced_accuracy")}
+    area = metrics.auc, metrics.auc_low, metrics.auc_high
+    found = {"AUC": area, "TPR@10 %": rate("0.1"), "TPR@1 %": rate("0.01")}
+    if metrics.balanced_accuracy is None:
+        return found
+    halves = metrics.balanced_accuracy, metrics.balanced_accuracy_low, metrics.balanced_accuracy_high
+    return {**found, "BA": halves}
 
 
 METHODS = 4
