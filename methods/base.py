@@ -269,6 +269,16 @@ class Budgeted(Protocol):
 
 
 @runtime_checkable
+class Stepped(Protocol):
+    """Parameters of a method that takes gradient steps: one of them can be had, to see what it shares."""
+
+    def one_step(self, count: int, rate: float) -> dict[str, Any]:
+        """The settings of one step on all of `count` records: that it is taken, without momentum or decay and
+        with this step size. Settings of the protection are not among them."""
+        ...
+
+
+@runtime_checkable
 class Rebuilt(Protocol):
     """A method that releases another module than the workload's model."""
 
