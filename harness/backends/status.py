@@ -1,16 +1,20 @@
-"""How far the sweeps of a store are: read from results, heartbeats and the scheduler's word."""
+"""How far the sweeps of a store are: read from results, heartbeats and what their backend reports."""
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
-from harness.backends.base import sent_backend
-from harness.backends.local.backend import submissions, supervised, supervisor_state
-from harness.backends.slurm import backend as slurm
+from harness.backends import DEFAULT, family
+from harness.backends.base import Standing
+from harness.backends.sent import sent_backend
 from harness.spec import Json
 from harness.store import Store, beat
-from workloads.errors import StoreError
+from workloads.errors import StoreError, UnknownName
 
 TOLD = ("key", "kind", "status", "reason", "message", "warnings", "audit", "phases")
 """What is kept of a result: curves and metrics of a hundred thousand would fill gigabytes."""
+
+
+UNASKED = Standing(queued=None)
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,9 @@ class Progress:
     store: Store
     name: str
     tasks: list[Json]
-    backend: str = "local"
-    scheduler: list[Json] | None = None
-    """SLURM's words on what is open; None where it was not asked or does not answer."""
+    backend: str = DEFAULT
+    standing: Standing = UNASKED
+    """What the backend reported when the sweep was last asked for."""
     protocol: int | None = None
     """The one its tasks were planned under; None where no spec tells."""
     ended: dict[str, Json] = field(default_factory=dict)
@@ -46,9 +50,9 @@ class Progress:
         progress = cls(store, name, content["tasks"], sent_backend(content))
         progress.protocol = _protocol(store, content["tasks"])
         progress.look()
-        if progress.backend == "slurm" and not progress.over:
-            progress.scheduler = slurm.summary(store, progress.open)
-            progress.look()  # it may have told of jobs that are gone
+        progress.standing = standing(progress.backend, store, name, progress.open)
+        if not progress.over:
+            progress.look()  # the backend may have given rows to tasks whose process is gone
         return progress
 
     def look(self) -> list[Json]:
@@ -139,11 +143,16 @@ class Progress:
     @property
     def queued(self) -> bool | None:
         """Whether somebody has open tasks in hand; None where the one to ask does not answer."""
-        if self.backend != "slurm":
-            return bool(submissions(self.store, self.name))
-        if self.over:
-            return False
-        return None if self.scheduler is None else bool(self.scheduler)
+        return False if self.over else self.standing.queued
+
+
+def standing(backend: str, store: Store, sweep: str, tasks: Set[str]) -> Standing:
+    """What a backend reports of a sweep's open tasks; no answer where it is not installed here."""
+    try:
+        member = family.get(backend)
+    except UnknownName as error:
+        return Standing(None, (f"{sweep}: {error}",))
+    return member.status(store, sweep, tasks)
 
 
 def _protocol(store: Store, tasks: list[Json]) -> int | None:
@@ -152,11 +161,6 @@ def _protocol(store: Store, tasks: list[Json]) -> int | None:
         return int(store.spec(tasks[0]["key"])["task"]["protocol"]) if tasks else None
     except (StoreError, KeyError, TypeError, ValueError, OverflowError):
         return None
-
-
-def supervisor_summary(store: Store) -> Json:
-    """Whether a supervisor lives here, and what it said last."""
-    return {"alive": supervised(store), **(supervisor_state(store) or {})}
 
 
 def refuse_unfinished(store: Store) -> None:

@@ -29,8 +29,9 @@ import torch
 from harness.jobs.attack import attack
 from harness.jobs.cgroup import memory_limit, oom_kills
 from harness.jobs.device import accelerator, prepared
-from harness.jobs.provenance import provenance, slurm_job
+from harness.jobs.provenance import provenance
 from harness.jobs.run import Interrupted
+from harness.jobs.scheduler import scheduler_job
 from harness.jobs.train import Outcome, train, watched
 from harness.spec import Json, read_task
 from harness.store import Store
@@ -238,7 +239,8 @@ def heartbeat(folder: Path, stop: Stop) -> Iterator[None]:
         while True:
             stop.look_for_parent()
             phase, done, total = watched[0].position if watched else ("", 0, 0)
-            who = {"pid": os.getpid(), "host": os.uname().nodename, "job": slurm_job(), "time": time.time()}
+            host, job = os.uname().nodename, scheduler_job()
+            who = {"pid": os.getpid(), "host": host, "job": job, "time": time.time()}
             aside = file.with_name(f".heartbeat-{os.getpid()}")
             with contextlib.suppress(OSError):  # a full disk must not stop a training
                 aside.write_text(json.dumps({**who, "phase": phase, "done": done, "total": total}))

@@ -1,0 +1,26 @@
+"""Where and how a sweep was sent, read from its record."""
+
+from harness.backends import DEFAULT, family
+from harness.backends.base import Settings, read_settings
+from harness.spec import Json
+from workloads.errors import StoreError
+
+
+def sent_backend(sweep: Json) -> str:
+    """Where a sweep was sent; a record that does not tell is of the machine itself."""
+    return str(sweep.get("backend", DEFAULT))
+
+
+def sent_settings(sweep: Json, backend: str | None = None) -> Settings:
+    """How a sweep was sent, for `backend` where one is given: a profile of another one is left out.
+
+    StoreError where the record holds what this version does not know.
+    """
+    chosen = backend or sent_backend(sweep)
+    content = sweep.get("settings", {})
+    try:
+        if chosen != sent_backend(sweep):
+            content = {**content, "profile": None}
+        return read_settings(content, family.get(chosen).Profile)
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"the sweep's record was made by another version of privbench: {error}") from error
