@@ -185,6 +185,11 @@ def program(module: str) -> list[str]:
     return [sys.executable, "-P", "-m", module]
 
 
+def job_command(store: Store, *keys: str) -> list[str]:
+    """The command that performs tasks of a store, one after another, as harness/jobs/loop.py does."""
+    return [*program("harness.jobs"), str(store.path), *keys]
+
+
 def publish_failure(store: Store, key: str, reason: str, message: str) -> None:
     """The row of a task that could not write one itself; a result that stands is left alone."""
     now = datetime.now(UTC).isoformat()

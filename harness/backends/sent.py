@@ -1,8 +1,9 @@
-"""Where and how a sweep was sent, read from its record."""
+"""What was sent, where and how, read from the record of a sweep."""
 
 from harness.backends import DEFAULT, family
 from harness.backends.base import Settings, read_settings
 from harness.spec import Json
+from harness.store import Store
 from workloads.errors import StoreError
 
 
@@ -24,3 +25,9 @@ def sent_settings(sweep: Json, backend: str | None = None) -> Settings:
         return read_settings(content, family.get(chosen).Profile)
     except (ValueError, TypeError) as error:
         raise StoreError(f"the sweep's record was made by another version of privbench: {error}") from error
+
+
+def unfinished(store: Store, sweep: str) -> set[str]:
+    """The tasks of a sweep that have no result."""
+    keys = [entry["key"] for entry in store.sweep(sweep)["tasks"]]
+    return {key for key in keys if store.result(key, summed=False) is None}

@@ -1,7 +1,7 @@
 """How far the sweeps of a store are: read from results, heartbeats and what their backend reports."""
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.backends import DEFAULT, family
 from harness.backends.base import Standing
@@ -71,6 +71,8 @@ class Progress:
                 label = self.store.spec(key)["notes"]["label"]
                 running = Running(key, label, word["phase"], word["done"], word["total"])
                 self.running.append(running)
+        if new and self.over:
+            self.standing = replace(self.standing, queued=False)  # nothing is left to be in hand
         return new
 
     @property
@@ -143,7 +145,7 @@ class Progress:
     @property
     def queued(self) -> bool | None:
         """Whether somebody has open tasks in hand; None where the one to ask does not answer."""
-        return False if self.over else self.standing.queued
+        return self.standing.queued
 
 
 def standing(backend: str, store: Store, sweep: str, tasks: Set[str]) -> Standing:

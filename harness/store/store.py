@@ -3,8 +3,8 @@
     store.json                     the protocol it was made with
     tasks/<2 hex>/<key>/           spec.json, result.json, log.txt, heartbeat, checkpoint/, artefacts
     sweeps/<name>.json             what was enqueued under a name
-    queue/, supervisor/            the local backend's (harness/backends/local/backend.py)
-    slurm/                         the SLURM backend's (harness/backends/slurm/array_record.py)
+    queue/, supervisor/            what runs on this machine (harness/backends/machine/queue.py)
+    <backend>/                     what a backend keeps beside its jobs
     imports/, identity             what others exported; by which a database elsewhere knows the store
     privbench.duckdb, reports/     made from tasks/ and replaceable at any time
 
@@ -41,9 +41,11 @@ AGAIN = ("killed", "cancelled")
 BEAT_OLD_SECONDS = 30.0
 """A heartbeat older than this is of a process that is gone."""
 DATABASE = "privbench.duckdb"
-OURS = {"tasks", "sweeps", "queue", "supervisor", "supervisor.lock", "slurm", "reports"}
+OURS = {"tasks", "sweeps", "queue", "supervisor", "supervisor.lock", "reports"}
 OURS |= {"imports", "identity", DATABASE, f"{DATABASE}.wal"}
-"""What a store may hold beside its `store.json`."""
+"""What a store may hold beside its `store.json`, and folders of backends."""
+MADE = {"tasks", "sweeps", "queue"}
+"""The folders that every store has."""
 MENDED = "run or enqueue its sweep again, which writes it anew"
 """What to do about a file that is made from a sweep."""
 
@@ -67,8 +69,8 @@ class Store:
         if not store.exists():
             if not create:
                 raise StoreError(f"there is no store at {path}: run or enqueue a sweep to make one")
-            for folder in (store.tasks, store.sweeps, store.queue):
-                folder.mkdir(parents=True, exist_ok=True)
+            for folder in MADE:
+                (store.path / folder).mkdir(parents=True, exist_ok=True)
             write_atomic(store.path / "store.json", dump({"protocol": PROTOCOL}))
         return store
 
@@ -87,9 +89,11 @@ class Store:
         if not self.path.is_dir():
             raise StoreError(f"{self.path} is a file; a store is a folder: give another --store")
         if not self.exists():
-            # An interrupted creation leaves only what is ours; anything else is not ours to fill.
-            foreign = {each.name for each in self.path.iterdir()} - OURS
-            if any(not name.startswith(".") for name in foreign):
+            # An interrupted creation leaves only what is ours; anything else is not ours to fill. A store
+            # that has lost its store.json may also hold the folders of backends.
+            names = {each.name for each in self.path.iterdir()}
+            foreign = any(not name.startswith(".") for name in names - OURS)
+            if foreign and not names >= MADE:
                 raise StoreError(
                     f"{self.path} holds files but is no privbench store: give an empty or new folder"
                 )

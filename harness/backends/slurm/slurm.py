@@ -27,6 +27,7 @@ from harness.backends.base import (
 )
 from harness.backends.gpus import DEVICE
 from harness.backends.profile import ProfileFile
+from harness.backends.sent import unfinished
 from harness.backends.slurm import cluster
 from harness.backends.slurm.array_record import (
     BEGAN,
@@ -294,12 +295,6 @@ def parameters(record: Record, store: Store, after: Collection[str]) -> dict[str
 
 REASONS = {"TIMEOUT": "timed_out", "DEADLINE": "timed_out", "OUT_OF_MEMORY": "out_of_memory"}
 """What SLURM's word for the end of a job means for the task that ran; every other is `killed`."""
-
-
-def unfinished(store: Store, sweep: str) -> set[str]:
-    """The tasks of a sweep that have no result."""
-    keys = [entry["key"] for entry in store.sweep(sweep)["tasks"]]
-    return {key for key in keys if store.result(key, summed=False) is None}
 
 
 def settle(store: Store, keys: Set[str], words: list[Word]) -> list[Element]:

@@ -136,7 +136,7 @@ def test_the_device_of_containers_follows_the_profile(monkeypatch: pytest.Monkey
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1")
     monkeypatch.delenv("PRIVBENCH_DEVICE", raising=False)
     assert Docker().device(Settings()) == Local().device(Settings()) == "cuda"
-    assert Docker().device(Settings(profile=Container(gpu="none"))) == "cpu"
+    assert Docker().device(Settings(profile=Container.model_validate({"gpu": "none"}))) == "cpu"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert Docker().device(Settings()) == Local().device(Settings()) == "cpu"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.backends.base import Job, Settings
+from harness.backends.sent import unfinished
 from harness.backends.slurm import cluster
 from harness.backends.slurm.array_record import Record, elements, new_name, records, tidy
 from harness.backends.slurm.cluster import Limits, Site, Word
@@ -24,7 +25,6 @@ from harness.backends.slurm.slurm import (
     held,
     room,
     settle,
-    unfinished,
 )
 from harness.spec import Json, Task
 from harness.store import Store
