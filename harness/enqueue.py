@@ -1,10 +1,9 @@
 """Hand what a plan has left to do to a backend, and let go."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 
-from harness.backends import BACKENDS
+from harness.backends import family
 from harness.backends.base import Job, Settings
 from harness.plan.estimate import expected
 from harness.plan.plan import Plan, purged_trainings
@@ -29,7 +28,7 @@ def resend(store: Store, name: str, backend: str, settings: Settings) -> int:
 
 def submit(todo: list[Task], store: Store, sweep: str, backend: str, settings: Settings) -> int:
     """Submit open tasks, each after the trainings it reads; how many there are."""
-    member = BACKENDS[backend]()
+    member = family.get(backend)
     costs = expected(todo, store, member.device(settings)) if member.packs else {}
     seconds = {key: cost.seconds for key, cost in costs.items()}
     memory = {key: cost.memory_bytes for key, cost in costs.items()}
@@ -63,7 +62,7 @@ def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
         name=plan.sweep.name,
         enqueued=datetime.now(UTC).isoformat(),
         backend=backend,
-        settings=asdict(settings),
+        settings=settings.dump(),
         cells=[cell.key for cell in plan.cells],
         tasks=[SweepEntry(key=task.key, kind=task.kind, cell=task.cell_key) for task in plan.tasks],
     )

@@ -10,8 +10,9 @@ The epsilon of a ledger of events, by accountants that must agree::
     privbench.price(dp_accounting.GaussianDpEvent(2.0), delta=1e-5)
 
 Plug-ins import the protocols and types they implement and use from here (docs/add-a-method.md,
-docs/add-a-workload.md, docs/add-an-attack.md). Names load on first use: `import privbench` loads neither
-torch nor the database. A name leaves this module only after a release that deprecates it.
+docs/add-a-workload.md, docs/add-an-attack.md, docs/add-a-backend.md). Names load on first use: `import
+privbench` loads neither torch nor the database. A name leaves this module only after a release that
+deprecates it.
 """
 
 import importlib
@@ -30,12 +31,23 @@ if TYPE_CHECKING:
     from harness.attacks.parts.inversion import Intercepted as Intercepted
     from harness.attacks.parts.inversion import Inversion as Inversion
     from harness.attacks.parts.inversion import Reconstructions as Reconstructions
+    from harness.backends.base import Backend as Backend
+    from harness.backends.base import Finding as Finding
+    from harness.backends.base import Job as Job
+    from harness.backends.base import SchedulerJob as SchedulerJob
+    from harness.backends.base import Settings as Settings
+    from harness.backends.base import Standing as Standing
+    from harness.backends.base import job_command as job_command
+    from harness.backends.base import publish_failure as publish_failure
+    from harness.backends.profile import ProfileFile as ProfileFile
+    from harness.backends.sent import unfinished as unfinished
     from harness.leakage.intervals import Dependence as Dependence
     from harness.leakage.moments import leave_one_out as leave_one_out
     from harness.leakage.scoring import cross_entropy as cross_entropy
     from harness.leakage.scoring import rescaled_logit as rescaled_logit
     from harness.results.frames import Results as Results
     from harness.results.frames import open_store as open_store
+    from harness.store import Store as Store
     from methods.base import Amount as Amount
     from methods.base import Assisted as Assisted
     from methods.base import Budget as Budget
@@ -85,10 +97,23 @@ _HOMES = {
     "harness.attacks.base": ("Attack", "Audit", "Bound", "Evidence", "Floats"),
     "harness.attacks.parts.attribute_metrics": ("Guesses", "Inference"),
     "harness.attacks.parts.inversion": ("Intercepted", "Inversion", "Reconstructions"),
+    "harness.backends.base": (
+        "Backend",
+        "Finding",
+        "Job",
+        "SchedulerJob",
+        "Settings",
+        "Standing",
+        "job_command",
+        "publish_failure",
+    ),
+    "harness.backends.profile": ("ProfileFile",),
+    "harness.backends.sent": ("unfinished",),
     "harness.leakage.intervals": ("Dependence",),
     "harness.leakage.moments": ("leave_one_out",),
     "harness.leakage.scoring": ("cross_entropy", "rescaled_logit"),
     "harness.results.frames": ("Results", "open_store"),
+    "harness.store": ("Store",),
     "methods.base": (
         "Amount",
         "Assisted",

@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 MOVED = {
     "harness.backends.element": "harness.backends.slurm.element",
     "harness.backends.keeper": "harness.backends.docker.keeper",
-    "harness.backends.supervisor": "harness.backends.local.supervisor",
+    "harness.backends.supervisor": "harness.backends.machine.supervisor",
     "harness.attacks.attribute": "harness.attacks.parts.attribute_metrics",
     "harness.attacks.augment": "harness.attacks.parts.augment",
     "harness.attacks.boosting": "harness.attacks.parts.boosting",

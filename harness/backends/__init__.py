@@ -1,10 +1,35 @@
-"""Backends: where jobs run. Each takes jobs (harness/backends/base.py)."""
+"""Backends: where jobs run. To add one: docs/add-a-backend.md.
 
-from harness.backends.base import Backend
-from harness.backends.docker.backend import Docker
-from harness.backends.local.backend import Local
-from harness.backends.slurm.backend import Slurm
+1. Write a folder `harness/backends/<name>/` with a class that derives from harness.backends.base.Backend and
+   bind `backend = YourBackend()` in its `__init__.py`; it holds its profile, its status and its worker.
+2. Run `make test`: the contract tests find it.
 
-__all__ = ["BACKENDS", "Backend"]
+Modules and folders that bind no `backend` are what several share: packs and their schedule, GPUs, and
+`machine/`, a queue with a supervisor and worker processes on this machine.
+"""
 
-BACKENDS: dict[str, type[Backend]] = {"local": Local, "docker": Docker, "slurm": Slurm}
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from workloads.family import Family
+
+if TYPE_CHECKING:  # naming the default must not load the store
+    from harness.backends.base import Backend
+
+DEFAULT = "local"
+"""Where jobs run unless another backend is named."""
+
+
+class Backends(Family["Backend"]):
+    """The family of backends; every member knows the name it has here, by which records name it."""
+
+    @cached_property
+    def members(self) -> "dict[str, Backend]":
+        """See Family."""
+        found = super().members
+        for name, member in found.items():
+            member.name = name
+        return found
+
+
+family = Backends("backend", __name__, "backend")

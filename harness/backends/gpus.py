@@ -1,7 +1,7 @@
 """The GPUs that tasks may use: named by UUID, within what the environment allows.
 
 Asked of nvidia-smi, the driver's own tool, since torch stays out of backends. A UUID and not an index:
-nvidia-smi and Docker count cards by PCI bus, CUDA the fastest first.
+nvidia-smi and container engines count cards by PCI bus, CUDA the fastest first.
 
     CUDA_VISIBLE_DEVICES   set: these and no others (indices, UUIDs, UUIDs of MIG slices); empty or -1: none
     PRIVBENCH_DEVICE       cpu: none; cuda: an error where there is none
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 DEVICE, VISIBLE = "PRIVBENCH_DEVICE", "CUDA_VISIBLE_DEVICES"
 DEVICES = ("cpu", "cuda")
 NONE = ("", "-1", "NoDevFiles")
-"""What ends the list in CUDA_VISIBLE_DEVICES; the last is SLURM's word for a job without GPUs."""
+"""What ends the list in CUDA_VISIBLE_DEVICES; the last is what a scheduler writes for a job without GPUs."""
 ANSWER_SECONDS = 20.0
 """After which an nvidia-smi that says nothing is given up; one that starts the driver takes seconds."""
 CARD = re.compile(r"^(?P<uuid>GPU-[^,\s]+), *(?P<index>\d+), *(?P<mode>[^,]+), *(?P<name>.+)$")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workloads.errors import SpecError, unknown
 from workloads.toml import read_toml
@@ -16,6 +16,7 @@ TABLES = ("environment", "options")
 class ProfileFile(BaseModel):
     """What a backend can be asked for; each backend has its own."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
     unions: ClassVar[tuple[str, ...]] = ()
     """Fields with two ways to be right: pydantic's message about either alone misleads."""
 
@@ -39,6 +40,11 @@ def read_as(kind: type[Kind], file: Path) -> Kind:
     if problems:
         raise SpecError([f"{file}: {problem}" for problem in problems])
     return kind(**content)
+
+
+def mistakes(kind: type[ProfileFile], file: Path) -> list[str]:
+    """All that is wrong with a file as a profile of some kind; SpecError where it is no TOML at all."""
+    return _problems(read_toml(file, f"the profile {file}"), kind)
 
 
 def _problems(content: dict[str, Any], kind: type[ProfileFile]) -> list[str]:

@@ -1,18 +1,19 @@
-"""How far the sweeps of a store are: read from results, heartbeats and the scheduler's word."""
+"""How far the sweeps of a store are: read from results, heartbeats and what their backend reports."""
 
 import contextlib
-from dataclasses import dataclass, field
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.backends.base import sent_backend
-from harness.backends.local.backend import submissions, supervised, supervisor_state
-from harness.backends.slurm import backend as slurm
-from harness.spec import Json, Kind
+from harness.backends import DEFAULT, family
+from harness.backends.base import Standing
+from harness.backends.sent import sent_backend
+from harness.spec import Kind
 from harness.store import Store, heartbeat
 from harness.store.outcomes import AuditOutcome, Training
 from harness.store.records import SweepEntry
 from harness.store.result import Result
-from workloads.errors import StoreError
+from workloads.errors import StoreError, UnknownName
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class Ended:
         )
 
 
+UNASKED = Standing(queued=None)
+
+
 @dataclass(frozen=True)
 class Running:
     """A task in progress, as its heartbeat tells."""
@@ -63,9 +67,9 @@ class Progress:
     store: Store
     name: str
     tasks: list[SweepEntry]
-    backend: str = "local"
-    scheduler: list[Json] | None = None
-    """SLURM's words on what is open; None where it was not asked or does not answer."""
+    backend: str = DEFAULT
+    standing: Standing = UNASKED
+    """What the backend reported when the sweep was last asked for."""
     protocol: int | None = None
     """The one its tasks were planned under; None where no spec tells."""
     ended: dict[str, Ended] = field(default_factory=dict)
@@ -78,9 +82,9 @@ class Progress:
         progress = cls(store, name, content.tasks, sent_backend(content))
         progress.protocol = _protocol(store, content.tasks)
         progress.look()
-        if progress.backend == "slurm" and not progress.over:
-            progress.scheduler = slurm.summary(store, progress.open)
-            progress.look()  # it may have told of jobs that are gone
+        progress.standing = standing(progress.backend, store, name, progress.open)
+        if not progress.over:
+            progress.look()  # the backend may have given rows to tasks whose process is gone
         return progress
 
     def look(self) -> list[Ended]:
@@ -98,6 +102,8 @@ class Progress:
             elif (beat := heartbeat(self.store.folder(key))) is not None:
                 label = self.store.task(key).label
                 self.running.append(Running(key, label, beat.phase, beat.done, beat.total))
+        if new and self.over:
+            self.standing = replace(self.standing, queued=False)  # nothing is left to be in hand
         return new
 
     @property
@@ -168,11 +174,16 @@ class Progress:
     @property
     def queued(self) -> bool | None:
         """Whether somebody has open tasks in hand; None where the one to ask does not answer."""
-        if self.backend != "slurm":
-            return bool(submissions(self.store, self.name))
-        if self.over:
-            return False
-        return None if self.scheduler is None else bool(self.scheduler)
+        return self.standing.queued
+
+
+def standing(backend: str, store: Store, sweep: str, tasks: Set[str]) -> Standing:
+    """What a backend reports of a sweep's open tasks; no answer where it is not installed here."""
+    try:
+        member = family.get(backend)
+    except UnknownName as error:
+        return Standing(None, (f"{sweep}: {error}",))
+    return member.status(store, sweep, tasks)
 
 
 def _protocol(store: Store, tasks: list[SweepEntry]) -> int | None:
@@ -181,11 +192,6 @@ def _protocol(store: Store, tasks: list[SweepEntry]) -> int | None:
         return store.task(tasks[0].key).protocol if tasks else None
     except StoreError:
         return None
-
-
-def supervisor_summary(store: Store) -> Json:
-    """Whether a supervisor lives here, and what it said last."""
-    return {"alive": supervised(store), **(supervisor_state(store) or {})}
 
 
 def refuse_unfinished(store: Store) -> None:

@@ -126,14 +126,15 @@ def _send(
     json: bool,
 ) -> "dict[str, Benched]":
     """Send the benches to a backend, one at a time where slots are ours to give, and wait for them."""
-    from harness.cli.sweeps import follow, settings_of
+    from harness.cli.options import settings_for
+    from harness.cli.sweeps import follow
     from harness.enqueue import enqueue
     from harness.plan.plan import Plan
     from harness.plan.sweep_file import Sweep
     from harness.spec import key_of
     from harness.store import Store
 
-    how = settings_of(backend, profile, slots=1, timeout=timeout)
+    how = settings_for(backend, profile, slots=1, timeout=timeout)
     name = f"bench-{key_of([task.key for task in tasks])[:8]}"
     plan = Plan(Sweep(name, 0, 0, (), ()), (), tuple(tasks), frozenset(), {})
     opened = Store.open(store.path, create=True)

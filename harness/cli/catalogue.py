@@ -7,11 +7,11 @@ import typer
 from harness.cli import output
 from harness.cli.options import JsonOption
 
-Kind = Literal["methods", "workloads", "attacks", "sweeps"]
+Kind = Literal["methods", "workloads", "attacks", "backends", "sweeps"]
 
 
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")], json: JsonOption = False) -> None:
-    """List methods, workloads, attacks or ready-made sweeps."""
+    """List methods, workloads, attacks, backends or ready-made sweeps."""
     from harness.cli.members import listing
 
     output.listing(listing(kind), json)

@@ -6,13 +6,16 @@ import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli import output
 from harness.cli.options import JsonOption, StoreOption, store_path
-from workloads.errors import BackendError
+from workloads.errors import BackendError, SpecError
+
+if TYPE_CHECKING:
+    from harness.backends.base import Finding
 
 NEEDED = (
     "torch",
@@ -23,16 +26,15 @@ NEEDED = (
     "sqlalchemy",
     "pyarrow",
 )
-BACKENDS = (
-    ("docker", "the docker backend"),
-    ("sbatch", "the slurm backend"),
-    ("apptainer", "profiles with a container"),
-)
 
 
 def doctor(
     profile: Annotated[
-        Path | None, typer.Option("--profile", help="Check a SLURM profile against the cluster instead.")
+        Path | None, typer.Option("--profile", help="Check what a backend's profile asks for instead.")
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option("--backend", help="Check a backend instead; else the one whose profile it is."),
     ] = None,
     gpu: Annotated[
         bool, typer.Option("--gpu", help="Check that the GPUs here compute what the CPU does; minutes.")
@@ -51,15 +53,18 @@ def doctor(
     if gpu:
         examine_gpus(quick, out, with_names, json)
         return
-    rows = examine(store_path(store)) if profile is None else examine_profile(profile)
+    everything = profile is None and backend is None
+    rows = examine(store_path(store)) if everything else examine_backend(backend, profile)
     output.listing(rows, json)
-    if profile is not None and any(row["state"] == "missing" for row in rows):
+    if not everything and any(row["state"] == "missing" for row in rows):
         raise typer.Exit(1)
 
 
 def examine(store: Path) -> list[dict[str, Any]]:
     """A row per thing looked for: what was found, and what it is for."""
     import psutil
+
+    from harness.backends import family
 
     rows = [
         _row("python", platform.python_version(), "everything"),
@@ -72,8 +77,8 @@ def examine(store: Path) -> list[dict[str, Any]]:
     folder = next(each for each in [store.absolute(), *store.absolute().parents] if each.exists())
     free = f"{shutil.disk_usage(folder).free / 2**30:.1f} GiB free"
     rows.append(_row("store", free if os.access(folder, os.W_OK) else None, f"results in {store}"))
-    rows.append(_row("submitit", _version("submitit"), "the slurm backend", needed=False))
-    rows += [_row(program, shutil.which(program), use, needed=False) for program, use in BACKENDS]
+    for name in family.names():
+        rows += [_finding_row(each, each.use, "not here") for each in family.get(name).parts()]
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     driver = importlib.util.find_spec("playwright") is not None
     rows.append(_row("chromium", browser, "the report's browser tests", needed=False))
@@ -136,21 +141,39 @@ def _measured(figures: dict[str, Any]) -> str:
     return ", ".join(numbers[:4])
 
 
-def examine_profile(file: Path) -> list[dict[str, Any]]:
-    """A row per thing that a profile's jobs need of the cluster; SpecError where the file is wrong."""
-    from harness.backends.profile import read_as
-    from harness.backends.slurm.checkup import check
-    from harness.backends.slurm.profile import Profile
+def examine_backend(backend: str | None, file: Path | None) -> list[dict[str, Any]]:
+    """A row per thing that a backend's jobs need; SpecError where the profile is wrong."""
+    from harness.backends import family
+    from harness.cli.options import settings_for
 
-    return [
-        {
-            "what": each.what,
-            "state": "good" if each.good else "missing",
-            "found": each.found,
-            "for": str(file),
-        }
-        for each in check(read_as(Profile, file))
-    ]
+    name = backend or whose_profile(file)
+    profile = settings_for(name, file).profile
+    use = f"the backend {name}" if file is None else str(file)
+    return [_finding_row(each, use, "missing") for each in family.get(name).check(profile)]
+
+
+def whose_profile(file: Path | None) -> str:
+    """The backend whose profile a file is: the one that finds the fewest mistakes in it.
+
+    SpecError where it could be that of several.
+    """
+    from harness.backends import DEFAULT, family
+    from harness.backends.profile import mistakes
+
+    if file is None:
+        return DEFAULT
+    kinds = {name: family.get(name).Profile for name in family.names()}
+    found = {name: mistakes(kind, file) for name, kind in kinds.items() if kind is not None}
+    fewest = min(map(len, found.values()))
+    nearest = [name for name, problems in found.items() if len(problems) == fewest]
+    if len(nearest) > 1:
+        raise SpecError(f"{file} could be a profile of {' or '.join(nearest)}: give --backend")
+    return nearest[0]
+
+
+def _finding_row(finding: "Finding", use: str, absent: str) -> dict[str, Any]:
+    state = "good" if finding.good else absent
+    return {"what": finding.what, "state": state, "found": finding.found, "for": use}
 
 
 def _row(name: str, found: object, use: str, needed: bool = True) -> dict[str, Any]:

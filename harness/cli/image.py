@@ -63,7 +63,11 @@ def image_doctor(
     """Tell whether engine and image are fit for tasks; exit code 1 where they are not."""
     from harness.backends.docker.image import examine
 
-    rows = examine(image)
+    found = examine(image)
+    rows = [
+        {"what": each.what, "state": "good" if each.good else "missing", "found": each.found}
+        for each in found
+    ]
     output.listing(rows, json)
-    if any(row["state"] == "missing" for row in rows):
+    if not all(each.good for each in found):
         raise typer.Exit(1)

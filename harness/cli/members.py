@@ -1,4 +1,4 @@
-"""What there is: listings and pages of methods, workloads, attacks and sweeps."""
+"""What there is: listings of all families, and pages of methods, workloads, attacks and sweeps."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from pydantic_core import PydanticUndefined
 
 import methods
 import workloads
-from harness import attacks
+from harness import attacks, backends
 from harness.plan.sweep_file import find_sweep, read_sweep, ready_made
 from methods.base import Params
 from workloads.base import Prepared, Workload
@@ -26,6 +26,9 @@ def listing(kind: str) -> list[Row]:
     if kind == "attacks":
         members = attacks.family.members.items()
         return [{"name": n, "shadows": a.shadows, "about": a.about} for n, a in sorted(members)]
+    if kind == "backends":
+        known = backends.family.members.items()
+        return [{"name": n, "profile": b.Profile is not None, "about": b.about} for n, b in sorted(known)]
     return [_sweep_row(name) for name in ready_made()]
 
 

@@ -1,10 +1,16 @@
 """Options that several commands share, and the store they name."""
 
 import os
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from workloads.errors import SpecError
+
+if TYPE_CHECKING:
+    from harness.backends.base import Settings
 
 StoreOption = Annotated[
     Path | None,
@@ -34,13 +40,15 @@ SetOption = Annotated[
 MembersOption = Annotated[
     int | None, typer.Option("--n-train", min=1, help="Members per model; else as many as the workload says.")
 ]
-BackendOption = Annotated[str, typer.Option("--backend", help="Where jobs run: local, docker or slurm.")]
+BackendOption = Annotated[
+    str, typer.Option("--backend", help="Where jobs run; `privbench list backends` shows which there are.")
+]
 SentOption = Annotated[
     str | None, typer.Option("--backend", help="Where jobs run; else where the sweep was sent.")
 ]
 ProfileOption = Annotated[
     Path | None,
-    typer.Option("--profile", help="A TOML file: how a cluster is asked, or what a container may use."),
+    typer.Option("--profile", help="A TOML file: what the backend is asked for."),
 ]
 SlotsOption = Annotated[
     int | None, typer.Option("--slots", min=1, help="Tasks at a time; else one per GPU or core.")
@@ -93,3 +101,41 @@ def report_folder(out: Path | None, store: Path | None, database: str | None) ->
     if out is not None:
         return out
     return Path("reports") if database and store is None else Store.open(store_path(store)).reports
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for without a sweep file: the options that name workloads, methods and attacks."""
+
+    workload: str | None = None
+    method: str | None = None
+    epsilon: str | None = None
+    models: int | None = None
+    attack: str | None = None
+    settings: list[str] | None = None
+    n_train: int | None = None
+
+    def __bool__(self) -> bool:
+        """Whether any option was given."""
+        return any(astuple(self))
+
+
+def settings_for(
+    backend: str,
+    profile: Path | None = None,
+    slots: int | None = None,
+    threads: int = 1,
+    timeout: float | None = None,
+    share_gpus: bool = False,
+) -> "Settings":
+    """How jobs are run; SpecError where there is no such backend, or its profile is wrong."""
+    from harness.backends import family
+    from harness.backends.base import Settings
+    from harness.backends.profile import read_as
+
+    kind = family.get(backend).Profile
+    if profile is not None and kind is None:
+        able = [name for name in family.names() if family.get(name).Profile is not None]
+        raise SpecError(f"--profile is for --backend {' and '.join(able)}; --backend {backend} has none")
+    asked = read_as(kind, profile) if profile is not None and kind is not None else None
+    return Settings(slots, threads, timeout, profile=asked, share_gpus=share_gpus)

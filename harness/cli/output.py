@@ -13,7 +13,8 @@ from rich.table import Table
 from workloads.errors import BenchError, SpecError
 
 if TYPE_CHECKING:
-    from harness.backends.slurm.schedule import Schedule
+    from harness.backends.base import SchedulerJob
+    from harness.backends.schedule import Schedule
     from harness.backends.status import Ended, Progress
     from harness.plan.estimate import Estimate
     from harness.plan.plan import Plan
@@ -177,7 +178,7 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
                 "failures": [failure_row(failed) for failed in each.failures],
                 "warnings": each.warnings,
                 "alarms": each.alarms,
-                "scheduler": each.scheduler,
+                "scheduler": scheduler_rows(each.standing.jobs),
             }
             for each in sweeps
         ]
@@ -193,7 +194,8 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
                 f"{each.name} was measured under protocol {each.protocol}, not {PROTOCOL}: its rows are kept "
                 "apart. Enqueue it again to measure anew."
             )
-    workers(supervisor, sweeps)
+    for line in dict.fromkeys(line for each in sweeps for line in each.standing.lines):
+        say(line)
     for each in sweeps if detailed else ():
         for task in each.running:
             say(f"{task.key[:12]} {task.label} {task.phase} {task.done}/{task.total}")
@@ -202,27 +204,9 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
         failures(each.failures)
 
 
-def workers(supervisor: "Json", sweeps: "list[Progress]") -> None:
-    """Who works on the sweeps: this machine's supervisor, or SLURM."""
-    local = [each for each in sweeps if each.backend != "slurm"]
-    if supervisor["alive"]:
-        say(f"supervisor runs as process {supervisor.get('pid', '?')}")
-    elif local:
-        say("no supervisor runs")
-        if any(each.queued for each in local):
-            say("work is queued but nobody works on it: `privbench run` or `privbench enqueue` goes on")
-    for each in sweeps:
-        if each.backend == "slurm" and not each.over:
-            say(f"{each.name}: {_slurm(each.scheduler)}")
-
-
-def _slurm(words: "list[Json] | None") -> str:
-    if words is None:
-        return "SLURM does not answer; the counts are from the store, which decides"
-    if not words:
-        return "SLURM has nothing of it; `privbench enqueue` sends what is open"
-    counts = Counter(f"{word['state']} ({word['reason']})" for word in words)
-    return "SLURM has jobs: " + ", ".join(f"{count} {state}" for state, count in counts.most_common())
+def scheduler_rows(jobs: "Sequence[SchedulerJob] | None") -> list[dict[str, Any]] | None:
+    """A scheduler's jobs for programs; None where no scheduler has answered."""
+    return None if jobs is None else [vars(job) for job in jobs]
 
 
 def failure_row(failed: "Ended") -> dict[str, Any]:

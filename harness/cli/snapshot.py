@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 PAUSE_SECONDS = 2.0
 """Between two looks for something new, at least."""
 AGAIN_SECONDS = 30.0
-"""After which what cannot be seen to change is asked again: a database server, SLURM, a task sent again."""
+"""After which what cannot be seen to change is asked again: databases, backends, a task sent again."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """The commands of sweeps: quickstart, plan, enqueue, run, status, logs, retry, cancel."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from harness.backends import DEFAULT
 from harness.cli import output
 from harness.cli.options import (
+    Asked,
     AttackOption,
     BackendOption,
     EpsilonOption,
@@ -25,6 +27,7 @@ from harness.cli.options import (
     ThreadsOption,
     TimeoutOption,
     WorkloadOption,
+    settings_for,
     store_path,
 )
 from workloads.errors import SpecError
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from harness.backends.base import Settings
     from harness.backends.status import Progress
     from harness.plan.estimate import Cost
+    from harness.plan.plan import Plan
     from harness.spec import Task
     from harness.store import Store
 
@@ -43,7 +47,7 @@ def quickstart(store: StoreOption = None, slots: SlotsOption = None) -> None:
     """Run the sweep `quickstart` on embedded data and write a report: minutes on two cores."""
     from harness.backends.base import Settings
 
-    run_sweep("quickstart", store, (), Settings(slots))
+    run_sweep("quickstart", store, Asked(), Settings(slots))
     from harness.report import write_all
     from harness.store import Store
 
@@ -74,14 +78,15 @@ def plan(
 ) -> None:
     """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Sends nothing."""
     from harness.backends.gpus import usable
-    from harness.backends.slurm.schedule import simulate
+    from harness.backends.schedule import simulate
     from harness.enqueue import jobs_of
     from harness.plan.estimate import estimate
     from harness.store import Store
 
     opened = Store(store_path(store))
     opened.check()
-    made = _plan(sweep, opened, workload, method, epsilon, models, attack, settings, n_train)
+    asked = Asked(workload, method, epsilon, models, attack, settings, n_train)
+    made = _plan(sweep, opened, asked)
     here: Literal["cpu", "cuda"] = "cuda" if usable() else "cpu"
     wanted = device or here
     cost = estimate(made, opened, _probe if probe and wanted == here else None, wanted)
@@ -99,7 +104,7 @@ def _probe(task: "Task") -> "Cost":
 
 def enqueue(
     sweep: SweepArgument = None,
-    backend: BackendOption = "local",
+    backend: BackendOption = DEFAULT,
     profile: ProfileOption = None,
     slots: SlotsOption = None,
     share_gpus: ShareOption = False,
@@ -116,8 +121,8 @@ def enqueue(
     json: JsonOption = False,
 ) -> None:
     """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
-    asked = (workload, method, epsilon, models, attack, settings, n_train)
-    how = settings_of(backend, profile, slots, threads, timeout, share_gpus)
+    asked = Asked(workload, method, epsilon, models, attack, settings, n_train)
+    how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
     opened, made, count = _send(sweep, store, backend, how, asked)
     if json:
         told = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
@@ -132,7 +137,7 @@ def enqueue(
 
 def run(
     sweep: SweepArgument = None,
-    backend: BackendOption = "local",
+    backend: BackendOption = DEFAULT,
     profile: ProfileOption = None,
     slots: SlotsOption = None,
     share_gpus: ShareOption = False,
@@ -152,17 +157,17 @@ def run(
     store: StoreOption = None,
 ) -> None:
     """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
-    asked = (workload, method, epsilon, models, attack, settings, n_train)
-    how = settings_of(backend, profile, slots, threads, timeout, share_gpus)
+    asked = Asked(workload, method, epsilon, models, attack, settings, n_train)
+    how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
     run_sweep(sweep, store, asked, how, backend, on_interrupt)
 
 
 def run_sweep(
     sweep: str | None,
     store: Path | None,
-    asked: tuple[Any, ...],
+    asked: Asked,
     settings: "Settings",
-    backend: str = "local",
+    backend: str = DEFAULT,
     on_interrupt: str = "stop",
 ) -> None:
     """Enqueue, watch, collect and print; exit code 1 where a task failed or is still open."""
@@ -185,13 +190,13 @@ def run_sweep(
 
 def follow(store: "Store", name: str, backend: str, on_interrupt: str, console: "Console") -> "Progress":
     """Watch a sweep to its end, or until Ctrl-C, which stops it or leaves it running."""
-    from harness.backends import BACKENDS
+    from harness.backends import family
     from harness.cli.watch import ctrl_c, watch
 
     with ctrl_c() as interrupted:
         progress = watch(store, name, console, interrupted)
         if interrupted() and on_interrupt == "stop":
-            BACKENDS[backend]().stop(store, name, cancel=False)
+            family.get(backend).stop(store, name, cancel=False)
             console.print("Stopped: nothing new starts, running tasks save their state. Run again to resume.")
         elif interrupted():
             console.print(f"Detached: the sweep keeps running. See `privbench status {name}`.")
@@ -205,7 +210,8 @@ def status(
     json: JsonOption = False,
 ) -> None:
     """Show how far sweeps are, what runs, and what failed."""
-    from harness.backends.status import Progress, supervisor_summary
+    from harness.backends.machine.queue import supervisor_summary
+    from harness.backends.status import Progress
     from harness.cli.watch import ctrl_c, watch
     from harness.store import Store
 
@@ -247,19 +253,19 @@ def retry(
     """
     from dataclasses import replace
 
-    from harness.backends.base import sent_backend, sent_settings
+    from harness.backends.sent import sent_backend, sent_settings
     from harness.enqueue import resend
     from harness.store import Store
 
     opened = Store.open(store_path(store))
     for name in [sweep] if sweep else opened.sweep_names():
         sent = opened.sweep(name)
-        before = sent_settings(sent)
         chosen = backend or sent_backend(sent)
+        before = sent_settings(sent, chosen)
         limit = timeout or before.timeout_seconds
         share = share_gpus or before.share_gpus
-        how = settings_of(chosen, profile, slots or before.slots, threads or before.threads, limit, share)
-        if chosen == sent_backend(sent) and profile is None:
+        how = settings_for(chosen, profile, slots or before.slots, threads or before.threads, limit, share)
+        if profile is None:
             how = replace(how, profile=before.profile)
         count = resend(opened, name, chosen, how)
         output.say(f"{name}: {count} tasks sent again.")
@@ -271,69 +277,38 @@ def cancel(
     store: StoreOption = None,
 ) -> None:
     """Stop a sweep; every unfinished task gets a row that says `cancelled`. Enqueue it again to go on."""
-    from harness.backends import BACKENDS
-    from harness.backends.base import sent_backend
+    from harness.backends import family
+    from harness.backends.sent import sent_backend
     from harness.store import Store
 
     opened = Store.open(store_path(store))
     chosen = backend or sent_backend(opened.sweep(sweep))
-    BACKENDS[_known_backend(chosen)]().stop(opened, sweep, cancel=True)
+    family.get(chosen).stop(opened, sweep, cancel=True)
     output.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
 
 
-def _plan(sweep: str | None, store: Any, *asked: Any) -> Any:
+def _plan(sweep: str | None, store: "Store", asked: Asked) -> "Plan":
     from harness.plan.plan import by_method, make_plan
     from harness.plan.sweep_file import find_sweep, from_options, read_sweep
 
     if sweep is None:
-        data, name = by_method(from_options(*asked)), "ad-hoc"
+        data, name = by_method(from_options(**vars(asked))), "ad-hoc"
     else:
-        if any(asked):
+        if asked:
             raise SpecError("give a sweep, or --workload, --method and so on; not both")
         data, name = find_sweep(sweep)
     return make_plan(*read_sweep(data, name), store)
 
 
-def _known_backend(backend: str) -> str:
-    from harness.backends import BACKENDS
-    from workloads.errors import UnknownName
-
-    if backend not in BACKENDS:
-        raise UnknownName("backend", backend, BACKENDS)
-    return backend
-
-
-def settings_of(
-    backend: str,
-    profile: Path | None,
-    slots: int | None = None,
-    threads: int = 1,
-    timeout: float | None = None,
-    share_gpus: bool = False,
-) -> "Settings":
-    """How jobs are run; SpecError where the backend or the profile is wrong."""
-    from harness.backends.base import Settings
-    from harness.backends.docker.containers import Container
-    from harness.backends.profile import ProfileFile, read_as
-    from harness.backends.slurm.profile import Profile
-
-    _known_backend(backend)
-    kinds: dict[str, type[ProfileFile]] = {"slurm": Profile, "docker": Container}
-    if profile is not None and backend not in kinds:
-        raise SpecError(f"--profile is for --backend {' and '.join(kinds)}; --backend {backend} has none")
-    content = read_as(kinds[backend], profile).model_dump(mode="json") if profile else None
-    return Settings(slots, threads, timeout, profile=content, share_gpus=share_gpus)
-
-
 def _send(
-    sweep: str | None, store: Path | None, backend: str, settings: "Settings", asked: tuple[Any, ...]
-) -> tuple[Any, Any, int]:
+    sweep: str | None, store: Path | None, backend: str, settings: "Settings", asked: Asked
+) -> "tuple[Store, Plan, int]":
     """Plan, and only if the plan is good open the store and send."""
     from harness.enqueue import enqueue as send
     from harness.store import Store
 
     opened = Store(store_path(store))
     opened.check()
-    made = _plan(sweep, opened, *asked)
+    made = _plan(sweep, opened, asked)
     opened = Store.open(opened.path, create=True)
     return opened, made, send(made, opened, backend, settings)

@@ -11,7 +11,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from harness.backends import BACKENDS, Backend, status
+from harness.backends import family, status
+from harness.backends.base import Backend
 from harness.store import Store
 
 LOOK_SECONDS = 0.5
@@ -52,7 +53,7 @@ class Pace:
 def watch(store: Store, name: str, console: Console, interrupted: Callable[[], bool]) -> status.Progress:
     """Show a sweep until it has ended, or until `interrupted`; the last state seen."""
     progress = status.Progress.of(store, name)
-    pace, backend = Pace(progress), BACKENDS[progress.backend]()
+    pace, backend = Pace(progress), family.get(progress.backend)
     if not console.is_terminal:
         return _watch_plainly(progress, pace, backend, console, interrupted)
     bars = Progress(

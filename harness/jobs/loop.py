@@ -29,8 +29,9 @@ from harness.jobs.bench import bench
 from harness.jobs.cgroup import memory_limit, oom_kills
 from harness.jobs.device import accelerator, prepared
 from harness.jobs.failures import failure, loses_device
-from harness.jobs.provenance import provenance, slurm_job
+from harness.jobs.provenance import provenance
 from harness.jobs.run import Interrupted
+from harness.jobs.scheduler import scheduler_job
 from harness.jobs.train import Made, train, watched
 from harness.plan.benches import ANY_DEVICE, Measure
 from harness.spec import Task
@@ -200,7 +201,7 @@ def beating(folder: Path, stop: Stop) -> Iterator[None]:
                 time=time.time(),
                 pid=os.getpid(),
                 host=os.uname().nodename,
-                job=slurm_job(),
+                job=scheduler_job(),
                 phase=phase,
                 done=done,
                 total=total,

@@ -11,12 +11,13 @@ import torch
 
 from harness.jobs.checkout import git_state
 from harness.jobs.device import Identity, accelerator, arithmetic
+from harness.jobs.scheduler import scheduler_job, scheduler_node
 
 PACKAGES = ("privbench", "torch", "opacus", "dp-accounting", "numpy", "scipy", "scikit-learn")
 
 
 def provenance(device: torch.device | None) -> Identity:
-    """Host, device and how it computes, memory, versions, git state, image and SLURM job of this process.
+    """Host, device and how it computes, memory, versions, git state, image and job of this process.
 
     `device` is where the work was done, None where it was not to be had.
     """
@@ -36,19 +37,13 @@ def surroundings() -> Identity:
         "processor": processor(),
         "memory_bytes": psutil.virtual_memory().total,
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "node": os.environ.get("SLURMD_NODENAME"),
-        "slurm_job": slurm_job(),
+        "node": scheduler_node(),
+        "job": scheduler_job(),
         "git": own_git_state(),
         "image": os.environ.get("PRIVBENCH_IMAGE"),
         "malloc": os.environ.get("LD_PRELOAD") or None,
         **{name: installed(name) for name in PACKAGES},
     }
-
-
-def slurm_job() -> str | None:
-    """The job that runs this process, as SLURM's commands take it."""
-    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID")
 
 
 def installed(package: str) -> str | None:

@@ -1,4 +1,4 @@
-"""All cards at once: a process for each as the local backend starts its workers, and what they found."""
+"""All cards at once: a process for each as a supervisor starts its workers, and what they found."""
 
 import json
 import os

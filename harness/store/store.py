@@ -3,8 +3,8 @@
     store.json                     the protocol it was made with
     tasks/<2 hex>/<key>/           spec.json, result.json, log.txt, heartbeat, checkpoint/, artefacts
     sweeps/<name>.json             what was enqueued under a name
-    queue/, supervisor/            the local backend's (harness/backends/local/backend.py)
-    slurm/                         the SLURM backend's (harness/backends/slurm/array_record.py)
+    queue/, supervisor/            what runs on this machine (harness/backends/machine/queue.py)
+    <backend>/                     what a backend keeps beside its jobs
     imports/, identity             what others exported; by which a database elsewhere knows the store
     privbench.duckdb, reports/     made from tasks/ and replaceable at any time
 
@@ -70,8 +70,8 @@ class Store:
         if not store.exists():
             if not create:
                 raise StoreError(f"there is no store at {path}: run or enqueue a sweep to make one")
-            for folder in (store.tasks, store.sweeps, store.queue):
-                folder.mkdir(parents=True, exist_ok=True)
+            for folder in MADE:
+                (store.path / folder).mkdir(parents=True, exist_ok=True)
             write_atomic(store.path / "store.json", dump({"protocol": PROTOCOL}))
         return store
 

@@ -18,7 +18,14 @@ Blocks = list[tuple[str, str, str, str]]
 
 FENCE = re.compile(r"^```(\w*) ?([\w./-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-# All three guides at once: one process loads torch, not three.
+GUIDES = (
+    "docs/add-a-method.md",
+    "docs/add-a-workload.md",
+    "docs/add-an-attack.md",
+    "docs/add-a-backend.md",
+)
+
+# All guides that add to a sweep at once: one process loads torch, not three.
 SWEEP = """
 name = "examples"
 models = 3
@@ -65,7 +72,7 @@ def blocks(pages: Pages) -> Blocks:
 def plugins(blocks: Blocks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as pip would fill it: each guide's files as the package its own pyproject.toml describes."""
     site = tmp_path_factory.mktemp("site")
-    for page in ("docs/add-a-method.md", "docs/add-a-workload.md", "docs/add-an-attack.md"):
+    for page in GUIDES:
         files = {file: text for where, _, file, text in blocks if where == page and file}
         project = tomllib.loads(files.pop("pyproject.toml"))["project"]
         name = project["name"].replace("-", "_")

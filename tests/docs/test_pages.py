@@ -19,7 +19,12 @@ Pages = dict[str, str]
 Blocks = list[tuple[str, str, str, str]]
 
 PLACEHOLDERS = re.compile(r"<\w+>|\bFILE\b|\bNAME\b|\bKEY\b|\bDIR\b")
-GUIDES = {"docs/add-a-method.md", "docs/add-a-workload.md", "docs/add-an-attack.md"}
+GUIDES = {
+    "docs/add-a-method.md",
+    "docs/add-a-workload.md",
+    "docs/add-an-attack.md",
+    "docs/add-a-backend.md",
+}
 
 
 def commands(pages: Pages, blocks: Blocks) -> list[tuple[str, list[str]]]:

@@ -18,8 +18,9 @@ import psutil
 import pytest
 import torch
 
-from harness.backends.base import Settings
-from harness.backends.local import backend as local
+from harness.backends import family
+from harness.backends.base import read_settings
+from harness.backends.machine import queue as local
 from harness.enqueue import enqueue
 from harness.plan.plan import Plan
 from harness.plan.sweep_file import Sweep
@@ -120,7 +121,7 @@ class Lab:
         cells = {task.cell.key: task.cell for task in tasks}
         asked = Sweep(sweep, 2, 0, (), ())
         plan = Plan(asked, tuple(cells.values()), tuple(tasks), done, failed)
-        return enqueue(plan, self.store, backend, Settings(**settings))
+        return enqueue(plan, self.store, backend, read_settings(settings, family.get(backend).Profile))
 
     def result(self, task: Task) -> Json:
         """The result of a task that must have one."""
@@ -163,7 +164,7 @@ class Lab:
         return found
 
     def supervisors(self) -> list[psutil.Process]:
-        return self.processes("harness.backends.local.supervisor")
+        return self.processes("harness.backends.machine.supervisor")
 
     def workers(self) -> list[psutil.Process]:
         return self.processes("harness.jobs")

@@ -18,6 +18,8 @@ EXPORTED = {
     *("Workload", "Records", "LazyRecords", "Public", "Sensitive", "Attribute", "Prepared", "mlp", "seeded"),
     *("Attack", "Audit", "Bound", "Inference", "Guesses", "Inversion", "Intercepted", "Reconstructions"),
     *("Evidence", "Dependence", "Floats", "cross_entropy", "rescaled_logit", "leave_one_out"),
+    *("Backend", "ProfileFile", "Job", "Settings", "Standing", "SchedulerJob", "Finding", "Store"),
+    *("job_command", "publish_failure", "unfinished"),
     *("BenchError", "SpecError", "UnknownName", "StoreError", "AccountingError", "BackendError", "Diverged"),
 }
 """A name that leaves this list breaks somebody's plug-in."""

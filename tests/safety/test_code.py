@@ -91,7 +91,7 @@ def test_no_source_of_ours_runs_what_a_file_says() -> None:
 
 
 def test_submitit_only_writes_scripts() -> None:
-    source = ast.parse((ROOT / "harness" / "backends" / "slurm" / "backend.py").read_text(encoding="utf-8"))
+    source = ast.parse((ROOT / "harness" / "backends" / "slurm" / "slurm.py").read_text(encoding="utf-8"))
     asked = {
         node.attr
         for node in ast.walk(source)

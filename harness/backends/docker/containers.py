@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness.backends.base import Settings
+from harness.backends.base import PROFILE, Settings
 from harness.backends.docker.daemon import KEEPER_LABEL, STORE_LABEL
 from harness.backends.gpus import for_device
 from harness.backends.profile import Name, ProfileFile
@@ -26,8 +26,6 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 class Container(ProfileFile):
     """A profile of the docker backend; nothing here changes a number."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     image: str | None = Field(None, description="an image whose entry point is harness.job; else privbench's")
     memory: Size | None = Field(
@@ -44,6 +42,25 @@ class Container(ProfileFile):
     )
     environment: dict[Name, str] = Field({}, description="variables of the tasks, as NAME = 'text'")
     engine: str | None = Field(None, description="an engine's address, as DOCKER_HOST has it; else yours")
+
+
+class Order(BaseModel):
+    """What a keeper is told on its command line: how to make its container, and on which GPU."""
+
+    model_config = ConfigDict(frozen=True)
+
+    settings: Settings
+    gpu: str | None
+
+    @property
+    def container(self) -> Container:
+        """The profile, with everything resolved."""
+        return self.settings.profile_as(Container)
+
+
+def read_order(text: str) -> Order:
+    """The order on a keeper's command line."""
+    return Order.model_validate_json(text, context={PROFILE: Container})
 
 
 def size_bytes(size: str) -> int:
@@ -66,7 +83,7 @@ def hand_over(folder: Path, user: int, group: int) -> None:
 
 def create_command(store: Store, settings: Settings, gpu: str | None, name: str) -> list[str]:
     """The words after `docker` that make a container whose entry point serves tasks of this store."""
-    profile = Container(**(settings.profile or {}))
+    profile = settings.profile_as(Container)
     user, group = plain_user(store)
     memory = profile.memory or "0"
     # What torch.compile makes for a GPU lands in /tmp and is loaded from there; the engine forbids that.

@@ -47,7 +47,7 @@ def ask(*words: str, seconds: float = ANSWER_SECONDS) -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise BackendError("there is no `docker` command: install Docker, or use --backend local") from None
+        raise BackendError("there is no `docker` command: install Docker, or use another --backend") from None
     except subprocess.TimeoutExpired:
         raise BackendError(f"docker {words[0]} gave no answer within {seconds:g} s") from None
     if done.returncode:

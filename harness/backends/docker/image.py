@@ -16,8 +16,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from harness.backends.base import Finding
 from harness.backends.docker import daemon
-from harness.backends.docker.backend import default_image
+from harness.backends.docker.docker import default_image
 from harness.backends.gpus import usable
 from harness.jobs.checkout import git_state
 from workloads.errors import BackendError, SpecError
@@ -179,16 +180,16 @@ def _row(image: str) -> Row:
     }
 
 
-def examine(image: str | None) -> list[Row]:
-    """A row per thing between this machine and a task in a container, up to the first that is missing."""
+def examine(image: str | None) -> list[Finding]:
+    """What stands between this machine and a task in a container, up to the first thing that is missing."""
     image = image or default_image(cuda=bool(usable()))
-    rows: list[Row] = []
+    found: list[Finding] = []
     for what, look in (("engine", _engine), ("users", _users), ("image", lambda: daemon.image_id(image))):
         try:
-            rows.append({"what": what, "state": "good", "found": look()})
+            found.append(Finding(what, True, look()))
         except BackendError as error:
-            return [*rows, {"what": what, "state": "missing", "found": str(error)}]
-    return [*rows, _trial(image)]
+            return [*found, Finding(what, False, str(error))]
+    return [*found, _trial(image)]
 
 
 def _engine() -> str:
@@ -204,14 +205,14 @@ def _users() -> str:
     return "as on the host"
 
 
-def _trial(image: str) -> Row:
+def _trial(image: str) -> Finding:
     """Let the image say its version, under the locks that matter to Python."""
     program = "from importlib.metadata import version; print(version('privbench'))"
     locks = ["--rm", "--pull=never", "--network=none", "--read-only", "--cap-drop=ALL", "--user=65534:65534"]
     try:
         found = daemon.ask("run", *locks, "--entrypoint=/opt/privbench/bin/python", image, "-c", program)
     except BackendError as error:
-        return {"what": "trial", "state": "missing", "found": str(error)}
+        return Finding("trial", False, str(error))
     same = found == version("privbench")
     said = f"privbench {found}" + ("" if same else f", but here is {version('privbench')}: build it again")
-    return {"what": "trial", "state": "good" if same else "missing", "found": said}
+    return Finding("trial", same, said)

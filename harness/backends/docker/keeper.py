@@ -20,10 +20,9 @@ import time
 import uuid
 from types import FrameType
 
-from harness.backends.base import Settings
 from harness.backends.docker import daemon
-from harness.backends.docker.containers import create_command, size_bytes
-from harness.backends.local.workers import STOP_SECONDS
+from harness.backends.docker.containers import Order, create_command, read_order, size_bytes
+from harness.backends.machine.workers import STOP_SECONDS
 from harness.jobs.cgroup import mebibytes
 from harness.store import Store
 from workloads.errors import BackendError
@@ -37,8 +36,8 @@ Epitaph = tuple[str, str]
 class Keeper:
     """Keeps one container."""
 
-    def __init__(self, store: Store, settings: Settings, gpu: str | None) -> None:
-        self.store, self.settings, self.gpu = store, settings, gpu
+    def __init__(self, store: Store, order: Order) -> None:
+        self.store, self.told = store, order
         self.name = f"privbench-{uuid.uuid4().hex[:12]}"
         self.order: signal.Signals | None = None
         self.let_go_at: float | None = None
@@ -53,7 +52,7 @@ class Keeper:
             return "killed", "the engine does not answer; start it and run the sweep again"
         try:
             daemon.sweep(self.store)
-            daemon.ask(*create_command(self.store, self.settings, self.gpu, self.name))
+            daemon.ask(*create_command(self.store, self.told.settings, self.told.gpu, self.name))
             with subprocess.Popen(["docker", "start", "--attach", "--interactive", self.name]) as client:
                 while client.poll() is None:
                     self._attend()
@@ -95,7 +94,7 @@ class Keeper:
         if end.code == 0:
             return None
         if end.out_of_memory:
-            limit = mebibytes(size_bytes((self.settings.profile or {})["memory"]))
+            limit = mebibytes(size_bytes(self.told.container.memory or "0"))
             return "out_of_memory", f"the kernel killed it for want of memory (limit: {limit})"
         if end.code == KILLED_CODE and code != KILLED_CODE:
             return "killed", "the engine was restarted while it ran; running the sweep again resumes it"
@@ -106,12 +105,10 @@ class Keeper:
 
 def main(arguments: list[str]) -> int:
     """Keep a container for the store until it ends."""
-    told, store = json.loads(arguments[0]), Store.open(arguments[1])
-    settings = Settings(**told["settings"])
-    host = (settings.profile or {}).get("engine")
-    if host:
-        daemon.use(host)
-    keeper = Keeper(store, settings, told["gpu"])
+    order, store = read_order(arguments[0]), Store.open(arguments[1])
+    if order.container.engine:
+        daemon.use(order.container.engine)
+    keeper = Keeper(store, order)
     for signum in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(signum, keeper.handle)
     epitaph = keeper.run()

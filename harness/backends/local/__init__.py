@@ -1,1 +1,7 @@
-"""The machine itself: a queue in the store, a supervisor, worker processes."""
+"""The machine itself: worker processes, fed from a queue in the store by a supervisor."""
+
+from harness.backends.local.local import Local
+
+__all__ = ["Local", "backend"]
+
+backend = Local()

@@ -12,11 +12,13 @@ submitted has ended, finds the array in the queue again, or finds that it was ne
 import contextlib
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.backends.base import Settings
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass as model
+
+from harness.backends.base import PROFILE, Settings
 from harness.backends.slurm.cluster import WHOLE, Word
 from harness.backends.slurm.profile import Profile
 from harness.store import Store
@@ -28,11 +30,12 @@ NAME_LENGTH = 40
 """Of the sweep's name, as much as people need to recognise a job by."""
 
 
-@dataclass(frozen=True)
+@model(frozen=True)
 class Record:
     """One job array."""
 
     name: str
+    """Of the file and the job; not in the file."""
     sweep: str
     packs: tuple[tuple[str, ...], ...]
     """The tasks of every element, in order."""
@@ -42,10 +45,10 @@ class Record:
     made: float
     """When, in seconds since 1970: the last array a task was given to decides about it."""
 
-    @cached_property
+    @property
     def profile(self) -> Profile:
         """What an element asks of the cluster."""
-        return Profile(**(self.settings.profile or {}))
+        return self.settings.profile_as(Profile)
 
     @property
     def tasks(self) -> list[str]:
@@ -55,14 +58,11 @@ class Record:
     def write(self, store: Store) -> None:
         """Make it last, before anybody acts on it."""
         make_folder(store)
-        content = {
-            "sweep": self.sweep,
-            "packs": self.packs,
-            "needs": self.needs,
-            "settings": asdict(self.settings),
-            "made": self.made,
-        }
+        content = _RECORD.dump_python(self, mode="json", exclude={"name"})
         write_atomic(folder(store) / f"{self.name}.json", sealed(content))
+
+
+_RECORD = TypeAdapter(Record)
 
 
 def new_name(sweep: str) -> str:
@@ -81,23 +81,16 @@ def make_folder(store: Store) -> None:
 
 
 def read(file: Path) -> Record:
-    """The record of a file."""
-    content = unsealed(file.read_bytes())
-    return Record(
-        name=file.stem,
-        sweep=content["sweep"],
-        packs=tuple(tuple(pack) for pack in content["packs"]),
-        needs={key: tuple(needs) for key, needs in content["needs"].items()},
-        settings=Settings(**content["settings"]),
-        made=float(content["made"]),
-    )
+    """The record of a file; ValueError where it is damaged or none."""
+    content = {**unsealed(file.read_bytes()), "name": file.stem}
+    return _RECORD.validate_python(content, context={PROFILE: Profile})
 
 
 def records(store: Store) -> list[Record]:
     """Every record that can be read, the oldest first."""
     found = []
     for file in folder(store).glob("*.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError, ValueError):
             found.append(read(file))
     return sorted(found, key=lambda record: record.made)
 

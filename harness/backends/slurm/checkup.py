@@ -4,25 +4,24 @@ import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
 
-from harness.backends.base import Settings
+from harness.backends.base import Finding, Settings
 from harness.backends.slurm.array_record import Record
-from harness.backends.slurm.backend import batch_script
 from harness.backends.slurm.cluster import ANSWER_SECONDS, Site, ask
 from harness.backends.slurm.profile import Profile
+from harness.backends.slurm.slurm import batch_script
 from harness.store import Store
 from workloads.errors import BackendError
 
 
-class Finding(NamedTuple):
-    """One thing looked for."""
-
-    what: str
-    good: bool
-    found: str
+def parts() -> list[Finding]:
+    """What of this machine SLURM's jobs use."""
+    submitit = replace(_submitit(), use="the slurm backend")
+    sbatch = replace(_program("sbatch"), use="the slurm backend")
+    return [submitit, sbatch, replace(_program("apptainer"), use="profiles with a container")]
 
 
 def check(profile: Profile) -> list[Finding]:
@@ -81,7 +80,7 @@ def _partition(what: str, name: str) -> Finding:
 
 def _test_only(profile: Profile) -> Finding:
     """Let SLURM judge the whole request."""
-    settings = Settings(profile=profile.model_dump(mode="json"))
+    settings = Settings(profile=profile)
     record = Record("privbench-doctor", "doctor", (("",),), {}, settings, 0.0)
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "script.sh"

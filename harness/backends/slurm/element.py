@@ -19,9 +19,10 @@ from typing import Literal
 
 from harness.backends.base import publish_failure
 from harness.backends.gpus import VISIBLE
-from harness.backends.local.workers import JOB, Worker
+from harness.backends.machine.workers import JOB, Worker
 from harness.backends.slurm import cluster
 from harness.backends.slurm.array_record import BEGAN, Record, end_mark, folder, read
+from harness.jobs import scheduler
 from harness.jobs.cgroup import oom_kills
 from harness.store import Store
 
@@ -147,7 +148,8 @@ class Element:
         if self.worker is None:
             settings, profile = self.record.settings, self.record.profile
             # What the profile says of the environment holds against what follows from the GPUs.
-            settings = replace(settings, environment={**settings.environment, **profile.environment})
+            environment = {**place(), **settings.environment, **profile.environment}
+            settings = replace(settings, environment=environment)
             self.worker = Worker(self.store, settings, self._gpu(), self._program())
         return self.worker
 
@@ -189,6 +191,15 @@ class Element:
                 begun = (self.store.folder(key) / "log.txt").exists()
                 message = f"{reason}; it goes on from its checkpoint when the sweep is retried"
                 publish_failure(self.store, key, "timed_out" if begun else "killed", message)
+
+
+def place() -> dict[str, str]:
+    """The variables by which a worker knows its job, as SLURM's commands take it, and its node."""
+    job, array = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_ARRAY_JOB_ID")
+    if array:
+        job = f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    found = {scheduler.JOB: job, scheduler.NODE: os.environ.get("SLURMD_NODENAME")}
+    return {name: value for name, value in found.items() if value}
 
 
 def main(arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ setup = ["module load cuda"]
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from harness.backends.profile import Name, ProfileFile
 
@@ -29,7 +29,6 @@ CLEARS_ENVIRONMENT = ("--cleanenv", "-e", "--containall", "-C")
 class Profile(ProfileFile):
     """What one job of a sweep gets; nothing here changes a number."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     unions: ClassVar[tuple[str, ...]] = ("pack",)
 
     partition: Word | None = Field(default=None, description="a partition's name; else the cluster's default")

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from harness.backends.local import backend as local
+from harness.backends.machine import queue as local
 from harness.backends.slurm import array_record
 from harness.jobs import checkpoint, run
 from harness.store import files, store

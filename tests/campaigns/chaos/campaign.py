@@ -30,8 +30,8 @@ import torch
 
 import methods
 import workloads
-from harness import attacks
-from harness.backends.base import Settings
+from harness import attacks, backends
+from harness.backends.base import read_settings
 from harness.enqueue import enqueue
 from harness.jobs.loop import Stop, run_task
 from harness.plan.plan import Plan, make_plan
@@ -84,7 +84,8 @@ def plan_of(text: str, store: Path) -> Plan:
 def send(text: str, path: Path, backend: str = "local", **settings: Any) -> Plan:
     """Plan and enqueue as `privbench enqueue` does."""
     plan = plan_of(text, path)
-    enqueue(plan, Store.open(path, create=True), backend, Settings(**({"slots": 1} | settings)))
+    how = read_settings({"slots": 1} | settings, backends.family.get(backend).Profile)
+    enqueue(plan, Store.open(path, create=True), backend, how)
     return plan
 
 

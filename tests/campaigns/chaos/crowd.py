@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from harness.backends.local import backend as local
+from harness.backends.machine import queue as local
 from harness.results.collect import collect
 from harness.results.query import query
 from harness.store import Store

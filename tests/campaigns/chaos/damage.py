@@ -20,8 +20,8 @@ from typing import Any
 from unittest.mock import patch
 
 from harness.backends import status
-from harness.backends.local import backend as local
-from harness.backends.local import supervisor
+from harness.backends.machine import queue as local
+from harness.backends.machine import supervisor
 from harness.jobs import train
 from harness.jobs.loop import Stop, run_task
 from harness.jobs.run import Run
@@ -108,7 +108,7 @@ def use(path: Path) -> list[str]:
         told.extend(map(str, collect(path, rebuild=rebuild).broken))
 
     attempt(lambda: status.Progress.of(Store.open(path), "chaos").summary())
-    attempt(lambda: status.supervisor_summary(Store.open(path)))
+    attempt(lambda: local.supervisor_summary(Store.open(path)))
     attempt(read_queue, path)
     attempt(gather, False)
     attempt(gather, True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from harness.backends.local import backend as local
+from harness.backends.machine import queue as local
 from harness.backends.status import Progress
 from harness.cli.app import UNWRITABLE
 from harness.results.collect import collect

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from harness.backends.docker.daemon import ask
-from harness.backends.local.backend import submissions
+from harness.backends.machine.queue import submissions
 from tests.campaigns.chaos.campaign import Rows, collected, count_open, faults, forked, say, send
 from tests.harness.backends.docker.containers.conftest import Boxes, own_engine
 from tests.harness.backends.slurm.cluster.conftest import Sweeper, own_cluster

@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 import psutil
 
-from harness.backends.local import backend as local
+from harness.backends.machine import queue as local
 from harness.jobs import train
 from harness.jobs.run import Run
 from harness.results.collect import collect

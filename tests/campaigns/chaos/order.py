@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from unittest.mock import patch
 
-from harness.backends.local import backend as local
+from harness.backends.machine import queue as local
 from harness.jobs.loop import Stop, run_task
 from harness.spec import Task
 from harness.store import Store

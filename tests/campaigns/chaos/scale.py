@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from harness.backends.local import backend as local
+from harness.backends.machine import queue as local
 from harness.spec import Json, Task
 from harness.store import Store
 from harness.store.files import sealed

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from harness.backends.base import Job, Settings
-from harness.backends.local import backend as local
-from harness.backends.local.backend import Local
+from harness.backends.local import Local
+from harness.backends.machine import queue as local
 from harness.backends.slurm.array_record import Record
 from harness.jobs.checkpoint import write_checkpoint
 from harness.spec import Cell, Json, Plugin, Task

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import methods
 import workloads
 from harness import attacks
-from harness.backends.base import sent_settings
+from harness.backends.sent import sent_settings
 from harness.backends.status import Progress
 from harness.plan.estimate import expected
 from harness.plan.sweep_file import find_sweep

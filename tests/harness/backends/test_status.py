@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.local.backend import only_one
-from harness.backends.status import Progress, supervisor_summary
+from harness.backends.machine.queue import only_one, supervisor_summary
+from harness.backends.status import Progress
 from harness.cli.output import alarms
 from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
 from harness.store import BEAT_OLD_SECONDS, Store, beat

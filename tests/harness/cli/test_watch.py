@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from harness.backends.local.backend import submissions
+from harness.backends.machine.queue import submissions
 from harness.backends.status import Progress
 from harness.cli.watch import Pace, ctrl_c, watch
 from harness.spec import Task

@@ -12,7 +12,6 @@ import pytest
 
 from harness.backends import gpus
 from harness.backends.base import Job, Settings
-from harness.backends.docker.backend import Contained, Docker, complete, default_image, memory_limit
 from harness.backends.docker.containers import (
     NOBODY,
     Container,
@@ -22,8 +21,9 @@ from harness.backends.docker.containers import (
     size_bytes,
 )
 from harness.backends.docker.daemon import ask, complaint
-from harness.backends.local.backend import Local
-from harness.backends.local.workers import Worker
+from harness.backends.docker.docker import Contained, Docker, complete, default_image, memory_limit
+from harness.backends.local import Local
+from harness.backends.machine.workers import Worker
 from harness.backends.profile import read_as
 from harness.store import Store
 from workloads.errors import BackendError, SpecError
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def words(store: Store, gpu: str | None = None, threads: int = 1, **profile: object) -> list[str]:
-    asked = {"image": "sha256:1", "memory": "1G"} | profile
+    asked = Container.model_validate({"image": "sha256:1", "memory": "1G"} | profile)
     return create_command(store, Settings(threads=threads, profile=asked), gpu, "box")
 
 
@@ -106,25 +106,29 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def completed(**profile: object) -> Settings:
-    return complete(Settings(profile=profile), [Job(("a",))])
+    return complete(Settings(profile=Container.model_validate(profile)), [Job(("a",))])
+
+
+def image_of(settings: Settings) -> str | None:
+    return settings.profile_as(Container).image
 
 
 @pytest.mark.usefixtures("engine")
 def test_the_image_is_that_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert (completed().profile or {})["image"] == default_image()
-    assert (completed(image="privbench:mine").profile or {})["image"] == "privbench:mine"
+    assert image_of(completed()) == default_image()
+    assert image_of(completed(image="privbench:mine")) == "privbench:mine"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2")
     monkeypatch.setattr(gpus, "cards", list)
     sent = completed()
-    assert ((sent.profile or {})["image"], sent.gpus) == (default_image(cuda=True), ["GPU-1", "GPU-2"])
-    assert (completed(image="privbench:theirs").profile or {})["image"] == "privbench:theirs"
+    assert (image_of(sent), sent.gpus) == (default_image(cuda=True), ["GPU-1", "GPU-2"])
+    assert image_of(completed(image="privbench:theirs")) == "privbench:theirs"
     for image in ("privbench:mine", default_image()):
         with pytest.raises(BackendError, match=r"is for CPUs, and there are 2 GPUs.*gpu = 'none'"):
             completed(image=image)
     told = completed(image="privbench:mine", gpu="none")
-    assert ((told.profile or {})["image"], told.gpus) == ("privbench:mine", [])
-    assert (completed(gpu="none").profile or {})["image"] == default_image()
+    assert (image_of(told), told.gpus) == ("privbench:mine", [])
+    assert image_of(completed(gpu="none")) == default_image()
 
 
 def test_the_device_of_containers_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +136,7 @@ def test_the_device_of_containers_follows_the_profile(monkeypatch: pytest.Monkey
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1")
     monkeypatch.delenv("PRIVBENCH_DEVICE", raising=False)
     assert Docker().device(Settings()) == Local().device(Settings()) == "cuda"
-    assert Docker().device(Settings(profile={"gpu": "none"})) == "cpu"
+    assert Docker().device(Settings(profile=Container.model_validate({"gpu": "none"}))) == "cpu"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert Docker().device(Settings()) == Local().device(Settings()) == "cpu"
 
@@ -208,7 +212,7 @@ def test_the_engine_s_own_words_are_told() -> None:
 
 def test_without_docker_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BackendError, match="--backend local"):
+    with pytest.raises(BackendError, match="use another --backend"):
         ask("version")
 
 

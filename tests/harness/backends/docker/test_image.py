@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.docker import daemon, image
-from harness.backends.docker.backend import DEVICE_LABEL
+from harness.backends.docker.docker import DEVICE_LABEL
 from harness.backends.docker.image import PYTHON, Recipe
 from workloads.errors import SpecError
 

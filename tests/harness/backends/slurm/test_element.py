@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 def start(lab: "Lab", *tasks: Task, **profile: Any) -> "subprocess.Popen[bytes]":
     """Run the tasks as an element, as the batch script does."""
     lab.added(*tasks)
-    settings = Settings(profile=Profile(**profile).model_dump(mode="json"))
+    settings = Settings(profile=Profile(**profile))
     needs = {task.key: task.needs for task in tasks if task.needs}
     Record("record", "sweep", ((), tuple(task.key for task in tasks)), needs, settings, time.time()).write(
         lab.store

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from harness.backends.docker.backend import default_image
 from harness.backends.docker.daemon import STORE_LABEL, ask
-from harness.backends.local.backend import submissions
+from harness.backends.docker.docker import default_image
+from harness.backends.machine.queue import submissions
 from harness.spec import Json, Task
 
 if TYPE_CHECKING:

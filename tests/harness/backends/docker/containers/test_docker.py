@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.backends.base import Settings
-from harness.backends.docker import backend, daemon
-from harness.backends.docker.backend import Docker
-from harness.backends.docker.containers import NOBODY, plain_user
-from harness.backends.local import backend as local
+from harness.backends.docker import daemon, docker
+from harness.backends.docker.containers import NOBODY, Container, plain_user
+from harness.backends.docker.docker import Docker
+from harness.backends.machine import queue as local
 from harness.spec import Task
 from workloads.errors import BackendError
 
@@ -119,7 +119,7 @@ def test_an_image_that_goes_away_later_is_told_in_the_rows(
 ) -> None:
     tasks = [boxes.lab.task(0), boxes.lab.task(1)]
     with monkeypatch.context() as patch:
-        patch.setattr(backend, "complete", lost_image)
+        patch.setattr(docker, "complete", lost_image)
         boxes.send(tasks)
     assert boxes.finish(tasks) == ["killed", "killed"]
     assert "No such image" in boxes.message(tasks[0])
@@ -129,8 +129,8 @@ def test_an_image_that_goes_away_later_is_told_in_the_rows(
 
 def lost_image(settings: Settings, jobs: Sequence[Any]) -> Settings:
     """What a submission holds whose image was removed after it was looked for."""
-    profile = (settings.profile or {}) | {"image": f"sha256:{'0' * 64}"}
-    return Settings(settings.slots, profile=profile)
+    lost = settings.profile_as(Container).model_copy(update={"image": f"sha256:{'0' * 64}"})
+    return Settings(settings.slots, profile=lost)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from harness.backends.slurm.backend import Slurm
 from harness.backends.slurm.cluster import queue
+from harness.backends.slurm.slurm import Slurm
 from harness.spec import Task
 from harness.store import Store
 

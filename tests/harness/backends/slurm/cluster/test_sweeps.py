@@ -74,7 +74,7 @@ def test_every_job_has_a_gpu_of_its_own_and_tells_where_it_ran(sweeper: "Sweeper
     said = [sweeper.lab.result(task)["provenance"] for task in tasks]
     assert sorted(each["cuda_visible_devices"] for each in said) == ["0", "1"]
     assert {each["node"] for each in said} == {"n2"}
-    assert {each["slurm_job"].partition("_")[2] for each in said} == {"0", "1"}
+    assert {each["job"].partition("_")[2] for each in said} == {"0", "1"}
     assert all(each["memory_bytes"] > 2**28 and each["device"] for each in said)
 
 

@@ -75,7 +75,7 @@ def test_an_enqueue_killed_between_submissions_is_completed_by_the_next(
     monkeypatch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
     program = (
         "import sys; from harness.backends.base import Job, Settings\n"
-        "from harness.backends.slurm.backend import Slurm; from harness.store import Store\n"
+        "from harness.backends.slurm.slurm import Slurm; from harness.store import Store\n"
         "profile = {'pack': 1, 'throttle_seconds': 0.0, 'array_parallelism': 1, 'options': {'hold': True}}\n"
         "jobs = [Job((key,)) for key in sys.argv[2:]]\n"
         "Slurm().submit(jobs, Store(sys.argv[1]), 'sweep', Settings(profile=profile))\n"

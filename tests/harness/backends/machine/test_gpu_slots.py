@@ -6,16 +6,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from harness.backends.base import Settings
 from harness.backends.gpus import placed
-from harness.backends.local import supervisor as module
-from harness.backends.local.supervisor import Supervisor
-from harness.backends.local.workers import Worker, slots
+from harness.backends.machine import queue
+from harness.backends.machine.supervisor import Supervisor
+from harness.backends.machine.workers import Worker, slots
 from harness.store import Store
 from harness.store.files import sealed
 
@@ -56,7 +55,7 @@ class Bench:
         """Queue tasks as Local does, attacks last, with the GPUs the environment allows now."""
         jobs = [{"tasks": [key], "needs": [], "gpu": True} for key in trainings]
         jobs += [{"tasks": [key], "needs": [], "gpu": False} for key in attacks]
-        how = asdict(placed(Settings(**settings)))  # type: ignore[arg-type]
+        how = placed(Settings(**settings)).dump()  # type: ignore[arg-type]
         content = {"sweep": "sweep", "settings": how, "jobs": jobs}
         (self.store.queue / f"{self.count:020d}-x.json").write_bytes(sealed(content))
         self.count += 1
@@ -91,7 +90,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr(module, "Worker", Noting)
+    monkeypatch.setattr(queue, "Worker", Noting)
     monkeypatch.delenv("PRIVBENCH_DEVICE", raising=False)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     made = Bench(Store.open(tmp_path / "store", create=True))

@@ -1,4 +1,4 @@
-"""From jobs to arrays: stages by what needs what, packs by time, chunks by the cluster's limits."""
+"""From jobs to packs: stages by what needs what, packs by time, chunks by a cluster's limits."""
 
 import math
 import statistics

@@ -1,6 +1,6 @@
 """How long a sweep takes on a cluster of N slots, simulated from what its tasks are likely to take.
 
-The same stages and packs that the SLURM backend would submit go, in their order, to whichever slot is
+The same stages and packs that would be submitted to a cluster go, in their order, to whichever slot is
 free first. Queues, other users and failures are left out: what comes out is the best a cluster gives.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from harness.backends.base import Job
-from harness.backends.slurm.arrays import START_SECONDS, lengths, packs, stages
+from harness.backends.packing import START_SECONDS, lengths, packs, stages
 
 
 @dataclass(frozen=True)

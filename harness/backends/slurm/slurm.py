@@ -8,13 +8,27 @@ nothing depends on the life of the one who submitted.
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from harness.backends.base import Job, Settings, program, publish_failure
+from harness.backends import packing
+from harness.backends.base import (
+    Backend,
+    Finding,
+    Job,
+    SchedulerJob,
+    Settings,
+    Standing,
+    program,
+    publish_failure,
+)
 from harness.backends.gpus import DEVICE
-from harness.backends.slurm import arrays, cluster
+from harness.backends.profile import ProfileFile
+from harness.backends.sent import unfinished
+from harness.backends.slurm import cluster
 from harness.backends.slurm.array_record import (
     BEGAN,
     Element,
@@ -38,17 +52,21 @@ LOOK_SECONDS = 5.0
 NO_ANSWER = "squeue does not answer: nothing was {}; ask again when the controller is back"
 
 
-class Slurm:
+class Slurm(Backend):
     """Runs jobs as elements of job arrays."""
 
+    name = "slurm"
+    about: ClassVar[str] = "job arrays of a SLURM cluster"
+    Profile: ClassVar[type[ProfileFile] | None] = Profile
     packs: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self._looked, self._working = 0.0, True
+        self._attended: dict[tuple[Path, str], tuple[float, bool]] = {}
+        """By store and sweep: when the controller was last asked, and whether it had the sweep."""
 
     def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
         """A GPU where the profile asks for some and does not tell tasks to do without."""
-        profile = Profile(**(settings.profile or {}))
+        profile = settings.profile_as(Profile)
         return "cuda" if profile.gpus and profile.environment.get(DEVICE) != "cpu" else "cpu"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
@@ -77,14 +95,14 @@ class Slurm:
         holders: dict[str, str],
     ) -> None:
         """Submit jobs as arrays within the cluster's limits; `holders` learns who has them."""
-        site = Site()
-        limits = room(site.limits(Profile(**(settings.profile or {}))), words)
-        for some, profile in alike(arrays.stages(free), Profile(**(settings.profile or {}))):
+        site, asked = Site(), settings.profile_as(Profile)
+        limits = room(site.limits(asked), words)
+        for some, profile in alike(packing.stages(free), asked):
             width = min(profile.array_parallelism or sys.maxsize, site.width(profile))
             share = None if limits.submitted is None else max(1, limits.submitted * len(some) // len(free))
-            found = arrays.packs(some, profile.pack, width, share)
-            own = replace(settings, profile=profile.model_dump(mode="json"))
-            for part in arrays.chunks(len(found), limits.array):
+            found = packing.packs(some, profile.pack, width, share)
+            own = replace(settings, profile=profile)
+            for part in packing.chunks(len(found), limits.array):
                 record = made(found[part], sweep, own)
                 job = send(record, store, {holders[need] for need in needed(record) if need in holders})
                 holders |= dict.fromkeys(record.tasks, job)
@@ -108,23 +126,51 @@ class Slurm:
 
     def attend(self, store: Store, sweep: str) -> bool:
         """Whether SLURM still has the sweep, or does not say; settles what ended without a row."""
-        if not self._working or time.monotonic() - self._looked > LOOK_SECONDS:
+        asked, working = self._attended.get((store.path, sweep), (0.0, False))
+        if not working or time.monotonic() - asked > LOOK_SECONDS:
             words = cluster.queue()
-            self._working = words is None or bool(settle(store, unfinished(store, sweep), words))
-            self._looked = time.monotonic()
-        return self._working
+            working = words is None or bool(settle(store, unfinished(store, sweep), words))
+            self._attended[store.path, sweep] = time.monotonic(), working
+        return working
+
+    def status(self, store: Store, sweep: str, tasks: Set[str]) -> Standing:
+        """SLURM's jobs that hold open tasks; settles what ended without a row."""
+        if not tasks:
+            return Standing(queued=False)
+        jobs = holding(store, tasks)
+        if jobs is None:
+            said = "SLURM does not answer; the counts are from the store, which decides"
+            return Standing(None, (f"{sweep}: {said}",))
+        if not jobs:
+            said = "SLURM has nothing of it; `privbench enqueue` sends what is open"
+            return Standing(False, (f"{sweep}: {said}",), jobs)
+        counts = Counter(f"{job.state} ({job.reason})" for job in jobs).most_common()
+        said = ", ".join(f"{count} {state}" for state, count in counts)
+        return Standing(True, (f"{sweep}: SLURM has jobs: {said}",), jobs)
+
+    def parts(self) -> list[Finding]:
+        """submitit, and the programs that submit jobs and run containers."""
+        from harness.backends.slurm.checkup import parts  # builds on this module
+
+        return parts()
+
+    def check(self, profile: ProfileFile | None) -> list[Finding]:
+        """Everything between a profile and a running job."""
+        from harness.backends.slurm.checkup import check  # builds on this module
+
+        return check(Settings(profile=profile).profile_as(Profile))
 
 
 def complete(settings: Settings) -> Settings:
     """Settings as an element needs them: the profile, with what the command line said of slots."""
-    profile: dict[str, Any] = Profile(**(settings.profile or {})).model_dump(mode="json")
+    profile = settings.profile_as(Profile)
     if settings.slots:
-        profile["array_parallelism"] = settings.slots
+        profile = profile.model_copy(update={"array_parallelism": settings.slots})
     if settings.share_gpus:
-        raise BackendError("--share-gpus is for --backend local and docker: on SLURM a job has its own GPUs")
-    if settings.threads > profile["cpus"]:
+        raise BackendError("--share-gpus is for backends on this machine: on SLURM a job has its own GPUs")
+    if settings.threads > profile.cpus:
         raise BackendError(
-            f"{settings.threads} threads on {profile['cpus']} cores: give the profile "
+            f"{settings.threads} threads on {profile.cpus} cores: give the profile "
             f"cpus = {settings.threads}, or fewer --threads"
         )
     return replace(settings, profile=profile)
@@ -251,12 +297,6 @@ REASONS = {"TIMEOUT": "timed_out", "DEADLINE": "timed_out", "OUT_OF_MEMORY": "ou
 """What SLURM's word for the end of a job means for the task that ran; every other is `killed`."""
 
 
-def unfinished(store: Store, sweep: str) -> set[str]:
-    """The tasks of a sweep that have no result."""
-    keys = [entry.key for entry in store.sweep(sweep).tasks]
-    return {key for key in keys if store.result(key, summed=False) is None}
-
-
 def settle(store: Store, keys: Set[str], words: list[Word]) -> list[Element]:
     """Give a row to open tasks whose job has ended without one; the elements that hold the others.
 
@@ -308,13 +348,13 @@ def epitaph(store: Store, key: str, word: Word) -> tuple[str, str]:
     return REASONS.get(word.state, "killed"), f"{said}; running the sweep again resumes it"
 
 
-def summary(store: Store, keys: Set[str]) -> list[dict[str, Any]] | None:
-    """SLURM's words on open tasks, by element; None where the controller does not answer."""
+def holding(store: Store, keys: Set[str]) -> tuple[SchedulerJob, ...] | None:
+    """SLURM's jobs that hold open tasks, by element; None where the controller does not answer."""
     words = cluster.queue()
     if words is None:
         return None
-    return [
-        {**asdict(each.word), "tasks": [key for key in each.tasks if key in keys]}
+    return tuple(
+        SchedulerJob(**asdict(each.word), tasks=tuple(key for key in each.tasks if key in keys))
         for each in settle(store, keys, words)
         if each.word is not None
-    ]
+    )

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.backends.base import Job
-from harness.backends.slurm.arrays import FULL_SECONDS, START_SECONDS, chunks, lengths, packs, stages
+from harness.backends.packing import FULL_SECONDS, START_SECONDS, chunks, lengths, packs, stages
 
 
 def jobs(*seconds: float | None) -> list[Job]:

@@ -1,4 +1,4 @@
-"""Docker containers: the local backend's queue and supervisor, with a container around every worker.
+"""Docker containers: the queue and supervisor of harness/backends/machine, a container around every worker.
 
 A container is a worker: it serves one task after another and so pays for its start once. A task that
 fails takes its container along, so that nothing it left (a full /tmp, the engine's mark for a kill for
@@ -6,22 +6,23 @@ want of memory) meets the next. Who makes, watches and removes a container is it
 (harness/backends/docker/keeper.py); what it may do is in harness/backends/docker/containers.py.
 """
 
-import json
 import os
+import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import ClassVar, Literal
 
 import psutil
 
-from harness.backends.base import Job, Settings, program
+from harness.backends.base import Finding, Job, Settings, program
 from harness.backends.docker import daemon
-from harness.backends.docker.containers import Container, hand_over, plain_user
+from harness.backends.docker.containers import Container, Order, hand_over, plain_user
 from harness.backends.gpus import placed
-from harness.backends.local.backend import Local
-from harness.backends.local.workers import Worker, slots
+from harness.backends.machine.queue import Queued
+from harness.backends.machine.workers import Worker, slots
+from harness.backends.profile import ProfileFile
 from harness.store import Store
 from workloads.errors import BackendError
 
@@ -31,16 +32,21 @@ DEVICE_LABEL = "privbench.device"
 """The label in which an image says what it is for: cpu or cuda."""
 
 
-class Docker(Local):
+class Docker(Queued):
     """Runs jobs in containers of this machine."""
 
+    name = "docker"
+    about: ClassVar[str] = "Docker containers of this machine"
+    Profile: ClassVar[type[ProfileFile] | None] = Container
     packs: ClassVar[bool] = True
-    name: ClassVar[str] = "docker"
+
+    def worker(self, store: Store, settings: Settings, gpu: str | None) -> Worker:
+        """A worker in a container."""
+        return Contained(store, settings, gpu)
 
     def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
         """A GPU where there are some and the profile does not do without."""
-        profile = Container(**(settings.profile or {}))
-        return "cuda" if with_gpus(settings, profile).gpus else "cpu"
+        return "cuda" if with_gpus(settings, settings.profile_as(Container)).gpus else "cpu"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Queue the jobs with everything resolved that the supervisor's own environment may lack."""
@@ -51,6 +57,20 @@ class Docker(Local):
                     hand_over(store.folder(key), *plain_user(store))
         super().submit(jobs, store, sweep, settings)
 
+    def parts(self) -> list[Finding]:
+        """The command by which the engine is asked."""
+        path = shutil.which("docker")
+        return [Finding("docker", path is not None, path, "the docker backend")]
+
+    def check(self, profile: ProfileFile | None) -> list[Finding]:
+        """The engine, its users, the image, and a container of it, up to the first that is missing."""
+        from harness.backends.docker.image import examine  # needs the names of images that are here
+
+        asked = Settings(profile=profile).profile_as(Container)
+        if asked.engine:
+            daemon.use(asked.engine)
+        return examine(asked.image)
+
 
 class Contained(Worker):
     """A worker whose tasks run in a container."""
@@ -59,7 +79,7 @@ class Contained(Worker):
     disposable: ClassVar[bool] = True
 
     def __init__(self, store: Store, settings: Settings, gpu: str | None) -> None:
-        order = json.dumps({"settings": asdict(settings), "gpu": gpu})
+        order = Order(settings=settings, gpu=gpu).model_dump_json()
         super().__init__(store, settings, gpu, [*program("harness.backends.docker.keeper"), order])
 
 
@@ -77,7 +97,7 @@ def complete(settings: Settings, jobs: Sequence[Job]) -> Settings:
     # Imported here: it loads numpy, which those who only look at a sweep do without.
     from workloads.data.places import cache_root, data_root
 
-    profile = Container(**(settings.profile or {}))
+    profile = settings.profile_as(Container)
     if profile.engine:
         daemon.use(profile.engine)
     settings = with_gpus(settings, profile)
@@ -92,7 +112,7 @@ def complete(settings: Settings, jobs: Sequence[Job]) -> Settings:
             "environment": {**present, **profile.environment},
         }
     )
-    return replace(settings, profile=resolved.model_dump(mode="json"))
+    return replace(settings, profile=resolved)
 
 
 def with_gpus(settings: Settings, profile: Container) -> Settings:

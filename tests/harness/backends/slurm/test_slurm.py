@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.backends.base import Job, Settings
+from harness.backends.sent import unfinished
 from harness.backends.slurm import cluster
 from harness.backends.slurm.array_record import Record, elements, new_name, records, tidy
-from harness.backends.slurm.backend import (
+from harness.backends.slurm.cluster import Limits, Site, Word
+from harness.backends.slurm.profile import Profile
+from harness.backends.slurm.slurm import (
     Slurm,
     alike,
     batch_script,
@@ -22,10 +25,7 @@ from harness.backends.slurm.backend import (
     held,
     room,
     settle,
-    unfinished,
 )
-from harness.backends.slurm.cluster import Limits, Site, Word
-from harness.backends.slurm.profile import Profile
 from harness.spec import Json, Task
 from harness.store import Store
 from workloads.errors import BackendError
@@ -47,7 +47,7 @@ def answers(folder: Path, patch: pytest.MonkeyPatch, **programs: str) -> None:
 
 def record(tasks: list[Task], name: str = "sweep.1", made: float = 1.0, **profile: Any) -> Record:
     """One array with an element per task."""
-    settings = complete(Settings(profile=profile))
+    settings = complete(Settings(profile=Profile(**profile)))
     needs = {task.key: task.needs for task in tasks if task.needs}
     return Record(name, "sweep", tuple((task.key,) for task in tasks), needs, settings, made)
 
@@ -248,15 +248,15 @@ def test_a_script_asks_for_what_the_profile_says(
 
 
 def test_settings_of_the_command_line_go_into_the_profile() -> None:
-    done = complete(Settings(slots=5, threads=2, profile={"cpus": 2}))
-    assert (done.profile or {})["array_parallelism"] == 5
+    done = complete(Settings(slots=5, threads=2, profile=Profile(cpus=2)))
+    assert done.profile_as(Profile).array_parallelism == 5
     with pytest.raises(BackendError, match="3 threads on 2 cores"):
-        complete(Settings(threads=3, profile={"cpus": 2}))
+        complete(Settings(threads=3, profile=Profile(cpus=2)))
 
 
 def test_the_device_of_a_job_follows_the_profile() -> None:
-    fake = {"gpus": 1, "environment": {"PRIVBENCH_DEVICE": "cpu"}}
-    devices = [Slurm().device(Settings(profile=each)) for each in (None, {"gpus": 1}, fake)]
+    fake = Profile(gpus=1, environment={"PRIVBENCH_DEVICE": "cpu"})
+    devices = [Slurm().device(Settings(profile=each)) for each in (None, Profile(gpus=1), fake)]
     assert devices == ["cpu", "cuda", "cpu"]
 
 
@@ -273,7 +273,7 @@ def test_attacks_ask_for_no_gpu_where_they_have_a_partition_of_their_own() -> No
 
 
 def test_a_job_shares_its_gpus_with_nobody() -> None:
-    with pytest.raises(BackendError, match="--share-gpus is for --backend local and docker"):
+    with pytest.raises(BackendError, match="--share-gpus is for backends on this machine"):
         complete(Settings(share_gpus=True))
 
 

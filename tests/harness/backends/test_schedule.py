@@ -1,7 +1,7 @@
 import pytest
 
 from harness.backends.base import Job
-from harness.backends.slurm.schedule import critical_path, simulate
+from harness.backends.schedule import critical_path, simulate
 
 
 def cells(count: int, models: int, train: float, attack: float) -> list[Job]:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.backends.base import Settings
-from harness.backends.local.backend import Local, start_supervisor, submissions, supervised
-from harness.backends.local.workers import Worker, slots
+from harness.backends.local import Local
+from harness.backends.machine.queue import start_supervisor, submissions, supervised
+from harness.backends.machine.workers import Worker, slots
 from harness.enqueue import resend, submit
 from harness.spec import Task
 from harness.store.files import write_atomic
@@ -79,7 +80,7 @@ def test_work_goes_on_after_the_one_who_asked_was_killed_and_under_one_superviso
     keys = lab.added(*tasks, lab.attack(tasks[0]))
     program = (
         "import os, signal, sys; from harness.backends.base import Job, Settings\n"
-        "from harness.backends.local.backend import Local; from harness.store import Store\n"
+        "from harness.backends.local import Local; from harness.store import Store\n"
         "first, second, attack = sys.argv[2:]\n"
         "jobs = [Job((first,)), Job((second,)), Job((attack,), (first, second))]\n"
         "Local().submit(jobs, Store(sys.argv[1]), 'sweep', Settings(slots=2))\n"

@@ -1,7 +1,8 @@
-"""The detached process that works a store's queue off: `python -m harness.backends.local.supervisor STORE`.
+"""The detached process that works a store's queue off: `python -m harness.backends.machine.supervisor STORE`.
 
-It starts one worker (`python -m harness.jobs STORE -`, or a container of it) per slot, gives each a task
-at a time, and replaces a worker that dies. It never loads torch: a crash in a training cannot take it along.
+It starts one worker (`python -m harness.jobs STORE -`, or what the backend puts around that) per slot, gives
+each a task at a time, and replaces a worker that dies. It never loads torch: a crash in a training cannot
+take it along.
 """
 
 import contextlib
@@ -16,13 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.backends.base import Settings, publish_failure
-from harness.backends.docker.backend import Contained
-from harness.backends.local.backend import only_one, read_submission, submissions
-from harness.backends.local.workers import Worker, slots
+from harness.backends.machine.queue import (
+    Submission,
+    SupervisorState,
+    only_one,
+    queued_backend,
+    read_submission,
+    state_file,
+    submissions,
+)
+from harness.backends.machine.workers import Worker, slots
 from harness.jobs.cgroup import oom_kills
-from harness.spec import Json
 from harness.store import Store
-from harness.store.files import sealed, write_atomic
 
 TICK_SECONDS = 0.2
 LINGER_SECONDS = 5.0
@@ -33,11 +39,11 @@ TRIES = 3
 
 
 @dataclass
-class Submission:
-    """One queue file: what is left of it."""
+class Unfinished:
+    """One submission: what is left of it."""
 
     file: Path
-    sweep: str
+    backend: str
     settings: Settings
     waiting: dict[str, tuple[str, ...]]
     """Task to what it needs, in order."""
@@ -55,7 +61,7 @@ class Supervisor:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.submissions: dict[str, Submission] = {}
+        self.submissions: dict[str, Unfinished] = {}
         self.workers: list[Worker] = []
         self.selector = selectors.DefaultSelector()
         self.done: set[str] = set()
@@ -84,7 +90,7 @@ class Supervisor:
                 worker.let_go()  # all at once, then wait for each
             for worker in self.workers:
                 worker.end()
-            (self.store.path / "supervisor" / "state.json").unlink(missing_ok=True)
+            state_file(self.store).unlink(missing_ok=True)
 
     def _end(self, signum: int, frame: object) -> None:
         self.ending = True
@@ -95,7 +101,7 @@ class Supervisor:
         for file in submissions(self.store):
             if file.stem in self.submissions:
                 continue
-            content = read_submission(file)
+            content = read_submission(self.store, file)
             if content is not None:
                 self.submissions[file.stem] = self._read(file, content)
             elif file.exists():
@@ -108,16 +114,15 @@ class Supervisor:
                     self._stop(name, submission, cancel=ending == ".cancel")
                     order.unlink(missing_ok=True)
 
-    def _read(self, file: Path, content: Json) -> Submission:
+    def _read(self, file: Path, content: Submission) -> Unfinished:
         """A submission without the tasks that ended while a supervisor before this one worked on it."""
-        jobs = content["jobs"]
-        every = {key: tuple(job["needs"]) for job in jobs for key in job["tasks"]}
+        every = {key: job.needs for job in content.jobs for key in job.tasks}
         waiting = {key: needs for key, needs in every.items() if self.store.result(key) is None}
         self.done -= waiting.keys()  # done once, and since then damaged or deleted
-        on_cpu = frozenset(key for job in jobs if not job.get("gpu", True) for key in job["tasks"])
-        return Submission(file, content["sweep"], Settings(**content["settings"]), waiting, on_cpu)
+        on_cpu = frozenset(key for job in content.jobs if not job.gpu for key in job.tasks)
+        return Unfinished(file, content.backend, content.settings, waiting, on_cpu)
 
-    def _stop(self, name: str, submission: Submission, cancel: bool) -> None:
+    def _stop(self, name: str, submission: Unfinished, cancel: bool) -> None:
         """Drop what waits; ask what runs for this submission alone to save and stop."""
         elsewhere = {
             key
@@ -151,7 +156,7 @@ class Supervisor:
                 on_gpu = submission.on_gpu(key)
                 if on_gpu in full or self._runs(key):
                     continue
-                worker = self._free_worker(submission.settings, on_gpu)
+                worker = self._free_worker(submission, on_gpu)
                 if worker is None:
                     full.add(on_gpu)
                     continue
@@ -167,7 +172,7 @@ class Supervisor:
         kind = {*(settings.gpus or ())} if on_gpu else {None}
         return sum(worker.task is not None and worker.gpu in kind for worker in self.workers)
 
-    def _ready(self, submission: Submission) -> list[str]:
+    def _ready(self, submission: Unfinished) -> list[str]:
         """Tasks that can start now. What needs a failed task fails; what is done already is dropped."""
         ready: list[str] = []
         found = dict.fromkeys((False, bool(submission.settings.gpus)), 0)  # by whether they get a GPU
@@ -189,7 +194,7 @@ class Supervisor:
                 break  # enough for every slot; looking at all of a long queue would cost more than it gives
         return ready
 
-    def _state(self, key: str, submission: Submission) -> str:
+    def _state(self, key: str, submission: Unfinished) -> str:
         if key in self.done:
             return "done"
         if key in submission.waiting or key in submission.running or self._runs(key):
@@ -200,20 +205,21 @@ class Supervisor:
             return "done"
         return "failed"
 
-    def _free_worker(self, settings: Settings, on_gpu: bool) -> Worker | None:
-        """An idle worker with these settings; a new one where a slot, and a GPU if it takes one, is free."""
+    def _free_worker(self, submission: Unfinished, on_gpu: bool) -> Worker | None:
+        """An idle worker with its settings; a new one where a slot, and a GPU if it takes one, is free."""
+        settings = submission.settings
         if self._busy(settings, on_gpu) >= slots(settings, on_gpu):
             return None
         for worker in list(self.workers):
-            if worker.task is None and worker.settings != settings:
+            if worker.task is None and (worker.backend, worker.settings) != (submission.backend, settings):
                 self._remove(worker)
             elif worker.task is None and worker.on_gpu is on_gpu:
                 return worker
         gpu = self._least_loaded(settings) if on_gpu else None
         if on_gpu and gpu is None:
             return None
-        kind = Worker if settings.profile is None else Contained
-        worker = kind(self.store, settings, gpu)
+        worker = queued_backend(submission.backend).worker(self.store, settings, gpu)
+        worker.backend = submission.backend
         self.workers.append(worker)
         self.selector.register(worker.answers, selectors.EVENT_READ, worker)
         return worker
@@ -286,15 +292,15 @@ class Supervisor:
         if time.monotonic() - self.told < STATE_SECONDS:
             return
         self.told = time.monotonic()
-        state: Json = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "time": time.time(),
-        }
-        state["running"] = [worker.task for worker in self.workers if worker.task]
-        state["waiting"] = sum(len(each.waiting) for each in self.submissions.values())
+        state = SupervisorState(
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            time=time.time(),
+            running=tuple(worker.task for worker in self.workers if worker.task),
+            waiting=sum(len(each.waiting) for each in self.submissions.values()),
+        )
         with contextlib.suppress(OSError):
-            write_atomic(self.store.path / "supervisor" / "state.json", sealed(state))
+            state.write(self.store)
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Worker processes of the local backend: one per slot, used for many tasks."""
+"""Worker processes on this machine: one per slot, used for many tasks."""
 
 import contextlib
 import json
@@ -36,6 +36,8 @@ class Worker:
         program: Sequence[str] = JOB,
     ) -> None:
         self.settings, self.gpu = settings, gpu
+        self.backend = ""
+        """Whose worker it is, where a supervisor works for several backends."""
         self.task: str | None = None
         self.stopping = self.cancelled = False
         self.spent = False

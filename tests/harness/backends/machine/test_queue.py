@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness.backends.base import Job, Settings
-from harness.backends.local.backend import Local, fresh, only_one, submissions, supervised, supervisor_state
-from harness.backends.local.supervisor import Supervisor
+from harness.backends.local import Local
+from harness.backends.machine.queue import only_one, submissions, supervised, supervisor_state
+from harness.backends.machine.supervisor import Supervisor
 from harness.jobs.cgroup import oom_kills
 from harness.store import Store
 from harness.store.files import dump, sealed
@@ -29,7 +30,7 @@ def say(store: Store, host: str, age: float) -> None:
 
 def test_only_one_holds_the_store_and_any_death_lets_go(store: Store) -> None:
     program = (
-        "import sys, time; from harness.backends.local.backend import only_one\n"
+        "import sys, time; from harness.backends.machine.queue import only_one\n"
         "from harness.store import Store\n"
         "with only_one(Store(sys.argv[1])) as alone:\n"
         "    print(alone, flush=True); time.sleep(1000)"
@@ -70,13 +71,15 @@ def test_a_word_of_the_future_is_no_life(store: Store) -> None:
     say(store, "another-host", age=-1e9)
     state = supervisor_state(store)
     assert state is not None
-    assert not fresh(state)
+    assert not state.fresh
 
 
 def test_the_word_of_a_supervisor_is_read_if_it_is_whole(store: Store) -> None:
     assert supervisor_state(store) is None
     say(store, socket.gethostname(), age=0)
-    assert (supervisor_state(store) or {})["host"] == socket.gethostname()
+    state = supervisor_state(store)
+    assert state is not None
+    assert state.host == socket.gethostname()
     (store.path / "supervisor" / "state.json").write_text('{"host": ')
     assert supervisor_state(store) is None
 

@@ -1,0 +1,12 @@
+"""Plain processes of this machine: the queue of harness/backends/machine, with nothing around a worker."""
+
+from typing import ClassVar
+
+from harness.backends.machine.queue import Queued
+
+
+class Local(Queued):
+    """Runs jobs in worker processes of this machine."""
+
+    name = "local"
+    about: ClassVar[str] = "worker processes of this machine"
