@@ -31,6 +31,7 @@ from db.models import (
     TaskStamp,
 )
 from db.postgres import connect as connect_server
+from db.postgres import read_server
 from db.schema import arrow_schema, fingerprint, view_names
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "insert_arrow",
     "open_database",
     "read_file",
+    "read_server",
     "server_url",
     "view_names",
 ]

@@ -475,8 +475,8 @@ MUTATIONS = (
         "alarm above the price",
         "a condition on a report hides alarms",
         "harness/report/reading.py",
-        "audits=list(rows_of(store, AUDITS)),",
-        "audits=[row for row in rows_of(store, AUDITS) if not where],",
+        "audits=list(read_rows(reader, AUDITS)),",
+        "audits=[row for row in read_rows(reader, AUDITS) if not where],",
         "tests/harness/report/test_reading.py::test_a_condition_hides_no_alarm",
     ),
     Mutation(
@@ -643,8 +643,8 @@ MUTATIONS = (
         "failures stay visible",
         "a condition on a report hides failures",
         "harness/report/reading.py",
-        'failures=sorted(rows_of(store, "select * from failures"), key=_order),',
-        'failures=sorted(rows_of(store, select("failures", where)), key=_order),',
+        'failures=sorted(read_rows(reader, "select * from failures"), key=_order),',
+        'failures=sorted(read_rows(reader, select("failures", where)), key=_order),',
         "tests/harness/report/test_reading.py"
         "::test_a_condition_limits_both_views_but_never_hides_failures_or_moves_colours",
     ),
