@@ -15,6 +15,7 @@ from db.findings import (
     AttributeResult,
     AuditResult,
     ComparisonResult,
+    FrontResult,
     ReconstructionResult,
 )
 from db.models import (
@@ -46,6 +47,7 @@ __all__ = [
     "DatabaseBusy",
     "DatabaseError",
     "DatabaseOutdated",
+    "FrontResult",
     "ModelRun",
     "Published",
     "PublishedMatch",
