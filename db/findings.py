@@ -17,6 +17,8 @@ class Finding(Base):
     attack: Mapped[str]
     attack_version: Mapped[str]
     attack_params: Mapped[dict[str, Any]]
+    attack_defaults: Mapped[bool | None]
+    """Whether they are those of an attack that is given none; null in older tasks."""
     models: Mapped[int]
 
 

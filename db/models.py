@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-VERSION = 2
+VERSION = 3
 """Raised when a column comes to mean something else under its name; databases are then rebuilt."""
 
 
@@ -50,6 +50,10 @@ class Cell(Base):
     workload_version: Mapped[str]
     method: Mapped[str]
     method_version: Mapped[str]
+    role: Mapped[str | None]
+    """`plain-baseline` or `private-baseline`: what others are compared with; null for all other methods."""
+    solved: Mapped[str | None]
+    """The parameter that was solved for to meet `epsilon_asked`; null where nothing was."""
     params: Mapped[dict[str, Any]]
     """Resolved parameters; an infinity is {"$number": "inf"} as in the task."""
     epsilon_asked: Mapped[float | None]

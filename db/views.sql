@@ -42,8 +42,8 @@ join task t on t.key = b.task;
 create view model_cost as
 with run as (
     select
-        r.*, c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, c.batch_size, t.device, t.threads,
-        t.host,
+        r.*, c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, c.role, c.batch_size, t.device,
+        t.threads, t.host,
         r.step_seconds_median / nullif(c.batch_size, 0) as example_seconds,
         r.step_cpu_seconds_median / nullif(c.batch_size, 0) as example_cpu_seconds
     from model_run r
@@ -58,7 +58,7 @@ yardstick as (
         percentile_cont(0.5) within group (order by train_seconds) as train_seconds,
         percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes
     from run
-    where method = 'sgd'
+    where role = 'plain-baseline'
     group by
         grouping sets (
             (origin, protocol, workload, workload_version, n_train, device, threads, host),
@@ -222,6 +222,9 @@ group by
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; within 0 and 1
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models; what each overhead is,
 --                         and which of them overhead_by says to read, stands at model_cost
+--   role                  plain-baseline or private-baseline: what others are compared with; null for other methods
+--   solved                the parameter that was solved for to meet epsilon_asked; null where nothing was
+--   attack_defaults       whether attack_params are those of an attack that is given none; null in older tasks
 --   tested                worst case too: canaries were scored in this cell or in one with the same workload, method and
 --                         parameters; average case only: a defence without a guarantee has no such cell; else null
 --   ceiling_*             the most that any attack can have against the guarantee, for members drawn in a fixed number;
@@ -297,10 +300,10 @@ attacked as (
 ),
 point as (
     select
-        c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
+        c.key as cell, c.workload, c.method, c.role, c.label, c.params, c.epsilon_asked, c.solved,
         o.guarantee_kind, o.adjacency, o.accountant, o.epsilon, o.epsilon_rdp, o.epsilon_paper,
         coalesce(o.delta, c.delta) as delta,
-        a.attack, a.attack_params, a.models,
+        a.attack, a.attack_params, a.attack_defaults, a.models,
         o.accuracy,
         -- An accuracy is at most 1; least() alone would turn a null into that.
         case when o.t is not null then greatest(0, o.accuracy - o.t * o.accuracy_sd) end as accuracy_low,
@@ -328,7 +331,7 @@ point as (
         case
             when w.method is not null then 'worst case too'
             when o.guarantee_kind in ('empirical', 'claimed-disputed') then 'average case only'
-            when o.guarantee_kind = 'none' and c.method <> 'sgd' then 'average case only'
+            when o.guarantee_kind = 'none' and c.role is distinct from 'plain-baseline' then 'average case only'
         end as tested,
         a.canary_auc, a.canary_auc_low, a.canary_auc_high,
         a.canary_tpr_at_10pct, a.canary_tpr_at_10pct_low, a.canary_tpr_at_10pct_high,
@@ -423,7 +426,8 @@ ranked as (
 select
     r.axis, c.workload, c.method, c.label, r.cell, o.method as other_method, o.label as other_label, r.other,
     r.attack, r.models, r.difference, r.low, r.high, r.se, r.p, r.p_holm, r.pairs, r.effect_size, r.detectable,
-    r.reason, r.accuracy_test_se, f.place = 1 or g.place = 1 or c.method = 'dp-sgd' or o.method = 'dp-sgd' as shown,
+    r.reason, r.accuracy_test_se,
+    f.place = 1 or g.place = 1 or 'private-baseline' in (coalesce(c.role, ''), coalesce(o.role, '')) as shown,
     c.n_train, c.seed, c.workload_version, c.canary, c.canaries, c.canary_version, c.origin, c.protocol
 from comparison_result r
 join cell c on c.key = r.cell

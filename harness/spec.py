@@ -92,6 +92,16 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Declared:
+    """What a method said of itself and of the cell when the task was planned."""
+
+    role: str | None = None
+    """A `Role` of methods/base.py; None for a method that nothing is compared with."""
+    solved: str | None = None
+    """The parameter that was solved for to meet epsilon; None where nothing was."""
+
+
+@dataclass(frozen=True)
 class Notes:
     """What is recorded beside a task and decides none of its numbers: not part of its key."""
 
@@ -105,24 +115,15 @@ class Notes:
     """See `configuration_of`; None in tasks of 0.1."""
     levels: Mapping[str, Any] = field(default_factory=dict)
     """Parameters beside epsilon that trade privacy: configurations are counted at equal levels."""
+    declared: Declared | None = None
+    """What the method declared; None in tasks of older versions: it is asked when they are collected."""
+    attack_defaults: bool | None = None
+    """Of an attack: whether its parameters are those it has when none are given; None in older tasks."""
 
 
 def configuration_of(params: Mapping[str, Any], uncounted: Collection[str]) -> str:
     """A hash that configurations share which differ only in uncounted parameters."""
     return key_of({name: value for name, value in params.items() if name not in uncounted})
-
-
-UNCOUNTED = {
-    "epsilon",
-    "delta",
-    "noise_multiplier",
-    "kappa",
-    "noise",
-    "engine",
-    "physical_batch_size",
-    "secure",
-}
-"""Uncounted parameters of tasks of 0.1, whose notes name no configuration."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,8 @@ def _read_task(file: Json) -> Task:
 def read_notes(given: Json) -> Notes:
     """The notes of a `spec.json`; those of 0.1 have only the count of tries, as `tuned`."""
     found: Json = {each.name: despelled(given[each.name]) for each in fields(Notes) if each.name in given}
+    if found.get("declared") is not None:
+        found["declared"] = Declared(**found["declared"])
     return Notes(**{"tried": given.get("tuned"), **found})
 
 

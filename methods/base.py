@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from dp_accounting import DpEvent
@@ -203,6 +203,18 @@ class Method(Protocol):
 
 
 GUARANTEES = ("approximate-dp", "pure-dp", "metric-dp", "claimed-disputed", "empirical", "none")
+
+
+Role = Literal["plain-baseline", "private-baseline"]
+"""What the harness compares with: training without privacy, which costs are relative to, and the private
+method that every other one is held against."""
+
+
+@runtime_checkable
+class Baseline(Protocol):
+    """A method that others are compared with. One of this package's has each role; a plug-in takes none."""
+
+    role: ClassVar[Role]
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from dp_accounting import DpEvent
 from pydantic import Field, model_validator
 from torch import nn
 
-from methods.base import Count, Problem, Released, Run
+from methods.base import Count, Problem, Released, Role, Run
 from methods.gradients import Engine, make_engine
 from methods.gradients.params import ClippingParams
 from methods.gradients.tally import Tally
@@ -58,6 +58,7 @@ class DpSgd:
     about: ClassVar[str] = "DP-SGD: per-example clipping, Gaussian noise, Poisson batches"
     source: ClassVar[str] = "Abadi et al. 2016, Deep Learning with Differential Privacy (CCS)"
     guarantee: ClassVar[str] = "approximate-dp"
+    role: ClassVar[Role] = "private-baseline"
     caveats: ClassVar[tuple[str, ...]] = (
         "add-or-remove adjacency; the whole sequence of noisy sums counts as released",
         "the search for hyper-parameters is counted but not priced",

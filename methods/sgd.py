@@ -6,7 +6,7 @@ import torch
 from dp_accounting import NonPrivateDpEvent
 from pydantic import Field
 
-from methods.base import Problem, Released, Run
+from methods.base import Problem, Released, Role, Run
 from methods.gradients.layers import refuse_unordered_layers
 from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
 from methods.training.sampling import HOST, PoissonSampler, Sampler, ShuffleSampler
@@ -32,6 +32,7 @@ class Sgd:
     about: ClassVar[str] = "mini-batch SGD or Adam without any privacy: the baseline"
     source: ClassVar[str] = "Robbins and Monro 1951; Adam: Kingma and Ba 2015"
     guarantee: ClassVar[str] = "none"
+    role: ClassVar[Role] = "plain-baseline"
     caveats: ClassVar[tuple[str, ...]] = (
         "no guarantee of any kind",
         "epoch shuffling and Poisson sampling are different data streams: compare a DP method with "

@@ -46,6 +46,11 @@ class Family(Generic[T]):
             raise UnknownName(self.kind, name, self.members) from None
 
     @cached_property
+    def own(self) -> frozenset[str]:
+        """The names of the members that are files of this package: no plug-ins."""
+        return frozenset(name for _, name, _ in self._files())
+
+    @cached_property
     def members(self) -> dict[str, T]:
         """Name to member. Two members of one name are an error: a result must say whose it is."""
         found: dict[str, T] = {}

@@ -15,12 +15,13 @@ from harness.accounting import FREE, NOISE, calibrate
 from harness.attacks.base import Attack, Audit, Selection
 from harness.leakage.candidates import FAMILY
 from harness.plan.canaries import KINDS, OTHERS, armed_model, refusals
+from harness.plan.declarations import declared_by, uncounted
 from harness.plan.public_records import find_lack
 from harness.plan.sweep_file import Choice, Sweep
 from harness.spec import FIRST_VERSION, Cell, Json, Notes, Plugin, Task, configuration_of
 from harness.store import AGAIN, Store
 from harness.store.checks import purged_files
-from methods.base import Calibrated, Extensible, Level, Method, Params, Shaped, Technical
+from methods.base import Calibrated, Extensible, Level, Method, Params, Shaped
 from workloads.errors import BenchError, SpecError, unknown
 from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
 
@@ -109,6 +110,8 @@ class Assault:
     attack: Plugin
     params: Json
     shadows: str | None
+    defaults: bool
+    """Whether nothing of this was given."""
 
     @property
     def audits(self) -> bool:
@@ -142,7 +145,14 @@ def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
             )
         elif params is not None and (choice.name, params, choice.shadows) not in seen:
             seen.append((choice.name, params, choice.shadows))
-            yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows)
+            defaults = choice.shadows is None and params == _defaults(member.Params)
+            yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows, defaults)
+
+
+def _defaults(kind: type[Params]) -> Params | None:
+    """The parameters that nobody had to give; None where one has no default."""
+    needed = any(info.is_required() for info in kind.model_fields.values())
+    return None if needed else kind()
 
 
 def _unasked(sweep: Sweep) -> list[Choice]:
@@ -202,22 +212,17 @@ def _cell(point: Mapping[str, Any], where: str, seed: int, problems: list[str]) 
         canary_version=KINDS[canary].version if canary else FIRST_VERSION,
     )
     used = tuning(setting for name, setting in settings.items() if name not in given)
-    return cell, _notes(method, params, used)
+    declared = declared_by(names["method"], cell.params, given)
+    return cell, replace(_notes(method, params, used), declared=declared)
 
 
 def _notes(method: Method, params: Params, used: Tuning) -> Notes:
     """What is recorded beside the tasks of a cell: its configuration, its levels, and how it was tuned."""
-    values, marks = (
-        params.model_dump(),
-        {name: info.metadata for name, info in type(params).model_fields.items()},
-    )
-    levels = {name: values[name] for name, marked in marks.items() if Level() in marked}
-    uncounted = {"epsilon", "delta"} | {name for name, marked in marks.items() if Technical() in marked}
-    if isinstance(method, Calibrated):
-        uncounted.add(method.free)
-        if values.get("epsilon") is None:  # then the noise itself is the level
-            levels[method.free] = values[method.free]
-    configuration = configuration_of(values, uncounted)
+    values, fields = params.model_dump(), type(params).model_fields.items()
+    levels = {name: values[name] for name, info in fields if Level() in info.metadata}
+    if isinstance(method, Calibrated) and values.get("epsilon") is None:  # then the noise itself is the level
+        levels[method.free] = values[method.free]
+    configuration = configuration_of(values, uncounted(method))
     return Notes(used.tried, used.by, used.on, configuration, levels)
 
 
@@ -344,7 +349,8 @@ def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[Assault]) -
         shadows, beside = _undefended(cell, choice.shadows) or (None, Notes())
         if shadows is not None:
             yield from (Task("train", shadows, index=index, notes=beside) for index in range(sweep.models))
-        yield Task("attack", cell, 0, sweep.models, choice.attack, choice.params, shadows, notes)
+        beside = replace(notes, attack_defaults=choice.defaults)
+        yield Task("attack", cell, 0, sweep.models, choice.attack, choice.params, shadows, beside)
 
 
 def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:

@@ -16,7 +16,8 @@ from safetensors.numpy import load
 import db
 from harness.leakage.figures import METRICS, recompute, unmeasured
 from harness.leakage.intervals import DEPENDENCE
-from harness.spec import FIRST_VERSION, UNCOUNTED, Json, configuration_of, despelled, read_notes, spelled
+from harness.results.old_tasks import ask_declared, ask_uncounted
+from harness.spec import FIRST_VERSION, Json, configuration_of, despelled, read_notes, spelled
 from harness.store.checks import purged_files
 from harness.store.imports import Origin
 from harness.store.private import publishable
@@ -55,6 +56,7 @@ def task_rows(origin: Origin, spec: Json, result: Json, broken: list[Path]) -> R
         rows["step_time"] = [quantiles, *_single_steps(origin, result, broken)]
     elif task["kind"] == "attack":
         name, row = _finding(task, cell, payload)
+        row["attack_defaults"] = read_notes(notes).attack_defaults
         rows[name] = [to_arrow(name, [row])]
     elif task["kind"] == "bench":
         rows["bench_result"] = [to_arrow("bench_result", _bench_rows(task, payload))]
@@ -79,12 +81,16 @@ def cell_row(origin: Origin, spec: Json) -> Json | None:
     if task["kind"] == "bench":
         return None
     params, beside = despelled(task["params"]), read_notes(notes)
+    method = task["method"]["name"]
+    declared = beside.declared or ask_declared(method, params)
     return {
         "key": origin.key(notes["cell"]),
         "workload": task["workload"]["name"],
         "workload_version": task["workload"]["version"],
-        "method": task["method"]["name"],
+        "method": method,
         "method_version": task["method"]["version"],
+        "role": declared.role,
+        "solved": declared.solved,
         "params": _text(task["params"]),
         "epsilon_asked": params.get("epsilon"),
         "delta": params.get("delta"),
@@ -92,7 +98,7 @@ def cell_row(origin: Origin, spec: Json) -> Json | None:
         "n_train": task["n_train"],
         "batch_size": _whole(params.get("batch_size")),
         "label": notes["label"],
-        "configuration": beside.configuration or configuration_of(params, UNCOUNTED),
+        "configuration": beside.configuration or configuration_of(params, ask_uncounted(method)),
         "levels": _text(spelled(beside.levels)),
         "tried_before": beside.tried,
         "tuned_by": beside.tuned_by,

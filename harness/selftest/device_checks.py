@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -22,8 +22,10 @@ import workloads
 from harness.jobs.device import accelerator, arithmetic, prepare
 from harness.jobs.loop import failure, free_memory
 from harness.jobs.train import per_example_loss
+from harness.plan.declarations import named
 from harness.selftest.numbered import NAMES
-from harness.selftest.short_training import STEPS, distance, equal, plan_task, train_briefly
+from harness.selftest.short_training import STEPS, distance, equal, plan_private, plan_task, train_briefly
+from methods.base import Role
 from methods.gradients import EngineName, make_engine
 from methods.mechanisms.noise import SeededNoise
 from workloads.devices import CPU
@@ -31,9 +33,8 @@ from workloads.errors import SpecError
 
 WORKLOAD, PICTURES = "digits-mlp", "shape-lenet"
 ENGINES: tuple[EngineName, ...] = ("bookkeeping", "opacus", "opacus-ghost")
-PLAIN, PRIVATE = "sgd", "dp-sgd"
-BUDGETS = {PLAIN: 0, PRIVATE: 0}
-"""Waits for the device that a step may take."""
+WAITS = 0
+"""Waits for the device that a step of a baseline may take."""
 ROUNDING = 1e-5
 """Relative error of IEEE single precision in a sum of a thousand products; TF32 is a hundred times above."""
 ENGINE_ROUNDING = 1e-4
@@ -194,7 +195,7 @@ def _clipped(
 
 def against_the_cpu(bench: Bench) -> Figures:
     """A training without noise against the CPU's, and the moments of the noise."""
-    task = plan_task(WORKLOAD, PRIVATE, epsilon=math.inf, steps=STEPS)
+    task = plan_private(WORKLOAD, epsilon=math.inf, steps=STEPS)
     whole = [train_briefly(task, each).whole for each in (CPU, bench.device)]
     error = distance(whole[1], whole[0])
     require(error < TRAINING_ROUNDING, f"weights differ from the CPU's by {error:.1e} after {STEPS} steps")
@@ -210,7 +211,7 @@ def against_the_cpu(bench: Bench) -> Figures:
 
 def reference(device: torch.device) -> str:
     """The hash of a private training's weights."""
-    weights = train_briefly(plan_task(WORKLOAD, PRIVATE, steps=STEPS), device).whole
+    weights = train_briefly(plan_private(WORKLOAD, steps=STEPS), device).whole
     return hashlib.sha256(b"".join(each.contiguous().numpy().tobytes() for each in weights)).hexdigest()
 
 
@@ -223,7 +224,7 @@ def determinism(bench: Bench) -> Figures:
 
 def resume(bench: Bench) -> Figures:
     """Interrupted and resumed: the bits of the whole training; a checkpoint of the CPU starts anew."""
-    task = plan_task(WORKLOAD, PRIVATE, steps=STEPS)
+    task = plan_private(WORKLOAD, steps=STEPS)
     whole = train_briefly(task, bench.device).whole
     with tempfile.TemporaryDirectory() as folder:
         train_briefly(task, bench.device, 3, Path(folder))
@@ -244,7 +245,7 @@ def waits(bench: Bench) -> Figures:
     if listener is None:
         raise Skipped(f"waits for {bench.device.type} cannot be heard")
     found: Figures = {}
-    for name, budget in BUDGETS.items():
+    for name in map(named, get_args(Role)):
         lines: list[list[str]] = []
         for steps in (STEPS, 3 * STEPS):
             task = plan_task(WORKLOAD, name, steps=steps)
@@ -254,14 +255,14 @@ def waits(bench: Bench) -> Figures:
         per_step = (len(lines[1]) - len(lines[0])) / (2 * STEPS)
         found[name] = per_step
         where = ", ".join(sorted(set(lines[1])))
-        require(per_step <= budget, f"a step of {name} waits {per_step:g} times, allowed {budget}: {where}")
+        require(per_step <= WAITS, f"a step of {name} waits {per_step:g} times, allowed {WAITS}: {where}")
     return found
 
 
 def timing(bench: Bench) -> Figures:
     """Times of steps: all there, positive, and no longer in sum than the wall clock."""
     began = time.perf_counter()
-    run = train_briefly(plan_task(WORKLOAD, PRIVATE, steps=200), bench.device).run
+    run = train_briefly(plan_private(WORKLOAD, steps=200), bench.device).run
     wall = time.perf_counter() - began
     (series,) = run.phases.values()
     spent = math.fsum(series.wall)
@@ -275,7 +276,7 @@ def memory(bench: Bench) -> Figures:
     device = accelerator(bench.device)
     if device.host:
         raise Skipped("memory of the CPU is that of the whole process")
-    task, peaks = plan_task(PICTURES, PRIVATE, steps=STEPS), []
+    task, peaks = plan_private(PICTURES, steps=STEPS), []
     free_memory(bench.device)
     before = device.memory()
     for _ in range(2):

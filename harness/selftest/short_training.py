@@ -12,6 +12,7 @@ from torch import Tensor
 import methods
 from harness.jobs.probe import train_plainly
 from harness.jobs.run import Interrupted, Run
+from harness.plan.declarations import named
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Task
@@ -27,6 +28,11 @@ def plan_task(workload: str, method: str, **changes: Any) -> Task:
         grid.setdefault("epsilon", EPSILON)
     sweep = {"name": "selftest", "models": 1, "grid": [grid]}
     return make_plan(*read_sweep(sweep, "selftest"), None).tasks[0]
+
+
+def plan_private(workload: str, **changes: Any) -> Task:
+    """The same of the private baseline."""
+    return plan_task(workload, named("private-baseline"), **changes)
 
 
 @dataclass(frozen=True)

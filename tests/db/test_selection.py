@@ -12,7 +12,7 @@ import db
 from harness.results.fronts import write_fronts
 
 PRIVATE: dict[str, Any] = {"method": "dp-sgd", "epsilon_asked": 4.0, "label": "dp-sgd ε=4"}
-PLAIN: dict[str, Any] = {"method": "sgd", "epsilon_asked": None, "label": "sgd"}
+PLAIN: dict[str, Any] = {"method": "sgd", "role": "plain-baseline", "epsilon_asked": None, "label": "sgd"}
 
 
 class Rows:

@@ -16,7 +16,7 @@ from scipy import stats
 import db
 from harness.results.fronts import write_fronts
 
-SGD = {"method": "sgd", "label": "sgd"}
+SGD = {"method": "sgd", "role": "plain-baseline", "label": "sgd"}
 TABLES = db.Base.metadata.tables
 counter = itertools.count()
 

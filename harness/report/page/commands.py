@@ -13,24 +13,6 @@ from typing import Any
 from harness.report.reading import Row
 from harness.spec import despelled
 
-SOLVED = frozenset({"noise_multiplier", "kappa", "noise"})
-"""What the harness solves for where an epsilon is given: a sweep may not give both."""
-
-USUAL: Mapping[str, Mapping[str, Any]] = {
-    "label-only": {"strategy": "noise", "queries": 100, "level": None, "seed": 0},
-    "lira": {"mode": "bayes", "fixed_variance": "auto", "queries": 1},
-    "loss": {},
-    "population": {},
-    "reference": {"fit": "gaussian"},
-    "rmia": {"mode": "online", "temperature": 2.0, "offline_a": 0.3, "gamma": None},
-    "strongest": {},
-    "salem": {"top": 3},
-    "shadow": {"per_class": True},
-    "shokri": {"shadow_models": 10, "extra_features": False, "only_correct": False, "trees": 100},
-    "white-box": {"knowledge": "partial", "shadow_models": 4, "trees": 100, "seed": 0},
-}
-"""The attacks' parameters where none are given: a report does not load the attacks to ask them."""
-
 FILE = "point.toml"
 
 
@@ -41,16 +23,18 @@ def command_of(row: Row) -> str:
     """
     settings = _settings(row)
     plain = all(_is_plain(value) for value in settings.values())
-    if plain and row.get("seed", 0) == 0 and row["attack_params"] == USUAL.get(row["attack"]):
+    if plain and row.get("seed", 0) == 0 and row["attack_defaults"]:
         return _by_options(row, settings)
     return _by_file(row, settings)
 
 
 def _settings(row: Row) -> dict[str, Any]:
-    """The cell's parameters as a grid takes them; one that is null was given by nobody."""
+    """The cell's parameters as a grid takes them.
+
+    One that is null was given by nobody; one that was solved for may not be given beside its epsilon.
+    """
     params = despelled(row["params"] or {})
-    solved = SOLVED if params.get("epsilon") is not None else frozenset[str]()
-    given = {name: value for name, value in params.items() if value is not None and name not in solved}
+    given = {name: value for name, value in params.items() if value is not None and name != row["solved"]}
     armed = {"canary": row["canary"], "canaries": row["canaries"]} if row.get("canary") else {}
     return given | armed
 

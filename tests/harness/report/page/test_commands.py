@@ -9,17 +9,17 @@ import pytest
 import typer
 
 import methods
-from harness import attacks
-from harness.attacks.base import Attack
 from harness.cli.app import app
 from harness.plan.plan import Plan, by_method, make_plan
 from harness.plan.sweep_file import from_options, read_sweep
-from harness.report.page.commands import SOLVED, USUAL, command_of
+from harness.report.page.commands import command_of
 from harness.spec import Task, spelled
-from methods.base import Calibrated
+from methods.base import Extensible
+from tests.harness import scaled
 
 GIVEN: dict[str, dict[str, Any]] = {"pd-sgd": {"sigma": 0.1, "gamma": 2.0, "T": 2}}
 """Parameters that have no default on the workload below."""
+EXTENSIBLE = [name for name, each in methods.family.members.items() if isinstance(each, Extensible)]
 
 
 def plan_of(grid: dict[str, Any], attack: Any = "loss", **changes: Any) -> Plan:
@@ -44,6 +44,8 @@ def row_of(plan: Plan) -> dict[str, Any]:
         "canaries": cell.canaries,
         "attack": task.attack.name,
         "attack_params": {**json.loads(json.dumps(spelled(dict(task.attack_params)))), **shadows},
+        "attack_defaults": task.notes.attack_defaults,
+        "solved": task.notes.declared and task.notes.declared.solved,
         "models": task.models,
     }
 
@@ -84,18 +86,29 @@ def test_every_method_is_made_again(name: str) -> None:
     assert (" --epsilon 4 " in command) == bool(target)
 
 
-@pytest.mark.parametrize("name", methods.family.names())
-def test_what_is_solved_for_is_known(name: str) -> None:
+@pytest.mark.parametrize("name", EXTENSIBLE)
+def test_a_number_of_releases_that_was_solved_for_is_left_out(name: str) -> None:
     method = methods.family.get(name)
-    free = {method.free} if isinstance(method, Calibrated) else set()
-    assert SOLVED & set(method.Params.model_fields) == free
+    assert isinstance(method, Extensible)
+    plan = plan_of({"method": name, "epsilon": 4.0, method.free: 40.0, **GIVEN.get(name, {})})
+    command = check(plan)
+    assert f"--set {method.free}=40" in command
+    assert f"{method.extent}=" not in command
 
 
-@pytest.mark.parametrize("name", attacks.family.names())
-def test_the_usual_parameters_are_the_attacks_own(name: str) -> None:
-    member = attacks.family.get(name)
-    if isinstance(member, Attack) and name != "blind" and "attribute" not in name:
-        assert member.Params().model_dump() == USUAL[name]
+@pytest.mark.parametrize("given", [{"epsilon": 4.0}, {"scale": 1.25}, {"epsilon": float("inf")}])
+def test_a_plug_in_is_made_again_whatever_its_free_parameter_is_called(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods.family, "members", methods.family.members | {"scaled": scaled.method})
+    command = check(plan_of({"method": "scaled", **given}))
+    assert ("--set scale=" in command) == ("scale" in given)
+
+
+def test_an_attack_of_unknown_parameters_is_said_in_a_file() -> None:
+    row = row_of(plan_of({"method": "sgd"}))
+    assert command_of(row).startswith("privbench run")
+    assert command_of(row | {"attack_defaults": None}).startswith("cat > point.toml")
 
 
 def test_noise_given_directly_is_said() -> None:
@@ -128,8 +141,8 @@ def test_what_no_option_says_goes_into_a_file(changes: dict[str, Any], line: str
 
 def test_no_name_ends_the_word_or_the_file_it_stands_in(row: Any) -> None:
     name = "x'; rm -rf / #\nTOML\n\"$(id)`id`"
-    one = row(workload=name, method=name, attack=name, seed=0, params={name: name})
-    assert name in shlex.split(command_of(one | {"attack": "loss", "params": {"lr": name}}))
+    one = row(workload=name, method=name, attack=name, attack_defaults=False, seed=0, params={name: name})
+    assert name in shlex.split(command_of(one | {"attack_defaults": True, "params": {"lr": name}}))
     lines = command_of(one).splitlines()
     assert lines.count("TOML") == 1
     assert tomllib.loads("\n".join(lines[1 : lines.index("TOML")]))["grid"][0]["workload"] == [name]
