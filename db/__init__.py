@@ -15,6 +15,7 @@ from db.findings import (
     AttributeResult,
     AuditResult,
     ComparisonResult,
+    FrontResult,
     ReconstructionResult,
 )
 from db.models import (
@@ -31,6 +32,7 @@ from db.models import (
     TaskStamp,
 )
 from db.postgres import connect as connect_server
+from db.postgres import read_server
 from db.schema import arrow_schema, fingerprint, view_names
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "DatabaseBusy",
     "DatabaseError",
     "DatabaseOutdated",
+    "FrontResult",
     "ModelRun",
     "Published",
     "PublishedMatch",
@@ -62,6 +65,7 @@ __all__ = [
     "insert_arrow",
     "open_database",
     "read_file",
+    "read_server",
     "server_url",
     "view_names",
 ]

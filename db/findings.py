@@ -104,6 +104,16 @@ class AttackResult(Finding):
     """{"fpr": [...], "tpr": [...]}: pooled over targets and thinned."""
 
 
+class FrontResult(Base):
+    """An attack whose row of the view `frontier` is Pareto-optimal among those it competes with: the chosen
+    and valid ones of its workload, attack, origin and protocol, by AUC and accuracy on non-members.
+    """
+
+    __tablename__ = "front_result"
+
+    task: Mapped[str] = mapped_column(primary_key=True)
+
+
 class ComparisonResult(Base):
     """A paired difference between two cells of a workload on one axis, first less second."""
 

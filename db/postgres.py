@@ -4,6 +4,8 @@ Nothing outside the schema `privbench` is ever made, changed or dropped; inside 
 """
 
 import io
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -31,15 +33,11 @@ def open_server(url: sa.URL, read_only: bool) -> sa.Engine:
         with engine.begin() as connection:
             if not read_only:
                 take_turn(connection)
-            if not _schema_exists(connection):
-                if read_only:
-                    raise DatabaseError(
-                        f"{shown(url)} holds no results: `privbench collect --database` brings them there"
-                    )
+            if not read_only and not _schema_exists(connection):
                 connection.execute(sa.schema.CreateSchema(SCHEMA))
             if not read_only and not connection.execute(RELATIONS, {"schema": SCHEMA}).first():
                 create_schema(connection)
-            check_schema(connection, f"schema '{SCHEMA}' of {shown(url)}")
+            _check(connection, url)
     except sa.exc.DBAPIError as error:
         engine.dispose()
         raise DatabaseError(f"{shown(url)} cannot be used: {_first_line(error)}") from error
@@ -47,6 +45,21 @@ def open_server(url: sa.URL, read_only: bool) -> sa.Engine:
         engine.dispose()
         raise
     return engine
+
+
+@contextmanager
+def read_server(url: sa.URL) -> Iterator[sa.Connection]:
+    """One connection in one read-only transaction: all its statements see the rows that the first one saw."""
+    snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    engine = connect(url).execution_options(**snapshot)
+    with ExitStack() as stack:
+        stack.callback(engine.dispose)
+        try:
+            connection = stack.enter_context(engine.connect())
+            _check(connection, url)
+        except sa.exc.DBAPIError as error:
+            raise DatabaseError(f"{shown(url)} cannot be used: {_first_line(error)}") from error
+        yield connection
 
 
 def connect(url: sa.URL) -> sa.Engine:
@@ -110,6 +123,15 @@ def insert(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
 def shown(url: sa.URL) -> str:
     """The URL for people, without its password."""
     return url.render_as_string(hide_password=True)
+
+
+def _check(connection: sa.Connection, url: sa.URL) -> None:
+    """DatabaseError unless the server holds results of this version."""
+    if not _schema_exists(connection):
+        raise DatabaseError(
+            f"{shown(url)} holds no results: `privbench collect --database` brings them there"
+        )
+    check_schema(connection, f"schema '{SCHEMA}' of {shown(url)}")
 
 
 def _schema_exists(connection: sa.Connection) -> bool:

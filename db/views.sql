@@ -239,7 +239,8 @@ group by
 --                         validation_accuracy; true where there is no epsilon: those are all shown
 --   on_front              chosen, and no other chosen and valid row of this workload, attack, origin and protocol has at
 --                         least the validation accuracy and leaks at most as much (auc), and is better in one of them;
---                         equal rows are both on the front. Rows that are not known to be valid are never on the front
+--                         equal rows are both on the front. Rows that are not known to be valid are never on the front.
+--                         Computed when collecting (`front_result`)
 -- Epsilons of different guarantee_kind do not compare: nothing here ranks by epsilon.
 create view frontier as
 with student (df, t975) as (
@@ -393,27 +394,9 @@ candidate as (
 )
 select
     p.*,
-    p.chosen and coalesce(p.valid, false) and p.validation_accuracy is not null and p.auc is not null
-    and not exists (
-        select 1
-        from candidate other
-        where other.valid
-            and other.chosen
-            and other.origin = p.origin
-            and other.protocol = p.protocol
-            and other.workload = p.workload
-            and other.workload_version = p.workload_version
-            and other.n_train = p.n_train
-            and other.canary is not distinct from p.canary
-            and other.canaries = p.canaries
-            and other.canary_version is not distinct from p.canary_version
-            and other.attack = p.attack
-            and cast(other.attack_params as varchar) = cast(p.attack_params as varchar)
-            and other.validation_accuracy >= p.validation_accuracy
-            and other.auc <= p.auc
-            and (other.validation_accuracy > p.validation_accuracy or other.auc < p.auc)
-    ) as on_front
-from candidate p;
+    f.task is not null as on_front
+from candidate p
+left join front_result f on f.task = p.attack_task;
 
 -- comparison: one row per axis and pair of cells of a workload: the paired difference, cell less other, over models with
 -- the same members. Compared are the chosen and valid cells.

@@ -9,7 +9,7 @@ from harness.report.compare import NAMES, say
 from harness.report.costs import BELOW_ONE
 from harness.report.leakage import STRONGEST
 from harness.report.reading import BASELINE
-from harness.results.query import query
+from harness.results.query import Reader, open_reader
 from harness.spec import Cell, distinct_labels
 from harness.store import Store
 
@@ -20,7 +20,12 @@ LINES = 12
 
 
 def frontier(store: Store, cells: Sequence[Cell]) -> None:
-    """The frontier rows of these cells, as a table with intervals."""
+    """What a store's database says of these cells at this moment: a table with intervals, and remarks."""
+    with open_reader(store.path) as reader:
+        _frontier(reader, cells)
+
+
+def _frontier(reader: Reader, cells: Sequence[Cell]) -> None:
     columns = (
         "cell, workload, method, attack, models, accuracy, accuracy_low, accuracy_high, "
         "auc, auc_low, auc_high, tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, "
@@ -31,7 +36,7 @@ def frontier(store: Store, cells: Sequence[Cell]) -> None:
     order = "workload, epsilon_asked desc nulls first, method, attack"
     sql = f"select {columns} from frontier where cell in ({keys}) order by {order}"
     labels = distinct_labels(cells)
-    rows = [{**row, "label": labels[row["cell"]]} for row in query(store.path, sql).arrow.to_pylist()]
+    rows = [{**row, "label": labels[row["cell"]]} for row in reader.ask(sql).arrow.to_pylist()]
     shown = _headlines(rows)
     if shown:
         output.out.print(output.table([_frontier_row(row) for row in shown], title="frontier"))
@@ -39,10 +44,10 @@ def frontier(store: Store, cells: Sequence[Cell]) -> None:
         output.say(BELOW_ONE)
     if len(shown) < len(rows):
         output.say('All attacks: privbench query "select label, attack, auc, tpr_at_1pct from frontier"')
-    _comparisons(store, keys, labels)
-    _unattacked(store, keys, labels)
-    _audits(store, keys, labels)
-    _reconstructions(store, keys, labels)
+    _comparisons(reader, keys, labels)
+    _unattacked(reader, keys, labels)
+    _audits(reader, keys, labels)
+    _reconstructions(reader, keys, labels)
     for row in rows:
         if row["valid"] is False:
             found = "the blind check tells members from non-members"
@@ -55,7 +60,7 @@ def _headlines(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["cell"] not in known or row["attack"] not in FAMILY]
 
 
-def _comparisons(store: Store, keys: str, labels: dict[str, str]) -> None:
+def _comparisons(reader: Reader, keys: str, labels: dict[str, str]) -> None:
     """Which cells differ from the best one, by paired tests; otherwise that they are indistinguishable."""
     axes = ", ".join(f"'{axis}'" for axis in COMPARED)
     sql = f"""
@@ -63,7 +68,7 @@ def _comparisons(store: Store, keys: str, labels: dict[str, str]) -> None:
         where shown and difference is not null and axis in ({axes}) and cell in ({keys}) and other in ({keys})
         order by workload, axis, label, cell, other_label, other
     """
-    rows = query(store.path, sql).arrow.to_pylist()
+    rows = reader.ask(sql).arrow.to_pylist()
     for row in rows[:LINES]:
         named = {**row, "label": labels[row["cell"]], "other_label": labels[row["other"]]}
         pair = f"{named['label']} and {named['other_label']}"
@@ -72,7 +77,7 @@ def _comparisons(store: Store, keys: str, labels: dict[str, str]) -> None:
         output.say(f"{len(rows) - LINES} more comparisons: privbench report compare")
 
 
-def _unattacked(store: Store, keys: str, labels: dict[str, str]) -> None:
+def _unattacked(reader: Reader, keys: str, labels: dict[str, str]) -> None:
     """Cells of which only the accuracy is known: no attack was asked for, or none has succeeded."""
     sql = f"""
         select c.key, c.workload, count(*) as models, avg(r.test_accuracy order by r.index) as accuracy,
@@ -95,13 +100,13 @@ def _unattacked(store: Store, keys: str, labels: dict[str, str]) -> None:
             "priced ε": None if row["epsilon"] is None else f"{row['epsilon']:.3g}",
             "kind": row["guarantee_kind"],
         }
-        for row in query(store.path, sql).arrow.to_pylist()
+        for row in reader.ask(sql).arrow.to_pylist()
     ]
     if rows:
         output.out.print(output.table(rows, title="trained, and attacked by nothing: not in the frontier"))
 
 
-def _audits(store: Store, keys: str, labels: dict[str, str]) -> None:
+def _audits(reader: Reader, keys: str, labels: dict[str, str]) -> None:
     """What canaries prove about epsilon, beside the price."""
     sql = f"""
         select cell, workload, attack, canary, canaries, models, epsilon_audited, confidence, epsilon_priced,
@@ -120,13 +125,13 @@ def _audits(store: Store, keys: str, labels: dict[str, str]) -> None:
             "kind": row["guarantee_kind"],
             "alarm": "ALARM" if row["alarm"] else "",
         }
-        for row in query(store.path, sql).arrow.to_pylist()
+        for row in reader.ask(sql).arrow.to_pylist()
     ]
     if rows:
         output.out.print(output.table(rows, title="audits: a small bound proves nothing"))
 
 
-def _reconstructions(store: Store, keys: str, labels: dict[str, str]) -> None:
+def _reconstructions(reader: Reader, keys: str, labels: dict[str, str]) -> None:
     """How well members' pictures were rebuilt from shared gradients, beside their mean colours."""
     sql = f"""
         select cell, workload, attack, moment, images, mse_median, mse_median_low, mse_median_high,
@@ -149,7 +154,7 @@ def _reconstructions(store: Store, keys: str, labels: dict[str, str]) -> None:
             "priced ε": output.cell(row["epsilon"]),
             "kind": row["guarantee_kind"],
         }
-        for row in query(store.path, sql).arrow.to_pylist()
+        for row in reader.ask(sql).arrow.to_pylist()
     ]
     if rows:
         title = "pictures rebuilt from shared gradients: look at them with `privbench report reconstructions`"

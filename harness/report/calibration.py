@@ -3,13 +3,14 @@
 Epsilons of different kinds cannot be compared, and some methods have none (docs/rules.md: kinds do not mix).
 What an attack finds can: each method's cells are points (leakage, accuracy), and its front is what it offers.
 Between two cells it offers what the less leaky one does, and by AUC also a model of either drawn at random;
-why not by the TPR is in harness.report.pareto. Beyond its leakiest cell a method offers what that cell does;
+why not by the TPR is in harness.leakage.pareto. Beyond its leakiest cell a method offers what that cell does;
 below its least leaky one it offers nothing.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.leakage.pareto import find_offer
 from harness.report.leakage import (
     AUC,
     SELECTED_BY,
@@ -19,7 +20,6 @@ from harness.report.leakage import (
     drawn_by,
     rows_on_front,
 )
-from harness.report.pareto import find_offer
 from harness.report.reading import Row, name_groups
 from harness.report.tables import TextTable
 

@@ -10,6 +10,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from harness.leakage.pareto import find_undominated
 from harness.report.figure.artists import Marks
 from harness.report.figure.labels import Label, place_labels
 from harness.report.figure.panels import FRONT_NAMED, Panel, choose_panel, describe_group, spread
@@ -26,7 +27,6 @@ from harness.report.figure.style import (
     shorten,
 )
 from harness.report.leakage import SELECTED_BY, Leakage, able_rows, choose_leakage, drawn_by
-from harness.report.pareto import find_undominated
 from harness.report.reading import Reading, Row
 
 COST_TITLE = "Accuracy against leakage and cost"

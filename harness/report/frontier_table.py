@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from harness.leakage.pareto import mean_offer, mean_offer_band
 from harness.report.figure.panels import Panel, choose_panel
 from harness.report.figure.style import KINDS, UNKNOWN_KIND
 from harness.report.leakage import (
@@ -16,7 +17,6 @@ from harness.report.leakage import (
     rows_near_front,
     rows_on_front,
 )
-from harness.report.pareto import mean_offer, mean_offer_band
 from harness.report.reading import Reading, Row
 from harness.report.tables import TextTable
 

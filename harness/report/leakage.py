@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.report.pareto import Box, find_front, find_near_front
+from harness.leakage.pareto import Box, find_front, find_near_front
 from harness.report.reading import Row
 from workloads.errors import SpecError
 
@@ -30,7 +30,7 @@ class Leakage:
 
     @property
     def mixes(self) -> bool:
-        """Whether a model drawn at random leaks the mean of what each does (see harness.report.pareto)."""
+        """Whether a model drawn at random leaks the mean of what each does (see harness.leakage.pareto)."""
         return self.column == "auc"
 
     @property

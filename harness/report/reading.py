@@ -6,7 +6,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from harness.results.query import Source, is_url, query
+from harness.results.query import Reader, Source, is_url, open_reader
 from harness.spec import FIRST_VERSION, PROTOCOL
 from harness.store import Store
 from workloads.errors import StoreError
@@ -147,65 +147,69 @@ def read(
     attack: str | None = None,
     fpr: float | None = None,
 ) -> Reading:
-    """Read a report's rows from the store's database, to be drawn by an attack and at an FPR.
+    """Read a report's rows from the store's database at one moment, to be drawn by an attack and at an FPR.
 
     `where` is an SQL condition on `view` (frontier or overhead); the other view is limited to the
     cells it selects. A condition that is wrong raises the SpecError of harness.results.query.
     """
+    with open_reader(store) as reader:
+        reading = _read(reader, where, view)
+    return replace(reading, pictures=_pictures(store, reading.reconstructions), attack=attack, fpr=fpr)
+
+
+def _read(reader: Reader, where: str | None, view: str) -> Reading:
+    """All that the database says."""
     other = "overhead" if view == "frontier" else "frontier"
     related = f"cell in ({select(view, where, 'cell')})" if where else None
     conditions = {view: where, other: related}
-    rows = {name: rows_of(store, select(name, condition)) for name, condition in conditions.items()}
+    rows = {name: read_rows(reader, select(name, condition)) for name, condition in conditions.items()}
     columns = {name: tuple(found[0]) for name, found in rows.items() if found}
-    cells = {row["cell"]: row for row in rows_of(store, CELLS)}
+    cells = {row["cell"]: row for row in read_rows(reader, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
     # An inversion alone leaves no row in the frontier: without a condition all are shown.
     among = f"cell in ({select('frontier', conditions['frontier'], 'cell')})" if where else None
-    rebuilt = rows_of(store, f"{select('reconstruction', among)} order by cell, attack_task")
-    runs = rows_of(store, f"select * from ({RUNS}) run" + (f" where {among}" if among else ""))
-    benches = _benches(store, rows["overhead"] if where else None)
+    rebuilt = read_rows(reader, f"{select('reconstruction', among)} order by cell, attack_task")
+    runs = read_rows(reader, f"select * from ({RUNS}) run" + (f" where {among}" if among else ""))
+    benches = _benches(reader, rows["overhead"] if where else None)
     name_groups([*rows["frontier"], *rows["overhead"], *benches])
     return Reading(
         frontier=sorted(rows["frontier"], key=_order),
-        rocs=_rocs(store, [row["attack_task"] for row in rows["frontier"]]),
-        ceilings=_ceilings(store),
+        rocs=_rocs(reader, [row["attack_task"] for row in rows["frontier"]]),
+        ceilings=_ceilings(reader),
         overhead=sorted(rows["overhead"], key=_order),
         bench=list(benches),
-        audits=list(rows_of(store, AUDITS)),
+        audits=list(read_rows(reader, AUDITS)),
         reconstructions=list(rebuilt),
-        pictures=_pictures(store, rebuilt),
-        attributes=list(rows_of(store, f"{select('attribute', among)} order by cell, attack_task")),
+        attributes=list(read_rows(reader, f"{select('attribute', among)} order by cell, attack_task")),
         runs=sorted(runs, key=lambda row: (row["cell"], row["index"])),
-        rejections=list(rows_of(store, REJECTIONS)),
-        reproduction=list(rows_of(store, "select * from reproduction order by published_key")),
-        conflicts=list(rows_of(store, "select * from conflicts order by origin, task, figure")),
-        comparisons=list(rows_of(store, "select * from comparison order by workload, axis, cell, other")),
-        tried=list(rows_of(store, "select * from tried order by workload, method, epsilon_asked, levels")),
-        failures=sorted(rows_of(store, "select * from failures"), key=_order),
+        rejections=list(read_rows(reader, REJECTIONS)),
+        reproduction=list(read_rows(reader, "select * from reproduction order by published_key")),
+        conflicts=list(read_rows(reader, "select * from conflicts order by origin, task, figure")),
+        comparisons=list(read_rows(reader, "select * from comparison order by workload, axis, cell, other")),
+        tried=list(read_rows(reader, "select * from tried order by workload, method, epsilon_asked, levels")),
+        failures=sorted(read_rows(reader, "select * from failures"), key=_order),
         methods=sorted({row["method"] for row in [*cells.values(), *benches]}),
         columns=columns,
         where=where,
         view=view,
-        attack=attack,
-        fpr=fpr,
     )
 
 
-def _rocs(store: Source, tasks: Sequence[str]) -> dict[str, Roc]:
+def _rocs(reader: Reader, tasks: Sequence[str]) -> dict[str, Roc]:
     """The curves of attacks, some at a time and as arrays: those of a large store would take gigabytes."""
     found = {}
     for start in range(0, len(tasks), AT_ONCE):
         keys = ", ".join("'" + key.replace("'", "''") + "'" for key in tasks[start : start + AT_ONCE])
-        for row in rows_of(store, f"select task, roc from attack_result where task in ({keys})"):
+        for row in read_rows(reader, f"select task, roc from attack_result where task in ({keys})"):
             if row["roc"]:
                 found[row["task"]] = Roc(array("d", row["roc"]["fpr"]), array("d", row["roc"]["tpr"]))
     return found
 
 
-def _ceilings(store: Source) -> dict[str, Roc]:
+def _ceilings(reader: Reader) -> dict[str, Roc]:
     """The ceilings of cells; where the models of one have several, the highest at every FPR."""
     found: dict[str, Roc] = {}
-    for row in rows_of(store, CEILINGS):
+    for row in read_rows(reader, CEILINGS):
         curve = Roc(**json.loads(row["curve"]))
         standing = found.get(row["cell"], curve)
         found[row["cell"]] = Roc(curve.fpr, np.maximum(curve.tpr, standing.tpr).tolist())
@@ -232,11 +236,11 @@ def _pictures(store: Source, rows: Iterable[Row]) -> dict[str, Pictures]:
     return found
 
 
-def _benches(store: Source, among: Iterable[Row] | None) -> list[dict[str, Any]]:
+def _benches(reader: Reader, among: Iterable[Row] | None) -> list[dict[str, Any]]:
     """The newest benches; those of the workloads and methods of `among` where it is given."""
     columns = "workload, method, batch_size, variant, host, device, threads"
     where = "newest and status = 'done' and role <> 'control'"
-    rows = rows_of(store, f"{select('bench', where)} order by {columns}")
+    rows = read_rows(reader, f"{select('bench', where)} order by {columns}")
     if among is None:
         return rows
     wanted = {(row["workload"], row["method"]) for row in among}
@@ -251,7 +255,13 @@ def select(view: str, where: str | None, columns: str = "*") -> str:
 
 def rows_of(store: Source, sql: str) -> list[dict[str, Any]]:
     """The rows of one read-only statement."""
-    answer = query(store, sql)
+    with open_reader(store) as reader:
+        return read_rows(reader, sql)
+
+
+def read_rows(reader: Reader, sql: str) -> list[dict[str, Any]]:
+    """The rows of one statement among several that see the same state of the database."""
+    answer = reader.ask(sql)
     decode = cache(json.loads)  # rows share texts, e.g. parameters and provenance: one value does for all
     decoders = {name: decode if name in answer.json_columns else None for name in answer.columns}
     return [

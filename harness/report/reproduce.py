@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.report.reading import Row, rows_of, select
+from harness.report.reading import Row, read_rows, select
 from harness.report.tables import TextTable
-from harness.results.query import Source
+from harness.results.query import Source, open_reader
 from workloads.errors import SpecError, UnknownName
 
 STATUSES = ("within", "outside", "compared", "not measured", "not run")
@@ -46,11 +46,13 @@ def compare(store: Source, table: str | None = None, where: str | None = None) -
 
     `where` is an SQL condition on the view `reproduction`. UnknownName for a table that is none.
     """
-    known = [row["table_name"] for row in rows_of(store, "select distinct table_name from published")]
+    sql = select("reproduction", where)
+    with open_reader(store) as reader:
+        rows = read_rows(reader, f"{sql} order by published_key")
+        names = read_rows(reader, "select distinct table_name from published")
+    known = [row["table_name"] for row in names]
     if table is not None and table not in known:
         raise UnknownName("published table", table, known)
-    sql = select("reproduction", where)
-    rows = rows_of(store, f"{sql} order by published_key")
     if table is None:
         return replace(summarise(rows), query=sql)
     found = [row for row in rows if row["table_name"] == table]

@@ -24,6 +24,7 @@ import sqlalchemy as sa
 import db
 from harness.results.bench_matching import write_bench_matches
 from harness.results.comparisons import write_comparisons
+from harness.results.fronts import write_fronts
 from harness.results.matching import write_matches, write_published
 from harness.results.rows import TABLES, Row, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
 from harness.spec import Task
@@ -237,6 +238,8 @@ class Gathering:
             _insert(self.connection, "task_stamp", stamps)
         if write_published(self.connection) or altered:
             write_matches(self.connection)
+        if altered or touched:
+            write_fronts(self.connection)
         if altered:
             write_bench_matches(self.connection)
             write_comparisons(self.connection, self.origins)

@@ -9,8 +9,9 @@ no file but the step series it is asked for.
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 
@@ -59,25 +60,47 @@ EMPTY_STEPS = (
 )
 
 
-def query(source: Source, sql: str) -> Answer:
-    """Answer one SELECT, EXPLAIN, DESCRIBE, SHOW or SUMMARIZE on a store's database, or on another one.
+class Reader(Protocol):
+    """Answers statements on one state of a database: one connection, one read-only transaction."""
 
-    Beside the tables and views a store has `steps`: the full series of every step. SpecError for SQL that is
-    wrong or not allowed, StoreError where there is no database.
+    def ask(self, sql: str) -> Answer:
+        """Answer one SELECT-like statement; SpecError for SQL that is wrong or not allowed."""
+        ...
+
+
+@contextmanager
+def open_reader(source: Source) -> Iterator[Reader]:
+    """Read a store's database, or another one, by several statements that all see the same rows.
+
+    Whatever is collected meanwhile is not seen. Beside the tables and views a store has `steps`: the full
+    series of every step. StoreError where there is no database.
     """
     try:
-        sql.encode()
-    except UnicodeEncodeError as error:  # bytes of the command line that are no text
-        raise SpecError(f"a query is text in UTF-8, got other bytes: {error.reason}") from error
-    try:
         url = db.server_url(source)
-        if url is not None:
-            from harness.results.query_server import query_server
+        with ExitStack() as stack:
+            if url is not None:
+                from harness.results.query_server import read_server
 
-            return query_server(url, sql)
-        return _query_file(source, sql)
+                yield stack.enter_context(read_server(url))
+            else:
+                yield stack.enter_context(FileReader(source))
     except db.DatabaseError as error:
         raise StoreError(str(error)) from error
+
+
+def query(source: Source, sql: str) -> Answer:
+    """Answer one SELECT, EXPLAIN, DESCRIBE, SHOW or SUMMARIZE on a store's database, or on another one."""
+    refuse_other_bytes(sql)
+    with open_reader(source) as reader:
+        return reader.ask(sql)
+
+
+def refuse_other_bytes(sql: str) -> None:
+    """SpecError for bytes of the command line that are no text."""
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(f"a query is text in UTF-8, got other bytes: {error.reason}") from error
 
 
 def is_url(source: Source) -> bool:
@@ -93,27 +116,68 @@ def explained(message: str, views: list[str], remark: str = "") -> str:
     return f"{said}\nviews: {', '.join(views)}; tables: {', '.join(tables)}{remark}"
 
 
-def _query_file(source: Source, sql: str) -> Answer:
-    store = None if is_url(source) else Store.open(source)
-    tree = _checked(sql)
-    connection = db.read_file(store.database if store else db.database_path(source))
-    try:
-        if _names_steps(tree):
-            if store is None:
+class FileReader:
+    """The reader of a DuckDB file.
+
+    The file is opened for the first statement, which decides whether `steps` is made: once the walls are up,
+    no other file can be let in.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.store = None if is_url(source) else Store.open(source)
+        self._open = ExitStack()
+        self._parser: duckdb.DuckDBPyConnection | None = None
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._has_steps = False
+
+    def __enter__(self) -> "FileReader":
+        """Open what parses statements, apart from the database."""
+        self._parser = self._open.enter_context(duckdb.connect())
+        # Parsing alone can read files: IMPORT DATABASE is replaced by what it imports.
+        _wall_in(self._parser)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the transaction and let the file go."""
+        self._open.close()
+
+    def ask(self, sql: str) -> Answer:
+        """Answer one SELECT-like statement; SpecError for SQL that is wrong or not allowed."""
+        refuse_other_bytes(sql)
+        if self._parser is None:
+            raise ValueError("a reader is asked inside its `with` block")
+        tree = _checked(self._parser, sql)
+        try:
+            cursor = self._connected(_names_steps(tree)).execute(sql)
+            description = cursor.description or []
+            arrow = cursor.to_arrow_table()
+        except duckdb.Error as error:
+            raise SpecError(_explained(error)) from error
+        names = distinct([column[0] for column in description])
+        described = zip(names, description, strict=True)
+        is_json = frozenset(name for name, column in described if str(column[1]) == "JSON")
+        return Answer(arrow.rename_columns(names), is_json)
+
+    def _connected(self, with_steps: bool) -> duckdb.DuckDBPyConnection:
+        """The connection, inside its transaction."""
+        if self._connection is None:
+            self._connection = self._connect(with_steps)
+            self._has_steps = with_steps
+        if with_steps and not self._has_steps:
+            raise ValueError("a reader that shows `steps` is asked for them by its first statement")
+        return self._connection
+
+    def _connect(self, with_steps: bool) -> duckdb.DuckDBPyConnection:
+        path = self.store.database if self.store else db.database_path(self.source)
+        connection = self._open.enter_context(db.read_file(path))
+        if with_steps:
+            if self.store is None:
                 raise SpecError("`steps` is read from a store's files: leave --database out to ask for it")
-            _show_steps(connection, store)
+            _show_steps(connection, self.store)
         _wall_in(connection)
-        cursor = connection.execute(sql)
-        description = cursor.description or []
-        arrow = cursor.to_arrow_table()
-    except duckdb.Error as error:
-        raise SpecError(_explained(error)) from error
-    finally:
-        connection.close()
-    names = distinct([column[0] for column in description])
-    described = zip(names, description, strict=True)
-    is_json = frozenset(name for name, column in described if str(column[1]) == "JSON")
-    return Answer(arrow.rename_columns(names), is_json)
+        connection.execute("begin transaction read only")
+        return connection
 
 
 def _explained(error: duckdb.Error) -> str:
@@ -123,19 +187,16 @@ def _explained(error: duckdb.Error) -> str:
 # -- walls -----------------------------------------------------------------------------------------
 
 
-def _checked(sql: str) -> Json:
+def _checked(parser: duckdb.DuckDBPyConnection, sql: str) -> Json:
     """The syntax tree of the one statement in `sql`; SpecError unless it only reads."""
-    with duckdb.connect() as parser:
-        # Parsing alone can read files: IMPORT DATABASE is replaced by what it imports.
-        _wall_in(parser)
-        try:
-            statements = parser.extract_statements(sql)
-        except duckdb.Error as error:
-            raise SpecError(_explained(error)) from error
-        if len(statements) != 1:
-            hint = " (a PIVOT lists its values: `on x in (...)`)" if statements else ""
-            raise SpecError(f"a query is one statement, got {len(statements)}{hint}: give a single SELECT")
-        tree = _parsed(parser, statements[0])
+    try:
+        statements = parser.extract_statements(sql)
+    except duckdb.Error as error:
+        raise SpecError(_explained(error)) from error
+    if len(statements) != 1:
+        hint = " (a PIVOT lists its values: `on x in (...)`)" if statements else ""
+        raise SpecError(f"a query is one statement, got {len(statements)}{hint}: give a single SELECT")
+    tree = _parsed(parser, statements[0])
     if tree is None:
         kind = statements[0].type.name
         raise SpecError(f"a query only reads, got {kind}: give a SELECT, DESCRIBE, SHOW or EXPLAIN")

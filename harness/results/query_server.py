@@ -1,10 +1,12 @@
 """Ask a PostgreSQL database in SQL, strictly read-only.
 
-The transaction is read-only, the statement can only be a SELECT because a cursor is declared for it, and
+The transaction is read-only, each statement can only be a SELECT because a cursor is declared for it, and
 it may not take longer than TIMEOUT_SECONDS. What else a role may do by calling functions of the server (read
 its files, end its processes) is for the server's administrator to say: give readers a role of their own.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -13,7 +15,7 @@ import sqlalchemy as sa
 from psycopg.types.string import TextLoader
 
 import db
-from harness.results.query import explained
+from harness.results.query import explained, refuse_other_bytes
 from harness.results.table import Answer, distinct
 from workloads.errors import SpecError
 
@@ -32,24 +34,33 @@ ARROW = {
 """By PostgreSQL's name of the type; a `numeric` says its own precision, all else is text."""
 
 
-def query_server(url: sa.URL, sql: str) -> Answer:
-    """Answer one SELECT; SpecError for SQL that is wrong or not allowed, db.DatabaseError for the rest."""
-    engine = db.open_database(url.render_as_string(hide_password=False), read_only=True)
-    try:
-        with engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
-            return _ask(driver, sql)
-    except psycopg.Error as error:
-        raise SpecError(_explained(error)) from error
-    finally:
-        engine.dispose()
+@contextmanager
+def read_server(url: sa.URL) -> Iterator["ServerReader"]:
+    """One connection to a server, in one transaction that sees one state; db.DatabaseError without one."""
+    with db.read_server(url) as connection:
+        driver: Any = connection.connection.driver_connection
+        for name in JSON:  # as it is written
+            driver.adapters.register_loader(name, TextLoader)
+        driver.execute(f"set local statement_timeout = '{TIMEOUT_SECONDS}s'")
+        yield ServerReader(driver)
+
+
+class ServerReader:
+    """The reader of a PostgreSQL database."""
+
+    def __init__(self, driver: "psycopg.Connection[Any]") -> None:
+        self._driver = driver
+
+    def ask(self, sql: str) -> Answer:
+        """Answer one SELECT; SpecError for SQL that is wrong or not allowed."""
+        refuse_other_bytes(sql)
+        try:
+            return _ask(self._driver, sql)
+        except psycopg.Error as error:
+            raise SpecError(_explained(error)) from error
 
 
 def _ask(driver: "psycopg.Connection[Any]", sql: str) -> Answer:
-    for name in JSON:  # as it is written
-        driver.adapters.register_loader(name, TextLoader)
-    driver.execute("set transaction read only")
-    driver.execute(f"set local statement_timeout = '{TIMEOUT_SECONDS}s'")
     with driver.cursor("answer") as cursor:
         cursor.execute(sql)
         rows = cursor.fetchall()

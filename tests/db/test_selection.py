@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 import db
+from harness.results.fronts import write_fronts
 
 PRIVATE: dict[str, Any] = {"method": "dp-sgd", "epsilon_asked": 4.0, "label": "dp-sgd ε=4"}
 PLAIN: dict[str, Any] = {"method": "sgd", "role": "plain-baseline", "epsilon_asked": None, "label": "sgd"}
@@ -61,6 +62,7 @@ class Rows:
     def ask(self, columns: str, view: str = "frontier") -> dict[Any, Any]:
         """The first column to the second."""
         self.session.flush()
+        write_fronts(self.session.connection())
         return {row[0]: row[1] for row in self.session.execute(sa.text(f"select {columns} from {view}"))}
 
 

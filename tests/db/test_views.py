@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import db
+from harness.results.fronts import write_fronts
 
 SGD = {"method": "sgd", "role": "plain-baseline", "label": "sgd"}
 TABLES = db.Base.metadata.tables
@@ -49,6 +50,7 @@ class Rows:
             table = pa.Table.from_pylist(rows, schema=db.arrow_schema(TABLES[name]))
             db.insert_arrow(self.connection, TABLES[name], table)
         self.pending.clear()
+        write_fronts(self.connection)
         return [dict(row) for row in self.connection.exec_driver_sql(sql).mappings()]
 
 

@@ -81,17 +81,14 @@ function verticalLine(x, colour) {
 
 // ---- the frontier
 
-// The rows that no other beats: valid, chosen among their configurations, with both numbers; equal rows stay
-// together, by rising leakage. Accuracy is selected by that on non-members and shown by that on test records.
+// The shown rows that no other shown one beats, by rising leakage; which beat which is looked up. Accuracy is
+// selected by that on non-members and shown by that on test records.
 function findFront(rows, column, gain = DATA.utilities[0]) {
-  const judged = gain.column === "accuracy" ? "validation_accuracy" : gain.column;
-  const sign = gain.higher ? 1 : -1, good = (row) => sign * row[judged];
-  const able = rows.filter((row) => row.valid === true && row.chosen === true && row[judged] != null
-    && row[gain.column] != null && row[column] != null);
-  const beats = (one, other) => one[column] <= other[column] && good(one) >= good(other)
-    && (one[column] < other[column] || good(one) > good(other));
-  return able.filter((row) => !able.some((other) => beats(other, row)))
-    .sort((a, b) => a[column] - b[column] || good(a) - good(b));
+  const { rivals, sets, beaten } = DATA.fronts, by = beaten[`${column} ${gain.column}`];
+  const shown = rivals.map(([method, kind]) => !state.hiddenMethods.has(method) && !state.hiddenKinds.has(kind));
+  const judged = gain.column === "accuracy" ? "validation_accuracy" : gain.column, sign = gain.higher ? 1 : -1;
+  return rows.filter((row) => by[row.place] != null && !sets[by[row.place]].some((rival) => shown[rival]))
+    .sort((a, b) => a[column] - b[column] || sign * (a[judged] - b[judged]));
 }
 
 function errorBar(rows, column, colour) {

@@ -23,6 +23,7 @@ from harness.report.leakage import (
 )
 from harness.report.overhead import PANELS, explain_clocks, name_lines, relative_quartiles, say_missing
 from harness.report.page.commands import command_of
+from harness.report.page.front_lookup import front_data
 from harness.report.page.sections import calibration_data, picture_data, reproduction_data, theory_data
 from harness.report.reading import Reading, Roc, Row, group_failures, program_version
 
@@ -63,6 +64,8 @@ def page_data(reading: Reading) -> dict[str, Any]:
     seen = [*reading.methods, *(row["method"] for row in [*reading.frontier, *costs])]
     groups = {name: [row for row in reading.frontier if row["group"] == name] for name in reading.groups}
     ordered = [row for rows in groups.values() for row in rows]
+    points = list(_points(groups, reading.runs))
+    competing = [{**row, **point} for row, point in zip(ordered, points, strict=True)]
     return {
         "version": program_version(),
         "where": reading.where,
@@ -77,7 +80,8 @@ def page_data(reading: Reading) -> dict[str, Any]:
         "utilities": UTILITIES,
         "thirds": THIRDS,
         "defaults": {name: _defaults(rows, reading) for name, rows in groups.items()},
-        "points": table(list(_points(groups, reading.runs))),
+        "points": table(points),
+        "fronts": front_data(competing, UTILITIES),
         "made": _made(reading.runs),
         "rocs": {
             row["attack_task"]: thin(reading.rocs[row["attack_task"]], resolved_fpr(row))

@@ -43,7 +43,7 @@ function rowsOf(table) {
 // The rows that the page works with, made once of what came. `frontier` is the view with the page's own columns.
 function take(data) {
   const points = rowsOf(data.points);
-  const frontier = rowsOf(data.views.frontier).map((row, place) => ({ ...row, ...points[place] }));
+  const frontier = rowsOf(data.views.frontier).map((row, place) => ({ ...row, ...points[place], place }));
   const remarks = data.reproduced.remarks;
   const reproduction = rowsOf(data.views.reproduction).map((row, place) => ({ ...row, remarks: remarks[place] }));
   DATA = { ...data, frontier, reproduction, audits: rowsOf(data.views.audit), runs: rowsOf(data.views.runs) };

@@ -274,18 +274,18 @@ MUTATIONS = (
     Mutation(
         "blind check",
         "cells with a broken split are on the front of the view",
-        "db/views.sql",
-        "p.chosen and coalesce(p.valid, false) and",
-        "p.chosen and",
+        "harness/results/fronts.py",
+        "chosen and coalesce(valid, false) and",
+        "chosen and coalesce(valid, true) and",
         "tests/db/test_selection.py"
         "::test_a_cell_that_is_not_known_to_be_valid_is_on_no_front_and_beats_nobody",
     ),
     Mutation(
         "blind check",
         "cells with a broken split beat others",
-        "db/views.sql",
-        "        where other.valid\n            and other.chosen\n",
-        "        where other.chosen\n",
+        "harness/results/fronts.py",
+        "chosen and coalesce(valid, false) and",
+        "chosen and",
         "tests/db/test_selection.py"
         "::test_a_cell_that_is_not_known_to_be_valid_is_on_no_front_and_beats_nobody",
     ),
@@ -475,8 +475,8 @@ MUTATIONS = (
         "alarm above the price",
         "a condition on a report hides alarms",
         "harness/report/reading.py",
-        "audits=list(rows_of(store, AUDITS)),",
-        "audits=[row for row in rows_of(store, AUDITS) if not where],",
+        "audits=list(read_rows(reader, AUDITS)),",
+        "audits=[row for row in read_rows(reader, AUDITS) if not where],",
         "tests/harness/report/test_reading.py::test_a_condition_hides_no_alarm",
     ),
     Mutation(
@@ -498,13 +498,9 @@ MUTATIONS = (
     Mutation(
         "no selection on test data",
         "the front goes by test accuracy",
-        "db/views.sql",
-        "            and other.validation_accuracy >= p.validation_accuracy\n"
-        "            and other.auc <= p.auc\n"
-        "            and (other.validation_accuracy > p.validation_accuracy or other.auc < p.auc)\n",
-        "            and other.accuracy >= p.accuracy\n"
-        "            and other.auc <= p.auc\n"
-        "            and (other.accuracy > p.accuracy or other.auc < p.auc)\n",
+        "harness/results/fronts.py",
+        "attack_task, auc, validation_accuracy,",
+        "attack_task, auc, accuracy,",
         "tests/db/test_selection.py::test_the_front_goes_by_validation_accuracy_and_not_by_test_accuracy",
     ),
     Mutation(
@@ -643,8 +639,8 @@ MUTATIONS = (
         "failures stay visible",
         "a condition on a report hides failures",
         "harness/report/reading.py",
-        'failures=sorted(rows_of(store, "select * from failures"), key=_order),',
-        'failures=sorted(rows_of(store, select("failures", where)), key=_order),',
+        'failures=sorted(read_rows(reader, "select * from failures"), key=_order),',
+        'failures=sorted(read_rows(reader, select("failures", where)), key=_order),',
         "tests/harness/report/test_reading.py"
         "::test_a_condition_limits_both_views_but_never_hides_failures_or_moves_colours",
     ),

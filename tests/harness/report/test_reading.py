@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from sqlalchemy.orm import Session
 
@@ -169,6 +170,50 @@ def test_all_reports_of_a_store(store: Path, tmp_path: Path) -> None:
     assert {"calibration.md", "calibration.tex", "calibration-1.csv", "index.html"} <= names
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(names)
     assert all(file.stat().st_size > 10_000 for file in files if file.suffix in (".png", ".svg", ".html"))
+
+
+class Counted:
+    """A connection of DuckDB that notes what it is told."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, told: list[str]) -> None:
+        self.connection, self.told = connection, told
+
+    def __enter__(self) -> "Counted":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
+
+    def execute(self, sql: str, *values: Any) -> Any:
+        self.told.append(sql)
+        return self.connection.execute(sql, *values)
+
+
+def test_all_reports_are_one_connection_and_one_transaction(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So all of them show one state of the database."""
+    connect, opened = duckdb.connect, list[list[str]]()
+
+    def count(*arguments: Any, **named: Any) -> Any:
+        connection = connect(*arguments, **named)
+        if not arguments:
+            return connection  # in memory: it parses statements
+        assert arguments == (str(Store(store).database),)
+        opened.append([])
+        return Counted(connection, opened[-1])
+
+    monkeypatch.setattr(duckdb, "connect", count)
+    write_all(store, tmp_path / "out", "attack = 'lira'")
+    (told,) = opened
+    begun = told.index("begin transaction read only")
+    asked = told[begun + 1 :]
+    assert len(asked) > 12
+    assert all(sql.split()[0] == "select" for sql in asked), "nothing ends the transaction before its time"
+    assert not [sql for sql in told[:begun] if "frontier" in sql]
 
 
 def test_a_workload_of_two_sizes_is_two_groups(tmp_path: Path) -> None:

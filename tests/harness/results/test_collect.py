@@ -79,6 +79,7 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
         "runs": 25,
         "comparison": 20,
         "comparison_result": 20,
+        "front_result": 7,
         "tried": 8,
         **dict.fromkeys(("bench_result", "bench_match", "bench"), 0),
         "published": 772,

@@ -16,7 +16,7 @@ import pytest
 import db
 from harness.report.reading import read
 from harness.results.collect import collect
-from harness.results.query import query
+from harness.results.query import open_reader, query
 from harness.spec import Task
 from harness.store import Store
 from tests.harness.postgres import running_server
@@ -125,6 +125,20 @@ def test_a_report_reads_the_same(collected: str, filled: Path) -> None:
     assert here.rocs == there.rocs
     assert here.groups == there.groups
     assert [row["task"] for row in here.failures] == [row["task"] for row in there.failures]
+
+
+def test_a_reading_is_one_connection_that_does_not_see_what_is_collected_meanwhile(
+    url: str, store: Store
+) -> None:
+    collect(store.path, url)
+    count, session = "select count(*) from task", "select pg_backend_pid(), transaction_timestamp()::varchar"
+    shutil.rmtree(store.folder(Task("train", cells("digits-mlp")[0]).key))
+    with open_reader(url) as reader:
+        before, first = reader.ask(count).rows, reader.ask(session).rows
+        assert collect(store.path, url).gone == 1
+        assert reader.ask(count).rows == before
+        assert reader.ask(session).rows == first
+    assert query(url, count).rows == [(before[0][0] - 1,)]
 
 
 def test_keeping_up_gives_the_rows_of_building_anew(url: str, store: Store) -> None:

@@ -4,14 +4,16 @@ import io
 import json
 import math
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import db
 from harness.results.collect import collect
-from harness.results.query import query
+from harness.results.query import open_reader, query
 from harness.results.table import Answer, render
 from harness.spec import Cell, Plugin, Task
 from harness.store import Store
@@ -341,3 +343,47 @@ def test_the_environment_cannot_be_asked_for(path: Path, monkeypatch: pytest.Mon
     assert "hush-hush" not in render(query(path, sql), "json")
     with pytest.raises(SpecError):
         query(path, "select getenv('PRIVBENCH_TEST_WORD')")
+
+
+def test_a_reading_sees_one_state_however_often_the_database_is_replaced(path: Path, tmp_path: Path) -> None:
+    """What `collect --rebuild` puts in the place of the file is for the next reading."""
+    store = Store.open(shutil.copytree(path, tmp_path / "store"))
+    count = "select count(*) from task"
+    later = tmp_path / "later"
+    with open_reader(store.path) as reader:
+        ((before,),) = reader.ask(count).rows
+        task = Task("train", CELL, index=99)
+        store.add(task)
+        assert store.publish(result(task))
+        collect(store.path, later)
+        later.replace(store.database)
+        assert reader.ask(count).rows == [(before,)]
+    assert query(store.path, count).rows == [(before + 1,)]
+
+
+def test_no_collector_writes_into_a_file_while_it_is_read(path: Path, tmp_path: Path) -> None:
+    store = Store.open(shutil.copytree(path, tmp_path / "store"))
+    with open_reader(store.path) as reader:
+        reader.ask("select 1")
+        with pytest.raises(db.DatabaseBusy):
+            db.open_database(store.database, patience_seconds=0)
+    db.open_database(store.database, patience_seconds=0).dispose()
+
+
+def test_every_statement_of_a_reading_meets_the_walls(path: Path) -> None:
+    with open_reader(path) as reader:
+        reader.ask("select * from task")
+        for sql in ("select * from read_text('/etc/hosts')", "delete from task", "commit", "begin; select 1"):
+            with pytest.raises(SpecError):
+                reader.ask(sql)
+        assert reader.ask("select count(*) from task").rows
+
+
+def test_steps_are_for_all_statements_of_a_reading_that_begins_with_them(path: Path) -> None:
+    with open_reader(path) as reader:
+        assert reader.ask("select * from steps").rows
+        assert reader.ask("select count(*) from steps").rows[0][0] > 0
+    with open_reader(path) as reader:
+        reader.ask("select 1")
+        with pytest.raises(ValueError, match="first statement"):
+            reader.ask("select * from steps")

@@ -77,6 +77,24 @@ def test_the_front_is_that_of_the_figures_on_every_axis(axes: Any) -> None:
     choose(axes, "Utility", "accuracy")
 
 
+def test_the_front_is_over_the_methods_that_are_shown(open_page: Open) -> None:
+    rows = [
+        frontier_row(cell="beats", attack_task="beats", label="beats", method="sgd", auc=0.5, accuracy=0.9),
+        frontier_row(
+            cell="beaten", attack_task="beaten", label="beaten", method="noisy", auc=0.6, accuracy=0.8
+        ),
+    ]
+    page = open_page(make_reading(rows))
+    choose(page, "Leakage", "auc")
+
+    def on_front() -> dict[str, str]:
+        return {line["cell"]: line["on the front"] for line in read_table(page, "#table")}
+
+    assert on_front() == {"beats": "yes", "beaten": "no"}
+    page.get_by_role("checkbox", name="sgd", exact=True).uncheck()
+    assert on_front() == {"beaten": "yes"}
+
+
 def test_the_size_of_points_tells_a_third_axis(axes: Any) -> None:
     assert axes.locator("#sizes").inner_text() == ""
     choose(axes, "Size of points", "training_overhead")

@@ -1,6 +1,7 @@
 """Frontier mathematics: what is Pareto-optimal, by how much, and how sure that is; pure functions.
 
-A point is (leakage, accuracy): less of the first and more of the second is better.
+A point is (leakage, accuracy): less of the first and more of the second is better. Every front is found here:
+that of the view, when results are collected; those of figures and tables; and what the page looks up.
 
 Between two measured points nothing was measured. What may be claimed there:
 
@@ -23,6 +24,7 @@ from scipy import stats
 
 Point = tuple[float, float]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 CONFIDENCE = 0.95
 """Of the intervals that the views give, and of the band around a hypervolume."""
@@ -45,6 +47,18 @@ def find_undominated(costs: Sequence[Sequence[float]]) -> list[int]:
     """The same for any number of axes, on all of which less is better (an accuracy comes with a minus)."""
     points = np.array(costs, dtype=np.float64)
     return [i for i, point in enumerate(points) if not _any_dominates(points, point)]
+
+
+def find_beaten(points: Sequence[Point], others: Sequence[Point]) -> Bools:
+    """Which of the points one of the others dominates: nowhere worse, and better in one of the two."""
+    # Along a front the accuracy rises, so the last point that leaks no more is the most accurate of those.
+    front = sorted({others[position] for position in find_front(others)})
+    if not front or not points:
+        return np.zeros(len(points), dtype=np.bool_)
+    (leakage, accuracy), (x, y) = np.array(front).T, np.array(points).T
+    place = np.searchsorted(leakage, x, side="right") - 1
+    better = (accuracy[place] > y) | ((accuracy[place] == y) & (leakage[place] < x))
+    return np.asarray((place >= 0) & better)
 
 
 def _any_dominates(others: Floats, point: Floats) -> bool:

@@ -1,18 +1,16 @@
-"""Frontier mathematics against slow and obvious twins, and against the view of the database."""
+"""Frontier mathematics against slow and obvious twins."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy.orm import Session
 
-import db
-from harness.report.pareto import (
+from harness.leakage.pareto import (
     Box,
     Point,
+    find_beaten,
     find_front,
     find_hull,
     find_near_front,
@@ -22,8 +20,6 @@ from harness.report.pareto import (
     mean_offer,
     mean_offer_band,
 )
-from harness.report.reading import rows_of
-from harness.store import Store
 
 STEPS = 5
 GRID = st.integers(0, STEPS).map(lambda n: n / STEPS)
@@ -170,45 +166,9 @@ def test_the_hull_leaves_out_what_a_coin_toss_beats() -> None:
     assert find_hull([]) == []
 
 
-def test_the_view_marks_the_same_front(tmp_path: Path) -> None:
-    points = np.random.default_rng(5).integers(0, 6, size=(40, 2)) / 10 + 0.4
-    store = Store.open(tmp_path / "store", create=True)
-    engine = db.open_database(store.database)
-    with Session(engine) as session:
-        for number, (auc, accuracy) in enumerate(points.tolist()):
-            session.add_all(cell_rows(f"cell-{number:02}", auc, accuracy))
-        session.commit()
-    engine.dispose()
-    rows = rows_of(store.path, "select * from frontier order by cell")
-    front = find_front([(row["auc"], row["accuracy"]) for row in rows])
-    assert [i for i, row in enumerate(rows) if row["on_front"]] == front
-    assert len(front) > len({(rows[i]["auc"], rows[i]["accuracy"]) for i in front}), "with a tie in it"
-
-
-def cell_rows(key: str, auc: float, accuracy: float) -> list[db.Base]:
-    """A cell of one model, attacked once and found sound."""
-    tasks = [
-        db.Task(
-            key=f"{key}-{kind}", cell=key, workload="w", method="m", kind=kind, status="done", provenance={},
-            spec={}, protocol=1, checksum=f"{key}-{kind}",
-        )
-        for kind in ("train", "loss", "blind")
-    ]  # fmt: skip
-    results = [
-        db.AttackResult(
-            task=f"{key}-{attack}", cell=key, attack=attack, attack_version="1", attack_params={}, models=1,
-            n_members=9, n_nonmembers=9, auc=auc, roc={},
-            valid=True if attack == "blind" else None,
-        )
-        for attack in ("loss", "blind")
-    ]  # fmt: skip
-    cell = db.Cell(
-        key=key, workload="w", workload_version="1", method="m", method_version="1", params={}, seed=0,
-        n_train=9, label=key, protocol=1,
-    )  # fmt: skip
-    run = db.ModelRun(
-        task=f"{key}-train", cell=key, index=0, test_accuracy=accuracy, nonmember_accuracy=accuracy,
-        guarantee_kind="none", assumptions=[],
-        stats={},
-    )  # fmt: skip
-    return [cell, *tasks, run, *results]
+@given(points=POINTS, others=POINTS)
+def test_beaten_is_what_another_dominates(points: list[Point], others: list[Point]) -> None:
+    assert find_beaten(points, others).tolist() == [
+        any(beats(each, point) for each in others) for point in points
+    ]
+    assert [i for i, beaten in enumerate(find_beaten(points, points)) if not beaten] == find_front(points)
