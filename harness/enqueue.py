@@ -43,7 +43,14 @@ def jobs_of(
     """A job per task, after the trainings it reads."""
     sizes = memory or {}
     return [
-        Job((task.key,), task.needs, seconds.get(task.key), sizes.get(task.key), gpu=task.kind != "attack")
+        Job(
+            (task.key,),
+            task.needs,
+            seconds.get(task.key),
+            sizes.get(task.key),
+            gpu=task.kind != "attack",
+            alone=task.kind == "bench",
+        )
         for task in tasks
     ]
 

@@ -35,6 +35,8 @@ class Job:
     """What it is likely to need, where that is known."""
     gpu: bool = True
     """Whether it uses a GPU where there is one; attacks do not."""
+    alone: bool = False
+    """Whether nothing else of ours may run on the machine meanwhile: a bench times its steps."""
 
 
 @model(frozen=True, config=ConfigDict(extra="forbid"))

@@ -97,13 +97,14 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
     """Cells, tasks, what is cached, what the rest costs, and how long a cluster would take."""
     from harness.spec import distinct_labels
 
-    trainings = sum(task.kind == "train" for task in made.tasks)
+    kinds = Counter(task.kind for task in made.tasks)
     content: dict[str, Any] = {
         "sweep": made.sweep.name,
         "cells": len(made.cells),
         "tasks": len(made.tasks),
-        "trainings": trainings,
-        "attacks": len(made.tasks) - trainings,
+        "trainings": kinds["train"],
+        "attacks": kinds["attack"],
+        "benches": kinds["bench"],
         "cached": len(made.done),
         "failed": len(made.failed),
         "to_run": len(made.todo),
@@ -111,8 +112,8 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
         "hours": cost.seconds / 3600 if cost else None,
         "memory_gib": cost.memory_bytes / 2**30 if cost else None,
     }
-    tasks = Counter(task.cell.key for task in made.tasks)
-    cached = Counter(task.cell.key for task in made.tasks if task.key in made.done)
+    tasks = Counter(task.cell_key for task in made.tasks)
+    cached = Counter(task.cell_key for task in made.tasks if task.key in made.done)
     labels = distinct_labels(made.cells)
     rows = [_plan_row(each, labels[each.key], tasks[each.key], cached[each.key], cost) for each in made.cells]
     if json:
@@ -120,8 +121,9 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
         json_out({**content, **simulated, "warnings": made.warnings, "cells_planned": rows})
         return
     out.print(table(rows, title=f"sweep {made.sweep.name}"))
+    benches = f", {kinds['bench']} benches" if kinds["bench"] else ""
     say(
-        f"{content['cells']} cells, {trainings} trainings, {content['attacks']} attacks; "
+        f"{content['cells']} cells, {kinds['train']} trainings, {kinds['attack']} attacks{benches}; "
         f"{content['cached']} cached, {content['failed']} failed before, {content['to_run']} to run."
     )
     if cost and made.todo:

@@ -49,6 +49,8 @@ class Unfinished:
     """Task to what it needs, in order."""
     on_cpu: frozenset[str]
     """Tasks that use no GPU, whatever there is."""
+    alone: frozenset[str] = frozenset()
+    """Tasks that wait until nothing else runs, and beside which nothing starts."""
     running: set[str] = field(default_factory=set)
 
     def on_gpu(self, key: str) -> bool:
@@ -120,7 +122,8 @@ class Supervisor:
         waiting = {key: needs for key, needs in every.items() if self.store.result(key) is None}
         self.done -= waiting.keys()  # done once, and since then damaged or deleted
         on_cpu = frozenset(key for job in content.jobs if not job.gpu for key in job.tasks)
-        return Unfinished(file, content.backend, content.settings, waiting, on_cpu)
+        alone = frozenset(key for job in content.jobs if job.alone for key in job.tasks)
+        return Unfinished(file, content.backend, content.settings, waiting, on_cpu, alone)
 
     def _stop(self, name: str, submission: Unfinished, cancel: bool) -> None:
         """Drop what waits; ask what runs for this submission alone to save and stop."""
@@ -149,12 +152,14 @@ class Supervisor:
     # -- work ----------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
+        if any(submission.alone & submission.running for submission in self.submissions.values()):
+            return
         full: set[bool] = set()  # of workers with a GPU (True) and without: who came first gets the next slot
         for submission in list(self.submissions.values()):
             full.discard(True)  # it may have other cards
             for key in self._ready(submission):
                 on_gpu = submission.on_gpu(key)
-                if on_gpu in full or self._runs(key):
+                if on_gpu in full or self._runs(key) or (key in submission.alone and self._anything_runs()):
                     continue
                 worker = self._free_worker(submission, on_gpu)
                 if worker is None:
@@ -163,6 +168,11 @@ class Supervisor:
                 del submission.waiting[key]
                 submission.running.add(key)
                 worker.give(key, submission.settings.timeout_seconds)
+                if key in submission.alone:
+                    return
+
+    def _anything_runs(self) -> bool:
+        return any(worker.task is not None for worker in self.workers)
 
     def _runs(self, key: str) -> bool:
         return any(worker.task == key for worker in self.workers)
