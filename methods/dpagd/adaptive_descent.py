@@ -55,7 +55,7 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
         with run.clock("search"):
             losses = search.losses(members, gradient.direction(), grid.lengths())
             scale = params.C_obj / pure_epsilon(choice)
-            return run.mechanism(
+            place: int = run.mechanism(
                 "comparison",
                 losses,
                 partial(noisy_argmin, scale=scale),
@@ -65,6 +65,7 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
                 event=ZCDpEvent(choice),
                 stream="comparison",
             )
+        return place
 
     for _ in run.steps("train", params.steps, state):
         if not purse.admits(chosen["gradient_rho"] + choice):

@@ -155,7 +155,7 @@ def measure(value: float, sensitivity: float, params: DpisParams, run: Run) -> f
     """A normaliser with its noise."""
     noise = params.normaliser_noise
     release = partial(add_gaussian_number, multiplier=noise, sensitivity=sensitivity, secure=params.secure)
-    return run.mechanism(
+    noisy: float = run.mechanism(
         "normalisers",
         value,
         release,
@@ -165,6 +165,7 @@ def measure(value: float, sensitivity: float, params: DpisParams, run: Run) -> f
         stream="normalisers",
         device=HOST,
     )
+    return noisy
 
 
 def clipped_norms(engine: Engine, records: Records, clip: float) -> Tensor:

@@ -98,7 +98,7 @@ def noisy_mean(name: str, rows: Tensor, noise: float, bound_epsilon: float, run:
     norms = torch.linalg.vector_norm(rows, dim=1)
     share = high_share(len(rows), bound_epsilon)
     bound = private_quantile(f"bound of {name}", norms, share, bound_epsilon, run)
-    noisy = run.mechanism(
+    noisy: Tensor = run.mechanism(
         name,
         (rows * (bound / norms.clamp(min=bound))[:, None]).sum(dim=0),
         partial(add_gaussian, scale=noise * bound),

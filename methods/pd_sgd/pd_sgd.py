@@ -207,7 +207,8 @@ class Trial:
             chance = torch.rand((), generator=stream, device=stream.device, dtype=torch.float64)
             return Verdict(accepted=bool(chance >= rate), count=1, evaluated=1)
         self.test.begin()
-        return self.run.mechanism("test", self.others, self._count, scale=0.0, **UNBOUNDED)
+        found: Verdict = self.run.mechanism("test", self.others, self._count, scale=0.0, **UNBOUNDED)
+        return found
 
     def settle(self) -> None:
         """Leave the update where the optimizer looks for it."""
