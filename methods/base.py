@@ -1,10 +1,10 @@
 """What a method is, and the run it trains through. The harness implements Run; methods only use it."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from dp_accounting import DpEvent
@@ -15,6 +15,14 @@ from workloads.base import Records
 
 State = Mapping[str, Any]
 """What a phase must remember: things with `state_dict`, tensors, and dicts or lists of plain values."""
+SamplerKind = Literal["poisson", "shuffle", "fixed_size"]
+"""How `run.sampler` draws: every member independently, epochs in random order, or fresh samples of one size
+without replacement. The first and the last have an event; the batches of an epoch depend on each other."""
+Norm = Literal["l1", "l2", "linf"]
+"""In which one member's influence on the input of a mechanism is bounded."""
+
+Value = TypeVar("Value")
+Output = TypeVar("Output")
 
 
 class Params(BaseModel):
@@ -121,8 +129,65 @@ class Budget(Protocol):
         ...
 
 
+class Batches(Protocol):
+    """Batches of members, drawn and timed by the run. Belongs into the state of `run.steps`."""
+
+    @property
+    def rows(self) -> Tensor:
+        """The row numbers of the last batch, on the run's device."""
+        ...
+
+    def draw(self, rate: float | None = None) -> Records:
+        """The next batch; `rate` lowers the probability of a Poisson sample for this draw."""
+        ...
+
+    def draw_rows(self) -> Tensor:
+        """The row numbers of the next batch alone."""
+        ...
+
+    def thin(self, chances: Tensor) -> Records:
+        """The records of the last batch that stay, each independently with a probability of its own."""
+        ...
+
+    def event(self, release: DpEvent) -> DpEvent:
+        """What one release computed on one batch does to the members."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next draw depends on, besides the random stream."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        ...
+
+
+class Noise(Protocol):
+    """Gaussian noise for means over one model's weights, each use of which the run records.
+
+    Between `start` and `finish` the caller adds the mean, which saves a pass over memory.
+    """
+
+    def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
+        """Tensors like the weights to add a sum over `divisor` to. The next call may reuse them."""
+        ...
+
+    def finish(self, means: list[Tensor], divisor: float) -> None:
+        """What must be done when the mean is in; after it the means are noisy and count as released."""
+        ...
+
+    def noisy_mean(self, sums: list[Tensor], divisor: float) -> list[Tensor]:
+        """(sum + noise) / divisor. The next call may reuse the tensors."""
+        ...
+
+
 class Run(Protocol):
-    """The object a method trains through."""
+    """The object a method trains through.
+
+    It hands out what a guarantee rests on: batches, noise and mechanisms. Everything that tells about the
+    members is asked of it, with a name, the influence of one member and an event, so that the ledger is the
+    record of what was released.
+    """
 
     @property
     def device(self) -> torch.device:
@@ -152,11 +217,117 @@ class Run(Protocol):
         ...
 
     def clock(self, name: str) -> AbstractContextManager[None]:
-        """Time a part of the current step under a name."""
+        """Time a part of the current step under any name but "drawing". A bench charges for all of them."""
+        ...
+
+    def drawing(self) -> AbstractContextManager[None]:
+        """Time the block as drawing a batch, which a bench does not charge for.
+
+        For batches that no sampler of the run draws: `run.sampler` times itself.
+        """
+        ...
+
+    def verdict(self, accepted: bool) -> None:
+        """Say whether this step became an update; for a method that may reject one, in every step."""
         ...
 
     def observe(self, **values: Tensor | float) -> None:
         """Record values of the current step (a loss); a non-finite one ends the task as diverged."""
+        ...
+
+    def sampler(
+        self,
+        kind: SamplerKind,
+        members: Records,
+        batch_size: int,
+        stream: str = "sampling",
+        *,
+        rows: Tensor | None = None,
+        rate: float | None = None,
+        device: torch.device | None = None,
+    ) -> Batches:
+        """Batches of these records, of some `rows` of them where given, drawn from a stream on the CPU.
+
+        Args:
+            kind: How they are drawn.
+            members: Records on the run's device.
+            batch_size: Records per batch; expected ones of a Poisson sample.
+            stream: The name of the random stream.
+            rows: The row numbers that may be drawn; all where not given.
+            rate: The largest probability of a Poisson sample, instead of batch_size over the number of rows.
+            device: Where row numbers go; the run's device where not given.
+        """
+        ...
+
+    def noise(
+        self,
+        name: str,
+        weights: Sequence[Tensor],
+        scale: float,
+        *,
+        sensitivity: float,
+        event: DpEvent,
+        secure: bool = False,
+        stream: str = "noise",
+        device: torch.device | None = None,
+    ) -> Noise:
+        """Gaussian noise of standard deviation `scale` for sums like the weights.
+
+        Args:
+            name: What is released.
+            weights: Tensors of the shapes of what is released.
+            scale: The standard deviation on every coordinate of the sum.
+            sensitivity: By how much one member changes the sum, in L2 norm.
+            event: What one use does to the members.
+            secure: From the system's cryptographic generator instead of the stream.
+            stream: The name of the random stream.
+            device: Of the random stream; the run's where not given.
+        """
+        ...
+
+    def mechanism(
+        self,
+        name: str,
+        value: Value,
+        release: Callable[[Value, torch.Generator], Output],
+        *,
+        sensitivity: float,
+        scale: float,
+        event: DpEvent | Callable[[Value, Output], DpEvent],
+        norm: Norm = "l2",
+        divisor: float = 1.0,
+        stream: str = "noise",
+        device: torch.device | None = None,
+        once: bool = False,
+    ) -> Output:
+        """What `release` makes of a value computed from members, with the named random stream.
+
+        Args:
+            name: What is released.
+            value: What it is computed from: the scores of a choice, the counts of a vote.
+            release: The mechanism.
+            sensitivity: By how much one member changes the value, in `norm`.
+            scale: Of the noise on the value.
+            event: What the release does to the members; a function of value and output where it depends on
+                them.
+            norm: Of the sensitivity.
+            divisor: What the value is divided by in the release.
+            stream: The name of the random stream.
+            device: Of the random stream; the run's where not given.
+            once: The ledger holds the event as it is, not as repeated so many times.
+        """
+        ...
+
+    def public(self, name: str, value: Value) -> Value:
+        """Declare a value that does not depend on the members beyond what was released; gives it back."""
+        ...
+
+    def ledger(self, whole: DpEvent | None = None) -> DpEvent:
+        """What was released through this run so far.
+
+        With `whole`, an event that says it as a whole (a budget, selective release): it is given back if it
+        covers what was recorded, and is an AccountingError otherwise.
+        """
         ...
 
     def budget(self, epsilon: float, delta: float, likely: DpEvent, alone: bool = False) -> Budget:
@@ -174,7 +345,8 @@ class Released:
     predictor: nn.Module
     """Maps x to logits (or log-probabilities); attacks and accuracy see only this."""
     ledger: DpEvent
-    """What was done to the data. The harness prices it; NonPrivateDpEvent where there is no guarantee."""
+    """What was done to the data: `run.ledger()`. The harness prices it; NonPrivateDpEvent where there is no
+    guarantee."""
     stats: dict[str, float] = field(default_factory=dict)
     """Figures of the method's own (rejection rate, clipped share): stored, never interpreted."""
     set_aside: Tensor | None = None

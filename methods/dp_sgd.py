@@ -15,7 +15,7 @@ from methods.gradients.views import AugmentationParams, views_engine
 from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
 from methods.training.averaging import Average, AveragingParams
 from methods.training.optimizer import OptimizerParams, make_optimizer
-from methods.training.sampling import HOST, PoissonSampler, poisson_event, poisson_rate
+from methods.training.sampling import poisson_event, poisson_rate
 from workloads.base import Records
 
 log = logging.getLogger(__name__)
@@ -100,20 +100,19 @@ def train_model(
     members = members.to(run.device)
     model = model.to(run.device).train()
     optimizer = make_optimizer(model.parameters(), params)
-    sampler = PoissonSampler(len(members), params.batch_size, run.generator("sampling", HOST), run.device)
+    sampler = run.sampler("poisson", members, params.batch_size)
     engine = choose_engine(model, members, problem, params, run)
-    noise = make_noise(engine.weights, params, params.secure, run.generator("noise"))
+    noise = make_noise(run, engine.weights, params, params.secure, sampler)
     log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
     tally = Tally()
     average = Average(engine.weights, params.averaging) if params.averaging else None
     state: dict[str, Any] = {"model": model, "optimizer": optimizer, "sampler": sampler, "tally": tally}
     state |= {"average": average} if average else {}
     # The expected batch size divides: the realised one would be released unpaid.
-    divisor = params.batch_size
+    divisor = run.public("divisor", params.batch_size)
 
     for _ in run.steps("train", params.steps, state):
-        with run.clock("batch"):
-            batch = members.take(sampler.draw())
+        batch = sampler.draw()
         # Noise comes first and the clipped gradients are added onto it: one pass over memory less.
         with run.clock("noise"):
             gradient = noise.start(engine.weights, divisor)
@@ -134,8 +133,8 @@ def train_model(
     optimizer.zero_grad()
     if average:
         average.release()
-    # The sampler that drew the batches writes the ledger, so that the two cannot disagree.
-    return Released(model.eval(), sampler.event(resolved_noise(params)), tally.stats(params.steps))
+    # The run that handed out batches and noise writes the ledger, so that the three cannot disagree.
+    return Released(model.eval(), run.ledger(), tally.stats(params.steps))
 
 
 def choose_engine(

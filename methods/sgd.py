@@ -9,7 +9,6 @@ from pydantic import Field
 from methods.base import Problem, Released, Role, Run
 from methods.gradients.layers import refuse_unordered_layers
 from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
-from methods.training.sampling import HOST, PoissonSampler, Sampler, ShuffleSampler
 from workloads.base import Records
 
 
@@ -54,14 +53,11 @@ class Sgd:
         model = problem.model(run.seed("init")).to(run.device).train()
         refuse_unordered_layers(model)
         optimizer = make_optimizer(model.parameters(), params)
-        kind = ShuffleSampler if params.sampling == "shuffle" else PoissonSampler
-        stream = run.generator("sampling", HOST)
-        sampler: Sampler = kind(len(members), params.batch_size, stream, run.device)
+        sampler = run.sampler(params.sampling, members, params.batch_size)
         state = {"model": model, "optimizer": optimizer, "sampler": sampler}
 
         for step in run.steps("train", params.steps, state):
-            with run.clock("batch"):
-                batch = members.take(sampler.draw())
+            batch = sampler.draw()
             if len(batch) == 0:
                 run.observe(loss=0.0)
                 continue

@@ -18,12 +18,10 @@ import torch
 
 from harness.jobs.clock import PeakMemory
 from harness.jobs.device import accelerator
-from harness.jobs.run import Interrupted, Run
+from harness.jobs.run import DRAWING, Interrupted, Run
 
 M_ARENA_MAX = -8
 """Of mallopt(3)."""
-ACCEPTED = "accepted"
-"""What a method that may reject a step observes in every step: the updates it made, 0 or 1."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +34,16 @@ class Lap:
     cpu: float
     """Of the whole process; NaN on a GPU."""
     clocks: Mapping[str, tuple[float, float]]
-    """By name: wall and CPU time of a part of the step."""
-    accepted: float | None
-    """Updates made, where the method observes `accepted`."""
+    """By name: wall and CPU time of a part of the step, drawing among them."""
+    accepted: bool | None
+    """Whether it became an update; None where the method gives no verdict."""
     first: bool
     """Of a phase: its turn also holds what came before, e.g. the making of a model."""
+
+    @property
+    def drawing(self) -> tuple[float, float]:
+        """Wall and CPU time of drawing batches, as the run measured it."""
+        return self.clocks.get(DRAWING, (0.0, 0.0))
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,10 @@ class BenchRun(Run):
         self._cpu_clocks: dict[str, float] = {}
 
     @contextmanager
-    def clock(self, name: str) -> Iterator[None]:
+    def part(self, name: str) -> Iterator[None]:
         """Time a part of the current step."""
         begin = self._process_time()
-        with super().clock(name):
+        with super().part(name):
             yield
         spent = self._process_time() - begin
         self._cpu_clocks[name] = self._cpu_clocks.get(name, 0.0) + spent
@@ -75,7 +78,6 @@ class BenchRun(Run):
         self._read_clocks()
         series, steps = self._series, len(self._series.wall)
         cpu, self._cpu_clocks = self._cpu_clocks, {}
-        accepted = self._values.get(ACCEPTED)
         return Lap(
             phase=self.position[0],
             wall=series.wall[-1],
@@ -85,7 +87,7 @@ class BenchRun(Run):
                 for name, column in series.clocks.items()
                 if len(column) == steps  # a part of this very step
             },
-            accepted=None if accepted is None else float(accepted),
+            accepted=self._verdict,
             first=self.position[1] == 0,
         )
 

@@ -19,6 +19,7 @@ from harness.accounting import Allotment, Filter
 from harness.jobs.checkpoint import check_state, put_back, read_checkpoint, state_of, write_checkpoint
 from harness.jobs.clock import PeakMemory, Span, Stopwatch, stopwatch
 from harness.jobs.device import accelerator
+from harness.jobs.releases import Door
 from methods.base import Budget, State
 from workloads.errors import Diverged
 
@@ -27,6 +28,10 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_SECONDS = 30.0
 LOOK_EVERY = 64
 """Steps between two looks at their times and observed values: a look waits for the device, a step never."""
+DRAWING = "drawing"
+"""The part of a step that the run's own batches are timed as; no method can name a part so."""
+ACCEPTED = "accepted"
+"""The column of the step table that `verdict` fills: 1 where a step became an update, 0 where it did not."""
 TAKEN = ("phase", "step", "wall_seconds", "cpu_seconds")
 """Columns of the step table that no observed value may be called."""
 
@@ -80,7 +85,27 @@ class Clock:
         self.parts.append((self.name, (self.mark, self.stopwatch.mark())))
 
 
-class Run:
+class Drawing:
+    """Adds a block to the time that a step spends on drawing; a block within another counts once."""
+
+    __slots__ = ("inside", "part", "run")
+
+    def __init__(self, run: "Run") -> None:
+        self.run, self.inside = run, 0
+
+    def __enter__(self) -> None:
+        self.inside += 1
+        if self.inside == 1:
+            self.part = self.run.part(DRAWING)
+            self.part.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.inside -= 1
+        if self.inside == 0:
+            self.part.__exit__(*error)
+
+
+class Run(Door):
     """One training, interrupted or not: implements methods.base.Run.
 
     Args:
@@ -99,6 +124,7 @@ class Run:
         interval: float = CHECKPOINT_SECONDS,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
+        super().__init__()
         self.name, self.folder, self.interval, self.stop = name, folder, interval, stop
         self._device = device
         self._accelerator = accelerator(device)
@@ -111,6 +137,9 @@ class Run:
         self._unseen: list[tuple[int, dict[str, Tensor | float]]] = []
         self._parts: list[tuple[str, Span]] = []
         self._values: dict[str, Tensor | float] = {}
+        self._drawing = Drawing(self)
+        self._verdict: bool | None = None
+        """Whether the step became an update, where the method says so."""
         self.phases: dict[str, Series] = {}
         self.position = ("", 0, 0)
         """(phase, steps done, total): what a heartbeat tells."""
@@ -138,7 +167,25 @@ class Run:
 
     def clock(self, name: str) -> AbstractContextManager[None]:
         """Time a part of the current step."""
+        if name == DRAWING:
+            raise ValueError(
+                f"a part of a step cannot be called {name!r}, which is what run.sampler and run.drawing() "
+                "are timed as: rename it, or use run.drawing()"
+            )
+        return self.part(name)
+
+    def part(self, name: str) -> AbstractContextManager[None]:
+        """Time a part of the current step under any name."""
         return Clock(self._stopwatch, self._parts, name)
+
+    def drawing(self) -> AbstractContextManager[None]:
+        """Time a block as drawing a batch."""
+        return self._drawing
+
+    def verdict(self, accepted: bool) -> None:
+        """Record whether the current step became an update."""
+        self._verdict = bool(accepted)
+        self._values[ACCEPTED] = float(accepted)
 
     def observe(self, **values: Tensor | float) -> None:
         """Record values of the current step."""
@@ -165,7 +212,7 @@ class Run:
         try:
             for step in range(done, total):
                 self.position = (phase, step, total)
-                self._parts, self._values = [], {}
+                self._parts, self._values, self._verdict = [], {}, None
                 cpu, mark = self._process_time(), self._stopwatch.mark()
                 yield step
                 whole = mark, self._stopwatch.mark()
@@ -252,6 +299,7 @@ class Run:
             "state": {name: state_of(thing) for name, thing in state.items()},
             "streams": self._unclaimed | {name: each.get_state() for name, each in self._generators.items()},
             "torch_stream": self._torch_stream(),
+            "releases": self.releases.state_dict(),
             "series": _packed(self._series),
         }
         write_checkpoint(self.folder / f"{phase}.safetensors", content)
@@ -261,8 +309,8 @@ class Run:
         saved = read_checkpoint(self.folder / f"{phase}.safetensors") if self.folder else None
         if saved is None or saved["run"] != self.name or self._rounds_otherwise(phase, saved):
             return 0
-        if saved["state"].keys() != state.keys():  # of the method's code before it was changed
-            return 0
+        if saved["state"].keys() != state.keys() or "releases" not in saved:
+            return 0  # of code before it was changed
         for name, thing in state.items():
             put_back(thing, saved["state"][name])
         for name, stream in saved["streams"].items():
@@ -271,6 +319,7 @@ class Run:
             else:
                 self._unclaimed[name] = stream
         self._restore_torch_stream(saved["torch_stream"])
+        self.releases.load_state_dict(saved["releases"])
         self._series = self.phases[phase] = _unpacked(saved["series"])
         return int(saved["done"])
 

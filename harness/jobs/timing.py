@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from harness.jobs.interleaving import Lap, Turn
 from harness.store.outcomes import Variant
 
-BATCH = "batch"
-"""The clock of drawing and loading a batch: left out of the ratio."""
 LEAST_STEPS = 50
 """Fewer steps make no median to rely on."""
 RATIO_BOUND, INTERVAL_BOUND, SPREAD_BOUND = 0.1, 0.2, 0.5
@@ -43,7 +41,8 @@ class Laps:
 
     def net(self, clock: str) -> Numbers:
         """Seconds of the steps without drawing the batch."""
-        return self.whole(clock) - self.part(BATCH, clock)
+        place = 1 if clock == "cpu" else 0
+        return self.whole(clock) - np.array([lap.drawing[place] for lap in self.laps], dtype=np.float64)
 
     def figures(self, clock: str) -> dict[str, Any]:
         """What the steps took by themselves."""
@@ -63,8 +62,8 @@ class Laps:
         }
 
     def _seconds_per_update(self, clock: str) -> float | None:
-        """All steps' time over the updates they made; None where the method does not tell."""
-        made = math.fsum(lap.accepted or 0.0 for lap in self.laps)
+        """All steps' time over the updates they made; None where the method gives no verdicts."""
+        made = sum(lap.accepted or False for lap in self.laps)
         return float(self.net(clock).sum()) / made if made else None
 
 

@@ -8,7 +8,6 @@ from torch.nn.functional import mse_loss, one_hot
 
 from methods.base import Run
 from methods.training.descent import answer
-from methods.training.sampling import HOST, FixedSizeSampler
 from workloads.base import Records
 from workloads.models.init import seeded
 from workloads.models.mlp import mlp
@@ -66,18 +65,17 @@ class Adversary:
         self.network = InferenceNetwork(classes, run.seed("adversary")).to(run.device)
         # Fused: the network is larger than most classifiers here, and its update a good part of a step.
         self.optimizer = optim.Adam(self.network.parameters(), lr=learning_rate, fused=True)
-        stream = run.generator("adversary", HOST)
         # Samples of one size, so that both kinds are as likely in every batch.
         self.size = min(batch_size, len(trained), len(reference))
         self.samplers = [
-            FixedSizeSampler(len(kind), self.size, stream, run.device) for kind in (trained, reference)
+            run.sampler("fixed_size", kind, self.size, "adversary") for kind in (trained, reference)
         ]
 
     def step(self) -> Tensor:
         """One step on the squared error of 1 for trained and 0 for reference records; the mean error."""
+        with self.run.drawing():
+            batch = join(*(sampler.draw() for sampler in self.samplers))
         with self.run.clock("adversary"):
-            rows = [sampler.draw() for sampler in self.samplers]
-            batch = join(self.trained.take(rows[0]), self.reference.take(rows[1]))
             inferred = self.network(answer(self.classifier, batch), batch.y)
             truth = torch.ones_like(inferred)
             truth[self.size :] = 0.0

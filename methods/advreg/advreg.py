@@ -10,10 +10,21 @@ from pydantic import Field
 from torch import Tensor
 
 from methods.advreg.adversary import Adversary
-from methods.base import Amount, Count, Fraction, Level, Probability, Problem, Rate, Released, Run
+from methods.base import (
+    Amount,
+    Batches,
+    Count,
+    Fraction,
+    Level,
+    Probability,
+    Problem,
+    Rate,
+    Released,
+    Run,
+)
 from methods.training.descent import Descent, DescentParams
 from methods.training.holdout import hold_out
-from methods.training.sampling import HOST, Sampler, refuse_larger_than
+from methods.training.sampling import HOST, refuse_larger_than
 from workloads.base import Records, sent
 
 
@@ -102,7 +113,7 @@ class Advreg:
 
         classifier.loss = penalised(problem, adversary, params.alpha)
         if params.reference_code_quirk:
-            classifier.sampler = Overlapping(classifier.sampler)
+            classifier.source = Overlapping(classifier.sampler, trained, run)
         state = {"classifier": classifier, "adversary": adversary}
         for step in run.steps("min-max", params.steps - warm_up, state):
             errors = [adversary.step() for _ in range(params.adversary_steps)]
@@ -126,17 +137,18 @@ def penalised(problem: Problem, adversary: Adversary, alpha: float) -> Callable[
 class Overlapping:
     """Pairs of draws of which each begins with the batch that the last one ended with: ab, bc, cd."""
 
-    def __init__(self, sampler: Sampler) -> None:
-        self.sampler, self.device = sampler, sampler.device
+    def __init__(self, sampler: Batches, records: Records, run: Run) -> None:
+        self.sampler, self.records, self.run = sampler, records, run
         self.draws = 0
         self.rows = torch.empty(0, dtype=torch.int64)
 
-    def draw(self) -> Tensor:
-        """The row numbers of the next batch."""
-        if self.draws == 0 or self.draws % 2 == 1:
-            self.rows = self.sampler.draw()
-        self.draws += 1
-        return self.rows
+    def draw(self) -> Records:
+        """The next batch."""
+        with self.run.drawing():
+            if self.draws == 0 or self.draws % 2 == 1:
+                self.rows = self.sampler.draw_rows()
+            self.draws += 1
+            return self.records.take(self.rows)
 
     def state_dict(self) -> dict[str, Any]:
         """The last batch, the count of draws and the sampler's own state."""
@@ -144,7 +156,7 @@ class Overlapping:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
-        self.draws, self.rows = int(state["draws"]), state["rows"].to(self.device)
+        self.draws, self.rows = int(state["draws"]), state["rows"].to(self.run.device)
         self.sampler.load_state_dict(state["sampler"])
 
 

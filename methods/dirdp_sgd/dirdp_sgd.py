@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -19,12 +19,14 @@ from methods.mechanisms.bessel import mean_resultant_length
 from methods.mechanisms.events import VonMisesFisherDpEvent
 from methods.mechanisms.noise import cut
 from methods.training.optimizer import OptimizerParams, make_optimizer
-from methods.training.sampling import HOST, FixedSizeSampler, fixed_size_event
+from methods.training.sampling import fixed_size_event
 from workloads.base import Records
 from workloads.errors import SpecError
 
 log = logging.getLogger(__name__)
 
+DIAMETER = 2.0
+"""The largest distance between two directions: all that one example can change of what is redrawn."""
 STORED = 64 * 2**20
 """Bytes of per-example gradients at a time: three such tensors exist at once."""
 
@@ -124,36 +126,43 @@ class DirDpSgd:
         members = members.to(run.device)
         model = problem.model(run.seed("init")).to(run.device).train()
         optimizer = make_optimizer(model.parameters(), params)
-        stream = run.generator("sampling", HOST)
-        sampler = FixedSizeSampler(len(members), params.batch_size, stream, run.device)
+        sampler = run.sampler("fixed_size", members, params.batch_size)
         loss = Overheard(problem.loss)
         engine = make_engine(model, loss, params.engine, physical_batch_size=params.physical_batch_size)
         layout = find_layout(engine.weights, params.granularity)
-        noise = DirectionalNoise(layout, kappa, params, run.generator("noise"))
+        event = sampler.event(release_event(params, spell(layout)))
         size = piece_size(engine.weights, params)
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
         tally = DirectionTally()
+        noise = DirectionalNoise(layout, kappa, params, tally, run)
+
+        def gradients(batch: Records) -> Iterator[list[Tensor]]:
+            """Of every weight and a few examples at a time, computed when they are asked for."""
+            for x, y in zip(torch.split(batch.x, size), torch.split(batch.y, size), strict=True):
+                with run.clock("gradients"):
+                    found = find_gradients(engine, x, y, params.aggregate_then_vmf, tally)
+                yield found
+
         state = {"model": model, "optimizer": optimizer, "sampler": sampler, "tally": tally}
 
         for _ in run.steps("train", params.steps, state):
-            with run.clock("batch"):
-                batch = members.take(sampler.draw())
-            noise.start()
-            for x, y in zip(torch.split(batch.x, size), torch.split(batch.y, size), strict=True):
-                with run.clock("gradients"):
-                    gradients = find_gradients(engine, x, y, params.aggregate_then_vmf, tally)
-                with run.clock("noise"):
-                    noise.add(gradients, tally)
+            mean = run.mechanism(
+                "directions",
+                gradients(sampler.draw()),
+                noise.redraw,
+                sensitivity=DIAMETER,
+                scale=1 / kappa,
+                event=event,
+            )
             with run.clock("update"):
-                for weight, mean in zip(engine.weights, cut(noise.mean(), engine.weights), strict=True):
-                    weight.grad = mean
+                for weight, piece in zip(engine.weights, cut(mean, engine.weights), strict=True):
+                    weight.grad = piece
                 optimizer.step()
             run.observe(loss=loss.mean())
 
         engine.release()
         optimizer.zero_grad()
-        ledger = sampler.event(release_event(params, spell(layout)))
-        return Released(model.eval(), ledger, figures(tally.state_dict(), layout, kappa))
+        return Released(model.eval(), run.ledger(), figures(tally.state_dict(), layout, kappa))
 
 
 class Overheard:
@@ -219,42 +228,38 @@ class DirectionalNoise:
     """Redraws the directions of gradients and averages them over a batch that comes in pieces."""
 
     def __init__(
-        self, layout: Layout, kappa: float, params: DirDpSgdParams, generator: torch.Generator
+        self, layout: Layout, kappa: float, params: DirDpSgdParams, tally: DirectionTally, run: Run
     ) -> None:
-        self.layout, self.kappa, self.generator = layout, kappa, generator
+        self.layout, self.kappa, self.tally, self.run = layout, kappa, tally, run
         self.keeps = params.row_magnitude == "keep"
         # A single unit direction is the update itself.
         divisor = 1 if params.aggregate_then_vmf and not self.keeps else params.batch_size
         lengths = [mean_resultant_length(each, kappa) if params.debias else 1.0 for _, each in layout]
         self._divisors = [divisor * length for length in lengths]
-        self._sums: list[Tensor] = []
 
-    def start(self) -> None:
-        """Begin a batch."""
-        self._sums = []
+    def redraw(self, pieces: Iterable[list[Tensor]], generator: torch.Generator) -> Tensor:
+        """The update, flat in the order of the weights, from gradients (B, *shape) of all weights."""
+        sums: list[Tensor] = []
+        for gradients in pieces:
+            with self.run.clock("noise"):
+                totals = [self._total(block, generator) for block in cut_blocks(gradients, self.layout)]
+                if sums:
+                    torch._foreach_add_(sums, totals)
+                else:
+                    sums = totals
+        with self.run.clock("noise"):
+            scaled = zip(sums, self._divisors, strict=True)
+            return torch.cat([total.flatten() / divisor for total, divisor in scaled])
 
-    def add(self, gradients: list[Tensor], tally: DirectionTally) -> None:
-        """Redraw the directions of gradients (B, *shape) of all weights and add them to the sums."""
-        totals = [self._total(block, tally) for block in cut_blocks(gradients, self.layout)]
-        if self._sums:
-            torch._foreach_add_(self._sums, totals)
-        else:
-            self._sums = totals
-
-    def _total(self, block: Tensor, tally: DirectionTally) -> Tensor:
+    def _total(self, block: Tensor, generator: torch.Generator) -> Tensor:
         """(rows, dimension): the new directions of (B, rows, dimension), summed over the examples."""
-        found = redraw(block.flatten(0, 1), self.kappa, self.generator)
-        tally.add(found.lengths)
+        found = redraw(block.flatten(0, 1), self.kappa, generator)
+        self.tally.add(found.lengths)
         drawn = found.directions
         if self.keeps:
             finite = torch.isfinite(found.lengths)
             drawn.mul_(found.lengths.where(finite, 0.0).to(drawn.dtype)[:, None])
         return drawn.view(block.shape).sum(dim=0)
-
-    def mean(self) -> Tensor:
-        """The update, flat in the order of the weights."""
-        scaled = zip(self._sums, self._divisors, strict=True)
-        return torch.cat([total.flatten() / divisor for total, divisor in scaled])
 
 
 def find_gradients(engine: Engine, x: Tensor, y: Tensor, summed: bool, tally: DirectionTally) -> list[Tensor]:

@@ -16,7 +16,7 @@ from methods.gradients.params import ClippingParams
 from methods.gradients.tally import Tally
 from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
 from methods.training.descent import Descent, DescentParams
-from methods.training.sampling import HOST, PoissonSampler, poisson_event, poisson_rate
+from methods.training.sampling import poisson_event, poisson_rate
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -100,19 +100,19 @@ class DpGan:
         loss = judgement(problem.classes)
         engine = make_engine(discriminator, loss, params.engine, params.clipping, params.physical_batch_size)
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
-        noise = make_noise(engine.weights, params, params.secure, run.generator("noise"))
+        sampler = run.sampler("poisson", members, params.batch_size)
+        noise = make_noise(run, engine.weights, params, params.secure, sampler)
         optimizer = optim.Adam(engine.weights, lr=params.discriminator_rate, betas=BETAS)
-        stream = run.generator("sampling", HOST)
-        sampler = PoissonSampler(len(members), params.batch_size, stream, run.device)
         tally = Tally()
         state = {"discriminator": discriminator, "optimizer": optimizer, "forger": forger}
         state |= {"sampler": sampler, "tally": tally}
         # The expected batch size: the realised one would be released unpaid.
-        divisor = params.batch_size
+        divisor = run.public("divisor", params.batch_size)
 
         for step in run.steps("game", params.steps, state):
-            with run.clock("batch"):
-                batch, forged = members.take(sampler.draw()), forger.forge(divisor)
+            batch = sampler.draw()
+            with run.clock("generator"):
+                forged = forger.forge(divisor)
             with run.clock("noise"):
                 means = noise.start(engine.weights, divisor)
             with run.clock("gradients"):
@@ -133,7 +133,7 @@ class DpGan:
 
         engine.release()
         predictor = classify(generator, problem, params, run)
-        return Released(predictor, sampler.event(resolved_noise(params)), tally.stats(params.steps))
+        return Released(predictor, run.ledger(), tally.stats(params.steps))
 
 
 def make_generator(members: Records, problem: Problem, params: DpGanParams, run: Run) -> Generator:

@@ -1,6 +1,7 @@
 """DP-AGD as published: noisy gradients whose budget grows when a noisy comparison finds them useless."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor
 from methods.base import Count, Params, Probability, Problem, Rate, Released, Run
 from methods.dpagd.zcdp import Purse, gaussian_deviation, pure_epsilon, rho_of
 from methods.gradients import Engine, make_engine
-from methods.mechanisms.line_search import LineSearch, noisy_argmin, pieces
+from methods.mechanisms.draws import add_gaussian_each, noisy_argmin
+from methods.mechanisms.line_search import LineSearch, pieces
 from workloads.base import Records
 
 RENEW_EVERY, ROOM = 10, 1.1
@@ -45,7 +47,6 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
     choice = purse.rho / (2 * params.splits)
     chosen, counts = {"gradient_rho": choice}, {"moves": 0, "comparisons": 0}
     state: dict[str, Any] = {"model": model, "purse": purse, "grid": grid, "chosen": chosen, "counts": counts}
-    noise, comparison = run.generator("noise"), run.generator("comparison")
 
     def compare(gradient: "Measured") -> int:
         """Which step size has the least loss, standing still being 0; paid for."""
@@ -53,20 +54,31 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
         counts["comparisons"] += 1
         with run.clock("search"):
             losses = search.losses(members, gradient.direction(), grid.lengths())
-            return noisy_argmin(losses, params.C_obj / pure_epsilon(choice), comparison)
+            scale = params.C_obj / pure_epsilon(choice)
+            place: int = run.mechanism(
+                "comparison",
+                losses,
+                partial(noisy_argmin, scale=scale),
+                sensitivity=params.C_obj,
+                scale=scale,
+                norm="linf",
+                event=ZCDpEvent(choice),
+                stream="comparison",
+            )
+        return place
 
     for _ in run.steps("train", params.steps, state):
         if not purse.admits(chosen["gradient_rho"] + choice):
             break
         with run.clock("gradients"):
             sums, loss = clipped_total(engine, members, params.clip)
-        gradient = Measured(sums, params.clip, noise)
+        gradient = Measured(sums, params.clip, run)
         purse.spend(gradient.measure(chosen["gradient_rho"]))
         place = compare(gradient)
         while place == 0 and purse.admits(params.gamma * gradient.rho + choice):
             purse.spend(gradient.measure(params.gamma * gradient.rho))
             place = compare(gradient)
-        length = float(grid.lengths()[place])
+        length = run.public("step size", float(grid.lengths()[place]))
         search.move(gradient.direction(), length)
         grid.count(length)
         chosen["gradient_rho"] = gradient.rho
@@ -76,7 +88,8 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
     engine.release()
     stats = {name: float(value) for name, value in counts.items()}
     # All that was fixed beforehand, spent or not: how much is left over depends on the data.
-    return Released(model.eval(), ZCDpEvent(purse.rho), stats | {"rho_spent": purse.spent})
+    ledger = run.ledger(ZCDpEvent(purse.rho))
+    return Released(model.eval(), ledger, stats | {"rho_spent": purse.spent})
 
 
 def whole_budget(params: AdaptiveParams, run: Run) -> float:
@@ -89,8 +102,8 @@ def whole_budget(params: AdaptiveParams, run: Run) -> float:
 class Measured:
     """What is known of a sum of clipped gradients after one or more noisy measurements of it."""
 
-    def __init__(self, sums: Sequence[Tensor], clip: float, generator: torch.Generator) -> None:
-        self.sums, self.clip, self.generator = sums, clip, generator
+    def __init__(self, sums: Sequence[Tensor], clip: float, run: Run) -> None:
+        self.sums, self.clip, self.run = sums, clip, run
         self.values = [torch.zeros_like(each) for each in sums]
         self.rho = 0.0
 
@@ -102,9 +115,16 @@ class Measured:
         """
         share = rho / (self.rho + rho)
         deviation = gaussian_deviation(self.clip, rho)
-        for value, true in zip(self.values, self.sums, strict=True):
-            drawn = torch.randn(true.shape, generator=self.generator, device=self.generator.device)
-            value.lerp_(true + deviation * drawn.to(true), share)
+        measured = self.run.mechanism(
+            "gradient",
+            self.sums,
+            partial(add_gaussian_each, scale=deviation),
+            sensitivity=self.clip,
+            scale=deviation,
+            event=ZCDpEvent(rho),
+        )
+        for value, noisy in zip(self.values, measured, strict=True):
+            value.lerp_(noisy, share)
         self.rho += rho
         return rho
 

@@ -4,25 +4,19 @@ DPAGD.py, train_with_dp.py and NoisyMax.py of the repository of Fu et al. 2024.
 """
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import torch
-from dp_accounting import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    PoissonSampledDpEvent,
-    SelfComposedDpEvent,
-)
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 from torch import Tensor
 
-from methods.base import Problem, Released, Run
+from methods.base import Batches, Problem, Released, Run
 from methods.dpagd.adaptive_descent import AdaptiveParams
 from methods.gradients import make_engine
+from methods.mechanisms.draws import exponential
 from methods.mechanisms.events import ClaimedDpEvent
 from methods.mechanisms.line_search import LineSearch
-from methods.mechanisms.noise import SeededNoise
-from methods.training.sampling import HOST, PoissonSampler
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -50,28 +44,33 @@ def follow_code(
     model = problem.model(run.seed("init")).to(run.device).train()
     engine = make_engine(model, problem.loss)
     search = LineSearch(model, problem.loss, engine.weights, params.C_obj)
-    sampler = PoissonSampler(len(members), batch_size, run.generator("sampling", HOST), run.device)
-    charge = Charge(sampler.rate, sigma_t, params, run)
+    sampler = run.sampler("poisson", members, batch_size)
+    charge = Charge(sampler, sigma_t, params, run)
     grid = torch.linspace(0, params.step_max, 1 + params.candidates, dtype=torch.float64)
     counts = {"moves": 0, "comparisons": 0}
     state: dict[str, Any] = {"model": model, "sampler": sampler, "charge": charge, "counts": counts}
-    noise = SeededNoise(engine.weights, params.clip, run.generator("noise"))
-    comparison = run.generator("comparison")
 
     for _ in run.steps("train", params.steps, state):
         if not charge.admits(charge.sigma_t, sigma_v):
             break
-        batch = members.take(sampler.draw())
+        batch = sampler.draw()
         with run.clock("gradients"):
             clipped = engine.clipped_sum(batch.x, batch.y, params.clip)
         charge.pay(charge.sigma_t)
-        noise.scale = charge.sigma_t * params.clip
+        noise = run.noise(
+            "gradient",
+            engine.weights,
+            charge.sigma_t * params.clip,
+            sensitivity=params.clip,
+            event=charge.use(charge.sigma_t),
+        )
         gradient = [mean.clone() for mean in noise.noisy_mean(clipped.sums, max(len(batch), 1))]
         place, shrunk = 0, False
         while place == 0 and charge.admits(sigma_v):
             counts["comparisons"] += 1
             with run.clock("search"):
-                place = compare_on_the_way(search, batch, gradient, grid, params.C_obj * sigma_v, comparison)
+                losses = losses_on_the_way(search, batch, gradient, grid)
+                place = compare(losses, charge, params.C_obj, sigma_v, run)
             charge.pay(sigma_v if place > 0 else charge.sigma_t)
             shrunk |= place == 0
         search.move(gradient, float(grid[place]))
@@ -81,25 +80,36 @@ def follow_code(
 
     engine.release()
     stats = {name: float(value) for name, value in counts.items()} | {"sigma_t": charge.sigma_t}
-    return Released(model.eval(), charge.event(), stats)
+    return Released(model.eval(), run.ledger(charge.event()), stats)
 
 
-def compare_on_the_way(
-    search: LineSearch,
-    batch: Records,
-    gradient: list[Tensor],
-    grid: Tensor,
-    scale: float,
-    generator: torch.Generator,
-) -> int:
-    """Take all steps of the grid one after the other; the number of the one with the least noisy loss.
+def losses_on_the_way(search: LineSearch, batch: Records, gradient: list[Tensor], grid: Tensor) -> Tensor:
+    """Take all steps of the grid one after the other; the losses after each.
 
     The model ends where the last step has led it: the code subtracts each candidate from the same tensors.
     """
     losses = search.losses(batch, gradient, grid.cumsum(0))
     search.move(gradient, float(grid.sum()))
-    drawn = torch.empty(len(grid), dtype=torch.float64, device=generator.device)
-    return int((losses + scale * drawn.exponential_(generator=generator).to(losses.device)).argmin())
+    return losses
+
+
+def compare(losses: Tensor, charge: "Charge", bound: float, sigma_v: float, run: Run) -> int:
+    """The number of the least noisy loss; charged as one Gaussian, of the gradient's noise where it is 0."""
+    return run.mechanism(
+        "comparison",
+        losses,
+        partial(least_raised, scale=bound * sigma_v),
+        sensitivity=bound,
+        scale=bound * sigma_v,
+        norm="linf",
+        event=lambda _, place: charge.use(sigma_v if place > 0 else charge.sigma_t),
+        stream="comparison",
+    )
+
+
+def least_raised(losses: Tensor, generator: torch.Generator, scale: float) -> int:
+    """The number of the least loss after each is made larger by exponential noise."""
+    return int((losses + scale * exponential(losses.shape, generator).to(losses.device)).argmin())
 
 
 class Charge:
@@ -108,9 +118,9 @@ class Charge:
     Belongs into the state of `run.steps`.
     """
 
-    def __init__(self, rate: float, sigma_t: float, params: AdaptiveParams, run: Run) -> None:
-        self.rate, self.sigma_t = rate, sigma_t
-        self.budget = run.budget(params.epsilon, params.delta, self._use(sigma_t))
+    def __init__(self, sampler: Batches, sigma_t: float, params: AdaptiveParams, run: Run) -> None:
+        self.sampler, self.sigma_t = sampler, sigma_t
+        self.budget = run.budget(params.epsilon, params.delta, self.use(sigma_t))
         self.uses: Counter[float] = Counter()
         if not self.admits(sigma_t):
             raise SpecError(
@@ -120,17 +130,17 @@ class Charge:
 
     def admits(self, *sigmas: float) -> bool:
         """Whether Gaussians of this noise fit together."""
-        return self.budget.admits(ComposedDpEvent([self._use(sigma) for sigma in sigmas]))
+        return self.budget.admits(ComposedDpEvent([self.use(sigma) for sigma in sigmas]))
 
     def pay(self, sigma: float) -> None:
         """Book one Gaussian. The authors look at the sum only after a step: its last ones may be too many."""
         if self.admits(sigma):
-            self.budget.spend(self._use(sigma))
+            self.budget.spend(self.use(sigma))
         self.uses[sigma] += 1
 
     def event(self) -> DpEvent:
         """All that was charged, and what was not."""
-        charged = [SelfComposedDpEvent(self._use(sigma), count) for sigma, count in sorted(self.uses.items())]
+        charged = [SelfComposedDpEvent(self.use(sigma), count) for sigma, count in sorted(self.uses.items())]
         return ClaimedDpEvent(ComposedDpEvent(charged), UNPAID)
 
     def state_dict(self) -> dict[str, Any]:
@@ -148,5 +158,6 @@ class Charge:
         self.uses = Counter(dict(zip(state["sigmas"], state["counts"], strict=True)))
         self.sigma_t = float(state["sigma_t"])
 
-    def _use(self, sigma: float) -> DpEvent:
-        return PoissonSampledDpEvent(self.rate, GaussianDpEvent(sigma))
+    def use(self, sigma: float) -> DpEvent:
+        """One Gaussian on a Poisson sample."""
+        return self.sampler.event(GaussianDpEvent(sigma))

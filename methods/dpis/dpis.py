@@ -2,10 +2,11 @@
 
 import logging
 import math
+from functools import partial
 from typing import ClassVar
 
 import torch
-from dp_accounting import DpEvent
+from dp_accounting import DpEvent, GaussianDpEvent
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -13,12 +14,12 @@ from methods.base import Amount, Count, Problem, Rate, Released, Run
 from methods.dpis.importance import ImportanceSampler, boosted_rate, importance_event
 from methods.gradients import Engine, make_engine
 from methods.gradients.params import ClippingParams
+from methods.mechanisms.draws import add_gaussian_number
 from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
 from methods.mechanisms.line_search import pieces
-from methods.mechanisms.noise import secure_normal
 from methods.training.optimizer import OptimizerParams, make_optimizer
 from methods.training.sampling import HOST
-from workloads.base import Records, sent
+from workloads.base import Records
 
 log = logging.getLogger(__name__)
 
@@ -99,30 +100,27 @@ class Dpis:
 
     def train(self, members: Records, problem: Problem, params: DpisParams, run: Run) -> Released:
         """Train for `params.steps` steps and release the last iterate."""
-        noise_multiplier = resolved_noise(params)
         members = members.to(run.device)
         model = problem.model(run.seed("init")).to(run.device).train()
         optimizer = make_optimizer(model.parameters(), params)
         engine = make_engine(model, problem.loss, params.engine, "flat", params.physical_batch_size)
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
-        stream = run.generator("sampling", HOST)
-        sampler = ImportanceSampler(len(members), params.batch_size, params.clip, params.boost, stream)
-        noise = make_noise(engine.weights, params, params.secure, run.generator("noise"))
+        sampler = ImportanceSampler(members, params.batch_size, params.clip, params.boost, run)
+        noise = make_noise(run, engine.weights, params, params.secure, sampler.batches)
         sizes = {"candidates": 0, "drawn": 0}
         state = {"model": model, "optimizer": optimizer, "sampler": sampler, "sizes": sizes}
 
         for step in run.steps("train", params.steps, state):
             if step % params.refresh_every == 0:
                 with run.clock("refresh"):
-                    refresh(sampler, engine, members, params, run.generator("normalisers", HOST))
-            with run.clock("batch"):
-                wide = members.take(sent(sampler.candidates(), run.device))
-                # Who stays is decided on the host, which must know how many they are.
-                kept = sampler.keep(clipped_norms(engine, wide, params.clip)).nonzero().flatten()
-                batch = wide.take(sent(kept, run.device))
+                    refresh(sampler, engine, members, params, run)
+            wide = sampler.candidates()
+            with run.clock("norms"):
+                norms = clipped_norms(engine, wide, params.clip)
+            batch = sampler.keep(norms)
             with run.clock("gradients"):
                 # The noise is made for sums of gradients as long as clip; here they are as long as the share.
-                divisor = params.clip / sampler.share
+                divisor = run.public("divisor", params.clip / sampler.share)
                 means = noise.start(engine.weights, divisor)
                 clipped = engine.clipped_sum(batch.x, batch.y, SHORT, means, sampler.share / SHORT)
                 noise.finish(means, divisor)
@@ -137,8 +135,7 @@ class Dpis:
         engine.release()
         optimizer.zero_grad()
         stats = {f"mean_{name}": count / params.steps for name, count in sizes.items()}
-        ledger = sampler.event(noise_multiplier, params.normaliser_noise)
-        return Released(model.eval(), ledger, stats | {"last_share": sampler.share})
+        return Released(model.eval(), run.ledger(), stats | {"last_share": sampler.share})
 
 
 def refresh(
@@ -146,14 +143,29 @@ def refresh(
     engine: Engine,
     members: Records,
     params: DpisParams,
-    generator: torch.Generator,
+    run: Run,
 ) -> None:
     """Measure the normalisers anew: one record moves the sum of norms by at most clip and the count by 1."""
     sums = [clipped_norms(engine, part, params.clip).sum() for part in pieces(members)]
     total = sum(torch.stack(sums).tolist())
-    drawn = torch.randn(2, generator=generator, device=generator.device, dtype=torch.float64)
-    drawn = params.normaliser_noise * (secure_normal(2) if params.secure else drawn)
-    sampler.refresh(total + params.clip * float(drawn[0]), len(members) + float(drawn[1]))
+    sampler.refresh(measure(total, params.clip, params, run), measure(len(members), 1.0, params, run))
+
+
+def measure(value: float, sensitivity: float, params: DpisParams, run: Run) -> float:
+    """A normaliser with its noise."""
+    noise = params.normaliser_noise
+    release = partial(add_gaussian_number, multiplier=noise, sensitivity=sensitivity, secure=params.secure)
+    noisy: float = run.mechanism(
+        "normalisers",
+        value,
+        release,
+        sensitivity=sensitivity,
+        scale=noise * sensitivity,
+        event=GaussianDpEvent(noise),
+        stream="normalisers",
+        device=HOST,
+    )
+    return noisy
 
 
 def clipped_norms(engine: Engine, records: Records, clip: float) -> Tensor:

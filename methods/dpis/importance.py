@@ -2,11 +2,12 @@
 
 from typing import Any
 
-import torch
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, NonPrivateDpEvent, SelfComposedDpEvent
 from torch import Tensor
 
+from methods.base import Run
 from methods.training.sampling import poisson_event, poisson_rate
+from workloads.base import Records
 
 
 class ImportanceSampler:
@@ -18,35 +19,31 @@ class ImportanceSampler:
     a record is kept with probability s / clip. Belongs into the state of `run.steps`.
 
     Args:
-        members: How many there are.
+        members: Who is drawn from.
         batch_size: Expected size of a batch where K is right.
         clip: The longest a clipped gradient can be.
         boost: How many times batch_size / members the probability of a record may be.
-        generator: The random stream of the draws.
+        run: The run it belongs to.
     """
 
-    def __init__(
-        self, members: int, batch_size: int, clip: float, boost: float, generator: torch.Generator
-    ) -> None:
-        self.members, self.batch_size, self.clip, self.generator = members, batch_size, clip, generator
-        self.rate = boosted_rate(members, batch_size, boost)
-        self.total, self.count = members * clip, float(members)
-        self.draws = self.refreshes = 0
+    def __init__(self, members: Records, batch_size: int, clip: float, boost: float, run: Run) -> None:
+        self.batch_size, self.clip = batch_size, clip
+        self.rate = boosted_rate(len(members), batch_size, boost)
+        self.batches = run.sampler("poisson", members, batch_size, rate=self.rate)
+        self.total, self.count = len(members) * clip, float(len(members))
 
     def refresh(self, total: float, count: float) -> None:
         """Go on with new noisy normalisers: the sum of clipped norms (K) and the number of members (N)."""
-        self.refreshes += 1
         self.total = max(total, self.batch_size * self.clip / self.rate)
         self.count = max(count, float(self.batch_size))
 
-    def candidates(self) -> Tensor:
-        """The row numbers of the wider sample, ascending."""
-        self.draws += 1
-        return self._kept(torch.full((self.members,), self.widest, dtype=torch.float64)).nonzero().flatten()
+    def candidates(self) -> Records:
+        """The wider sample."""
+        return self.batches.draw(rate=self.widest)
 
-    def keep(self, norms: Tensor) -> Tensor:
-        """Which of the candidates stay, given their clipped norms; a norm of 0 never does."""
-        return self._kept(norms.double() / self.clip)
+    def keep(self, norms: Tensor) -> Records:
+        """The candidates that stay, given their clipped norms; a norm of 0 never does."""
+        return self.batches.thin(norms.double() / self.clip)
 
     @property
     def widest(self) -> float:
@@ -58,23 +55,14 @@ class ImportanceSampler:
         """The length of every drawn record's contribution to the mean: K / (N batch_size)."""
         return self.total / (self.count * self.batch_size)
 
-    def event(self, noise_multiplier: float, normaliser_noise: float) -> DpEvent:
-        """What the draws and refreshes so far cost."""
-        return importance_event(self.rate, noise_multiplier, self.draws, normaliser_noise, self.refreshes)
-
     def state_dict(self) -> dict[str, Any]:
-        """The normalisers and the counts."""
-        return {name: getattr(self, name) for name in ("total", "count", "draws", "refreshes")}
+        """The normalisers and the state of the batches."""
+        return {"total": self.total, "count": self.count, "batches": self.batches.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         self.total, self.count = float(state["total"]), float(state["count"])
-        self.draws, self.refreshes = int(state["draws"]), int(state["refreshes"])
-
-    def _kept(self, chances: Tensor) -> Tensor:
-        device = self.generator.device
-        drawn = torch.rand(len(chances), generator=self.generator, device=device, dtype=torch.float64)
-        return drawn < chances.to(device)
+        self.batches.load_state_dict(state["batches"])
 
 
 def boosted_rate(members: int, batch_size: int, boost: float) -> float:

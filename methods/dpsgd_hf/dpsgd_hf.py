@@ -1,6 +1,5 @@
 """dpsgd-hf: DP-SGD on handcrafted features, normalised without leaking anything unpaid."""
 
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
@@ -81,8 +80,7 @@ class DpsgdHf:
         if isinstance(front, ChannelNormalised):
             measure(front, members, params, run)
         predictor = nn.Sequential(front, problem.model(run.seed("init")))
-        released = train_model(predictor, members, problem, params, run)
-        return replace(released, ledger=with_statistics(released.ledger, params))
+        return train_model(predictor, members, problem, params, run)
 
     def detached(self, params: DpsgdHfParams) -> str | None:
         """Normalised, a record no longer says which weight is its own."""
@@ -105,10 +103,7 @@ def make_front(params: DpsgdHfParams) -> nn.Module:
 def measure(front: ChannelNormalised, members: Records, params: DpsgdHfParams, run: Run) -> None:
     """Fix what the front normalises by, in a phase of one step."""
     for _ in run.steps("normalise", 1, {"front": front}):
-        moments = estimate_moments(
-            members, params.norm_noise, params.bound_epsilon, run.generator("normalisation")
-        )
-        front.fix(*moments)
+        front.fix(*estimate_moments(members, params.norm_noise, params.bound_epsilon, run))
 
 
 def with_statistics(training: DpEvent, params: DpsgdHfParams) -> DpEvent:

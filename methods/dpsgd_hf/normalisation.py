@@ -1,6 +1,7 @@
 """Normalising records before a model sees them: by each record's own numbers, or by private statistics."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,6 +9,8 @@ from dp_accounting import DpEvent, GaussianDpEvent
 from torch import Tensor, nn
 from torch.nn.functional import group_norm
 
+from methods.base import Run
+from methods.mechanisms.draws import add_gaussian, choose
 from methods.mechanisms.events import PureDpEvent
 from workloads.base import Records, sent
 from workloads.errors import SpecError
@@ -61,9 +64,7 @@ class ChannelNormalised(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-def estimate_moments(
-    members: Records, noise: float, bound_epsilon: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def estimate_moments(members: Records, noise: float, bound_epsilon: float, run: Run) -> tuple[Tensor, Tensor]:
     """Mean and variance of every channel, private at the price of `moments_event`.
 
     Tramer and Boneh 2021: the channels' means and mean squares of each record, clipped to a norm and averaged
@@ -71,9 +72,9 @@ def estimate_moments(
     variances of unlike records too small; here the bound is private, and as high as `high_share` allows.
     """
     per_record = [channel_moments(x) for x in members.batches(READ_AT_ONCE)]
-    mean, square = (
-        noisy_mean(torch.cat(rows), noise, bound_epsilon, generator) for rows in zip(*per_record, strict=True)
-    )
+    means, squares = (torch.cat(rows) for rows in zip(*per_record, strict=True))
+    mean = noisy_mean("means", means, noise, bound_epsilon, run)
+    square = noisy_mean("squares", squares, noise, bound_epsilon, run)
     return mean, (square - mean.square()).clamp(min=0)
 
 
@@ -88,18 +89,27 @@ def channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     return places.mean(dim=2), places.square().mean(dim=2)
 
 
-def noisy_mean(rows: Tensor, noise: float, bound_epsilon: float, generator: torch.Generator) -> Tensor:
+def noisy_mean(name: str, rows: Tensor, noise: float, bound_epsilon: float, run: Run) -> Tensor:
     """The mean of rows clipped to a private bound, with noise of `noise` times the bound on their sum.
 
     How many rows there are is public, as it is in the rate of every Poisson sample.
     """
     rows = torch.where(torch.isfinite(rows).all(dim=1, keepdim=True), rows.double(), 0.0)
     norms = torch.linalg.vector_norm(rows, dim=1)
-    bound = private_quantile(norms, high_share(len(rows), bound_epsilon), bound_epsilon, generator)
-    total = (rows * (bound / norms.clamp(min=bound))[:, None]).sum(dim=0)
-    drawn = torch.randn(total.shape, generator=generator, device=generator.device, dtype=torch.float64)
-    mean: Tensor = (total + noise * bound * drawn.to(total.device)) / len(rows)
-    return mean
+    share = high_share(len(rows), bound_epsilon)
+    bound = private_quantile(f"bound of {name}", norms, share, bound_epsilon, run)
+    noisy: Tensor = run.mechanism(
+        name,
+        (rows * (bound / norms.clamp(min=bound))[:, None]).sum(dim=0),
+        partial(add_gaussian, scale=noise * bound),
+        sensitivity=bound,
+        scale=noise * bound,
+        divisor=len(rows),
+        event=GaussianDpEvent(noise),
+        stream="normalisation",
+        once=True,
+    )
+    return noisy / len(rows)
 
 
 def high_share(count: int, epsilon: float) -> float:
@@ -107,7 +117,7 @@ def high_share(count: int, epsilon: float) -> float:
     return max(0.5, 1 - SURE / (epsilon * count))
 
 
-def private_quantile(values: Tensor, share: float, epsilon: float, generator: torch.Generator) -> float:
+def private_quantile(name: str, values: Tensor, share: float, epsilon: float, run: Run) -> float:
     """One of BOUNDS near a quantile: the exponential mechanism, (epsilon, 0)-DP (McSherry and Talwar 2007).
 
     The best bound is the first with at least that share of the values below it; the score of any other is
@@ -118,12 +128,19 @@ def private_quantile(values: Tensor, share: float, epsilon: float, generator: to
     lacking = share * len(values) - (values[:, None] < bounds).sum(dim=0).double()
     # What the bound before it has too many: without this all bounds above all values would be as good.
     beyond = torch.cat([lacking.new_zeros(1), -lacking[:-1]])
-    score = -torch.maximum(lacking, beyond).clamp(min=0)
-    uniform = torch.rand(len(bounds), generator=generator, device=generator.device, dtype=torch.float64)
-    # The largest sum of a logarithm of odds and Gumbel noise is a draw with these odds.
-    gumbel = -uniform.clamp(min=1e-300).log().neg().log()
-    odds = score * (epsilon / (2 * max(share, 1 - share)))
-    return float(BOUNDS[int((odds + gumbel.to(values.device)).argmax())])
+    sensitivity = max(share, 1 - share)
+    place = run.mechanism(
+        name,
+        -torch.maximum(lacking, beyond).clamp(min=0),
+        partial(choose, factor=epsilon / (2 * sensitivity)),
+        sensitivity=sensitivity,
+        scale=2 * sensitivity / epsilon,
+        norm="linf",
+        event=PureDpEvent(epsilon),
+        stream="normalisation",
+        once=True,
+    )
+    return float(BOUNDS[place])
 
 
 def refuse_unfit(example: Tensor, groups: int | None) -> None:

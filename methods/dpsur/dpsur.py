@@ -6,11 +6,22 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from methods.base import Count, Level, PrivacyParams, Probability, Problem, Rate, Released, Run
+from methods.base import (
+    Batches,
+    Count,
+    Level,
+    Noise,
+    PrivacyParams,
+    Probability,
+    Problem,
+    Rate,
+    Released,
+    Run,
+)
 from methods.dpsur.paired_loss import PairedLoss
 from methods.dpsur.rollback import Rollback
 from methods.dpsur.selection import VARIANTS, VERDICTS, Allowance, count, passes, rates
@@ -18,9 +29,8 @@ from methods.gradients import make_engine
 from methods.gradients.params import ClippingParams
 from methods.gradients.tally import Tally
 from methods.mechanisms.events import SelectiveReleaseDpEvent
-from methods.mechanisms.noise import Noise, SecureNoise, SeededNoise
 from methods.training.optimizer import OptimizerParams
-from methods.training.sampling import HOST, PoissonSampler
+from methods.training.sampling import HOST
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -121,9 +131,11 @@ class Dpsur:
         first = members.take(torch.zeros(1, dtype=torch.int64, device=run.device))
         losses = PairedLoss(model, problem.loss, engine.weights, weights.pairs(), first)
         variant = VARIANTS[params.variant](weights, losses)
-        sampler, validation = make_samplers(len(members), params, run)
-        noise, test_noise = make_noises(engine.weights, params, run)
-        attempt = attempt_event(sampler, validation, params)
+        sampler, validation = make_samplers(members, params, run)
+        proposal, test = release_events(sampler, validation, params)
+        noise = proposal_noise(engine.weights, proposal, params, run)
+        test_noise = make_test_noise(test, params, run)
+        attempt = ComposedDpEvent([proposal, test])
         allowance = make_allowance(attempt, params, run)
         tally, verdicts = Tally(), dict.fromkeys(VERDICTS, 0)
         state = {"weights": weights, "sampler": sampler, "validation": validation, "variant": variant}
@@ -132,9 +144,7 @@ class Dpsur:
         for _ in run.steps("train", allowance.most(params.steps), state):
             if not allowance.admits():
                 break
-            with run.clock("batch"):
-                batch = members.take(sampler.draw())
-                judges = members.take(validation.draw())
+            batch, judges = sampler.draw(), validation.draw()
             with run.clock("gradients"):
                 clipped = engine.clipped_sum(batch.x, batch.y, params.clip)
             with run.clock("noise"):
@@ -149,47 +159,57 @@ class Dpsur:
             allowance.pay(accepted)
             tally.add(clipped)
             count(verdicts, change, accepted, params.C_v)
-            run.observe(loss=clipped.mean_loss(), accepted=float(accepted))
+            run.verdict(accepted)
+            run.observe(loss=clipped.mean_loss())
 
         engine.release()
         weights.release()
         warn(verdicts, allowance, params)
-        numbers = (verdicts["accepted"], sampler.draws, params.beta, params.charge, variant.unpaid)
-        stats = rates(verdicts) | tally.stats(sampler.draws)
-        return Released(model.eval(), SelectiveReleaseDpEvent(attempt, *numbers), stats)
+        attempts = verdicts["attempts"]
+        numbers = (verdicts["accepted"], attempts, params.beta, params.charge, variant.unpaid)
+        ledger = run.ledger(SelectiveReleaseDpEvent(attempt, *numbers))
+        return Released(model.eval(), ledger, rates(verdicts) | tally.stats(attempts))
 
 
-def make_samplers(members: int, params: DpsurParams, run: Run) -> tuple[PoissonSampler, PoissonSampler]:
+def make_samplers(members: Records, params: DpsurParams, run: Run) -> tuple[Batches, Batches]:
     """Who makes a proposal, and who tests it: independent Poisson samples."""
     size = params.batch_size if params.B_v is None else params.B_v
-    if size > members:
-        raise SpecError(f"B_v {size} is larger than the {members} members of a model; give 1 to {members}")
+    if size > len(members):
+        raise SpecError(
+            f"B_v {size} is larger than the {len(members)} members of a model; give 1 to {len(members)}"
+        )
     return (
-        PoissonSampler(members, params.batch_size, run.generator("sampling", HOST), run.device),
-        PoissonSampler(members, size, run.generator("validation-sampling", HOST), run.device),
+        run.sampler("poisson", members, params.batch_size),
+        run.sampler("poisson", members, size, "validation-sampling"),
     )
 
 
-def make_noises(weights: Sequence[Tensor], params: DpsurParams, run: Run) -> tuple[Noise, Noise]:
-    """Gaussian noise of a proposal and of its test. The clipped change is somewhere in a range of 2 C_v."""
-    scale, test_scale = params.sigma_t * params.clip, params.sigma_v * 2 * params.C_v
-    if params.secure:
-        return SecureNoise(scale), SecureNoise(test_scale)
-    value = torch.zeros(1, dtype=torch.float64)
+def release_events(sampler: Batches, validation: Batches, params: DpsurParams) -> tuple[DpEvent, DpEvent]:
+    """What the proposal of one attempt does to the data, and its test."""
     return (
-        SeededNoise(weights, scale, run.generator("noise")),
-        # The change of the loss is tested on the host: there it is decided what comes next.
-        SeededNoise([value], test_scale, run.generator("validation-noise", HOST)),
+        sampler.event(GaussianDpEvent(params.sigma_t)),
+        validation.event(GaussianDpEvent(params.sigma_v)),
     )
 
 
-def attempt_event(sampler: PoissonSampler, validation: PoissonSampler, params: DpsurParams) -> DpEvent:
-    """What one attempt does to the data."""
-    return ComposedDpEvent(
-        [
-            PoissonSampledDpEvent(sampler.rate, GaussianDpEvent(params.sigma_t)),
-            PoissonSampledDpEvent(validation.rate, GaussianDpEvent(params.sigma_v)),
-        ]
+def proposal_noise(weights: Sequence[Tensor], event: DpEvent, params: DpsurParams, run: Run) -> Noise:
+    """Gaussian noise of a proposal."""
+    scale, secure = params.sigma_t * params.clip, params.secure
+    return run.noise("proposal", weights, scale, sensitivity=params.clip, event=event, secure=secure)
+
+
+def make_test_noise(event: DpEvent, params: DpsurParams, run: Run) -> Noise:
+    """Gaussian noise of a test. The clipped change is somewhere in a range of 2 C_v."""
+    width = 2 * params.C_v
+    return run.noise(
+        "test",
+        [torch.zeros(1, dtype=torch.float64)],
+        params.sigma_v * 2 * params.C_v,
+        sensitivity=width,
+        event=event,
+        secure=params.secure,
+        stream="validation-noise",
+        device=HOST,  # there it is decided what comes next
     )
 
 

@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 import torch
 from dp_accounting import DpEvent
 
-from methods.base import Budget
+from methods.base import Budget, Noise
 from methods.dpsur.paired_loss import PairedLoss
 from methods.dpsur.rollback import Rollback
-from methods.mechanisms.noise import Noise
 from workloads.base import Records
 
 UNSEEN = 1e5

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Sequence
 
-import torch
+from dp_accounting import DpEvent, GaussianDpEvent, NonPrivateDpEvent
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from methods.base import Amount, Positive, PrivacyParams
-from methods.mechanisms.noise import Noise, SecureNoise, SeededNoise
+from methods.base import Amount, Batches, Noise, Positive, PrivacyParams, Run
 from workloads.errors import SpecError
 
 
@@ -49,14 +48,20 @@ def resolved_noise(params: GaussianParams) -> float:
     )
 
 
-def make_noise(
-    weights: Sequence[Tensor], params: GaussianParams, secure: bool, generator: torch.Generator
-) -> Noise:
-    """Gaussian noise of standard deviation noise_multiplier * clip; none where there is no multiplier.
+def gaussian_event(noise_multiplier: float) -> DpEvent:
+    """One Gaussian sum with this noise; no noise is no privacy."""
+    return GaussianDpEvent(noise_multiplier) if noise_multiplier else NonPrivateDpEvent()
 
-    With `secure` from the system's cryptographic generator instead of the seeded one.
+
+def make_noise(
+    run: Run, weights: Sequence[Tensor], params: GaussianParams, secure: bool, batches: Batches
+) -> Noise:
+    """Gaussian noise of standard deviation noise_multiplier * clip for clipped sums over these batches.
+
+    None where there is no multiplier. With `secure` from the system's cryptographic generator.
     """
     multiplier = resolved_noise(params)
     # 0 * inf is not a number where clip is infinite.
     scale = multiplier * params.clip if multiplier else 0.0
-    return SecureNoise(scale) if secure else SeededNoise(weights, scale, generator)
+    event = batches.event(gaussian_event(multiplier))
+    return run.noise("gradients", weights, scale, sensitivity=params.clip, event=event, secure=secure)

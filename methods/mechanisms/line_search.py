@@ -1,4 +1,4 @@
-"""Which of several steps along a direction loses least, told by a private comparison."""
+"""The losses of a model at several steps along a direction, for a private comparison."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -54,17 +54,6 @@ class LineSearch:
     def _put(self, start: Sequence[Tensor], direction: Sequence[Tensor], length: float) -> None:
         for weight, origin, part in zip(self.weights, start, direction, strict=True):
             torch.sub(origin, part, alpha=length, out=weight.data)
-
-
-def noisy_argmin(sums: Tensor, scale: float, generator: torch.Generator) -> int:
-    """The number of the smallest sum, after each is made smaller by exponential noise: report noisy max.
-
-    Where one record raises every sum by something between 0 and b, as a bounded loss does, this is
-    (b / scale, 0)-DP (Ding et al. 2021). The sign matters: noise that makes sums larger protects less and
-    less the more there are, since of many such noises the smallest is near 0.
-    """
-    drawn = torch.empty(len(sums), dtype=torch.float64, device=generator.device)
-    return int((sums - scale * drawn.exponential_(generator=generator).to(sums.device)).argmin())
 
 
 def pieces(records: Records) -> Iterator[Records]:

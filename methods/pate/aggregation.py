@@ -7,6 +7,8 @@ import torch
 from dp_accounting import DpEvent
 from torch import Tensor
 
+from methods.base import Norm
+from methods.mechanisms.draws import gaussian, laplace
 from methods.mechanisms.events import NoisyVotesDpEvent
 
 AggregatorName = Literal["lnmax", "gnmax", "confident-gnmax"]
@@ -60,6 +62,11 @@ class Aggregator:
         """How many of the queries may be answered."""
         return queries if self.most_answers is None else min(self.most_answers, queries)
 
+    @property
+    def influence(self) -> tuple[Norm, float]:
+        """The norm of the noise, and by how much one moved vote changes the counts of a query in it."""
+        return ("l1", 2.0) if self.name == "lnmax" else ("l2", 2**0.5)
+
     def event(self, votes: Tensor, labels: Tensor) -> DpEvent:
         """What the answers cost, with the votes as they fell."""
         rows = tuple(tuple(row) for row in votes.tolist())
@@ -79,15 +86,3 @@ class Aggregator:
 def count_votes(answers: Tensor, classes: int) -> Tensor:
     """(teachers, Q) labels to (Q, classes) counts."""
     return torch.stack([(answers == label).sum(0) for label in range(classes)], dim=1)
-
-
-def gaussian(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Standard normal doubles."""
-    return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float64)
-
-
-def laplace(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Doubles from the Laplace distribution of scale 1: the difference of two exponential ones."""
-    pair = torch.empty((2, *shape), device=generator.device, dtype=torch.float64)
-    pair.exponential_(generator=generator)
-    return pair[0] - pair[1]

@@ -142,9 +142,8 @@ class Pate:
         for step in run.steps("teachers", teachers.total, {"teachers": teachers}):
             run.observe(loss=teachers.step(step))
 
-        aggregator = make_aggregator(params)
         votes = count_votes(teachers.answers, problem.classes)
-        labels = aggregator.answer(votes, run.generator("noise"))
+        labels = ask(make_aggregator(params), votes, run)
         answered = labels != NO_ANSWER
         if not answered.any():
             log.warning(
@@ -155,7 +154,22 @@ class Pate:
         lessons = Records(queries[answered], labels[answered])
         student = Descent(problem.model(run.seed("init")), lessons, problem.loss, params, run, "student")
         predictor = student.descend("student", params.steps)
-        return Released(predictor, aggregator.event(votes, labels), describe(votes, answered, shards))
+        return Released(predictor, run.ledger(), describe(votes, answered, shards))
+
+
+def ask(aggregator: Aggregator, votes: Tensor, run: Run) -> Tensor:
+    """The labels that the aggregator gives for these votes, all at once."""
+    norm, sensitivity = aggregator.influence
+    return run.mechanism(
+        "votes",
+        votes,
+        aggregator.answer,
+        sensitivity=sensitivity,
+        scale=aggregator.noise,
+        event=aggregator.event,
+        norm=norm,
+        once=True,
+    )
 
 
 def draw_queries(problem: Problem, params: PateParams, run: Run) -> Tensor:

@@ -1,5 +1,6 @@
 """pd-sgd: noisy steps that are taken only where enough other batches could have given them."""
 
+import math
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor
 
 from methods.base import Count, Fraction, Level, Positive, Problem, Rate, Released, Run
+from methods.mechanisms.draws import fill_gaussian
 from methods.pd_sgd.batch_gradient import BatchGradient
 from methods.pd_sgd.deniability import DeniabilityTest, Verdict, count_plausible
 from methods.pd_sgd.partition import TOGETHER, Partition, flip_labels
@@ -19,6 +21,8 @@ from workloads.base import Records
 
 Ablation = Literal["full", "only_noise", "only_test", "random_rejection"]
 
+UNBOUNDED: dict[str, Any] = {"sensitivity": math.inf, "event": NonPrivateDpEvent()}
+"""No gradient is clipped: one record may change a batch's mean, and the outcome of a test, by any amount."""
 PROBE_EVERY = 10
 """Of so many steps of the experiment one tests the anomalous batch as seed, and makes no update."""
 
@@ -156,11 +160,12 @@ class PdSgd:
                     optimizer.step()
             anomalous = experiment and trial.number == TOGETHER
             record.add(verdict, trial.rows, trial.test.distances, anomalous, probe)
-            run.observe(loss=loss, accepted=float(update), **trial.told(verdict))
+            run.verdict(update)
+            run.observe(loss=loss, **trial.told(verdict))
 
         trial.gradient.release()
         stats = {"batches": float(partition.batches), **record.finish(experiment)}
-        return Released(model.eval(), NonPrivateDpEvent(), stats)
+        return Released(model.eval(), run.ledger(), stats)
 
 
 class Trial:
@@ -188,14 +193,14 @@ class Trial:
     def propose(self, first: int | None) -> Tensor:
         """Split the members anew; gradient and noise of the seed batch, `first` or a random one. Its loss."""
         run = self.run
-        with run.clock("batch"):
+        with run.drawing():
             self.number, *self.others = self.partition.draw(first)
             self.rows = self.partition.rows(self.number)
             batch = self.members.take(self.rows)
         with run.clock("gradients"):
             loss = self.gradient.write(batch, out=self.seed)
         with run.clock("noise"):
-            self.noise.normal_(0.0, self.params.sigma, generator=run.generator("noise"))
+            run.mechanism("proposal", self.seed, self._draw_noise, scale=self.params.sigma, **UNBOUNDED)
         return loss
 
     def judge(self) -> Verdict:
@@ -206,7 +211,8 @@ class Trial:
             chance = torch.rand((), generator=stream, device=stream.device, dtype=torch.float64)
             return Verdict(accepted=bool(chance >= rate), count=1, evaluated=1)
         self.test.begin()
-        return count_plausible(self.others, self.params.needed, self._passes)
+        found: Verdict = self.run.mechanism("test", self.others, self._count, scale=0.0, **UNBOUNDED)
+        return found
 
     def settle(self) -> None:
         """Leave the update where the optimizer looks for it."""
@@ -220,8 +226,15 @@ class Trial:
             found["distance"] = fmean(self.test.distances)
         return found
 
+    def _draw_noise(self, seed: Tensor, generator: torch.Generator) -> Tensor:
+        """The noise of a proposal, apart from its gradient: the test reads both."""
+        return fill_gaussian(self.noise, generator, self.params.sigma)
+
+    def _count(self, others: list[int], generator: torch.Generator) -> Verdict:
+        return count_plausible(others, self.params.needed, self._passes)
+
     def _passes(self, number: int) -> bool:
-        with self.run.clock("batch"):
+        with self.run.drawing():
             batch = self.members.take(self.partition.rows(number))
         with self.run.clock("gradients"):
             self.gradient.write(batch, out=self.other)

@@ -10,7 +10,7 @@ from methods.base import Run
 from methods.training.descent import DescentParams
 from methods.training.ensembles import ANSWERED_AT_ONCE, Single, Stack, group_size
 from methods.training.optimizer import make_optimizer, set_rate
-from methods.training.sampling import HOST, ShuffleSampler
+from methods.training.sampling import HOST
 from workloads.base import Records, sent
 
 
@@ -62,18 +62,20 @@ class SplitAi:
         self.optimizers = [make_optimizer(group.parameters(), params) for group in self.groups]
         # On the host, as the draws: the batches of all sub-models go to the device as one.
         self.seen = [rows.nonzero().flatten() for rows in (~absent.to(HOST)).T]
-        stream = run.generator("sub-models", HOST)
         self.samplers = [
-            ShuffleSampler(len(rows), min(params.batch_size, len(rows)), stream) for rows in self.seen
+            run.sampler(
+                "shuffle", members, min(params.batch_size, len(rows)), "sub-models", rows=rows, device=HOST
+            )
+            for rows in self.seen
         ]
 
     def step(self, number: int, total: int) -> Tensor:
         """Step `number` of `total` of every sub-model; their mean loss."""
         run, losses = self.run, torch.zeros((), device=self.run.device)
-        with run.clock("batch"):
+        with run.drawing():
             rows, weights = self._draw()
         for place, group, optimizer in zip(self.places, self.groups, self.optimizers, strict=True):
-            with run.clock("batch"):
+            with run.drawing():
                 batch = self.members.take(rows[place].flatten())
                 x = batch.x.view(-1, self.params.batch_size, *batch.x.shape[1:])
             with run.clock("gradients"):
@@ -112,7 +114,7 @@ class SplitAi:
         places = torch.arange(size)
         for number, (seen, sampler) in enumerate(zip(self.seen, self.samplers, strict=True)):
             if len(seen) > 0:
-                drawn = seen[sampler.draw()]
+                drawn = sampler.draw_rows()
                 rows[number] = drawn[places % len(drawn)]
                 weights[number, : len(drawn)] = 1 / len(drawn)
         return sent(rows, self.run.device), sent(weights, self.run.device)

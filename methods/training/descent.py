@@ -1,7 +1,7 @@
 """Plain gradient descent on records: the part that methods without per-example gradients have in common."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from pydantic import Field
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from methods.base import Run
 from methods.gradients.layers import refuse_unordered_layers
 from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
-from methods.training.sampling import HOST, Sampler, ShuffleSampler
 from workloads.base import Records
 
 ANSWERED_AT_ONCE = 2048
@@ -26,6 +25,22 @@ class DescentParams(OptimizerParams):
     def one_step(self, count: int, rate: float) -> dict[str, Any]:
         """The settings of one plain gradient step on all of `count` records (methods/base.py, Stepped)."""
         return super().one_step(count, rate) | {"schedule": "constant"}
+
+
+class Source(Protocol):
+    """What a descent has its batches from: `run.sampler`, or what a method makes of one."""
+
+    def draw(self) -> Records:
+        """The next batch."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next draw depends on, besides the random stream."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        ...
 
 
 class Descent:
@@ -55,19 +70,19 @@ class Descent:
         self.model, self.records, self.loss = model.to(run.device).train(), records, loss
         refuse_unordered_layers(self.model)
         self.params, self.run = params, run
-        self.rows = torch.arange(len(records), device=run.device) if rows is None else rows
+        self.count = len(records) if rows is None else len(rows)
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = make_optimizer(self.weights, params)
-        size = min(params.batch_size, len(self.rows))
-        self.sampler: Sampler = ShuffleSampler(len(self.rows), size, run.generator(stream, HOST), run.device)
+        size = min(params.batch_size, self.count)
+        self.sampler = run.sampler("shuffle", records, size, stream, rows=rows)
+        self.source: Source = self.sampler
 
     def step(self, number: int, total: int) -> Tensor:
         """Step `number` of `total`; the mean loss of its batch before the step."""
         run = self.run
-        if len(self.rows) == 0:
+        if self.count == 0:
             return torch.zeros((), device=run.device)
-        with run.clock("batch"):
-            batch = self.records.take(self.rows[self.sampler.draw()])
+        batch = self.source.draw()
         with run.clock("gradients"):
             loss = self.loss(self.model(batch.x), batch.y).mean()
             # Into this model alone: the loss may lead through another network.
@@ -89,14 +104,14 @@ class Descent:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "sampler": self.sampler.state_dict(),
+            "sampler": self.source.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.sampler.load_state_dict(state["sampler"])
+        self.source.load_state_dict(state["sampler"])
 
 
 def answer(model: nn.Module, records: Records) -> Tensor:

@@ -147,7 +147,7 @@ class Ensemble:
         group, within = divmod(number, self.params.steps)
         if group != self.group:
             self.begin(group)
-        with self.run.clock("batch"):
+        with self.run.drawing():
             batch = self.shards.draw(self.places, self.params.batch_size, self.generator)
             x = batch.x
             x = x.view(-1, self.params.batch_size, *x.shape[1:])

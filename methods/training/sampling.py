@@ -1,5 +1,7 @@
-"""Who is in a batch. A sampler that a guarantee rests on also writes the ledger of what it drew."""
+"""Who is in a batch, and what a release on such a batch costs. Methods ask `run.sampler` for batches."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -14,8 +16,9 @@ from dp_accounting import (
 )
 from torch import Tensor
 
-from workloads.base import sent
-from workloads.errors import SpecError
+from methods.base import SamplerKind
+from workloads.base import Records, sent
+from workloads.errors import SpecError, unknown
 
 HOST = torch.device("cpu")
 """Where batches are drawn: the same on every device, and their sizes are known without waiting for one."""
@@ -53,13 +56,19 @@ class PoissonSampler:
         batch_size: int,
         generator: torch.Generator,
         device: torch.device | None = None,
+        rate: float | None = None,
     ) -> None:
         self.members, self.generator, self.device = members, generator, device or generator.device
-        self.rate = poisson_rate(members, batch_size)
+        usual = poisson_rate(members, batch_size)
+        self.rate = usual if rate is None else rate
         self.draws = 0
 
-    def draw(self) -> Tensor:
-        """The row numbers of the next batch, ascending."""
+    def draw(self, rate: float | None = None) -> Tensor:
+        """The row numbers of the next batch, ascending; by a lower rate than the ledger's where given."""
+        if rate is None:
+            rate = self.rate
+        elif not rate <= self.rate:
+            raise ValueError(f"a Poisson sample of rate {rate} is not covered by the ledger's {self.rate}")
         self.draws += 1
         # Doubles, so that the probability is the rate to 2^-53, not to 2^-24.
         chance = torch.rand(
@@ -68,7 +77,11 @@ class PoissonSampler:
             device=self.generator.device,
             dtype=torch.float64,
         )
-        return sent((chance < self.rate).nonzero().flatten(), self.device)
+        return sent((chance < rate).nonzero().flatten(), self.device)
+
+    def sampled(self, release: DpEvent) -> DpEvent:
+        """What one release on one batch costs; one without noise is no privacy."""
+        return release if is_open(release) else PoissonSampledDpEvent(self.rate, release)
 
     def event(self, noise_multiplier: float) -> DpEvent:
         """What the draws so far cost when each released one Gaussian sum with this noise."""
@@ -107,6 +120,12 @@ class FixedSizeSampler:
         self.draws += 1
         order = torch.randperm(self.members, generator=self.generator, device=self.generator.device)
         return sent(order[: self.batch_size], self.device)
+
+    def sampled(self, release: DpEvent) -> DpEvent:
+        """What one release on one batch costs; one without noise is no privacy."""
+        if is_open(release):
+            return release
+        return SampledWithoutReplacementDpEvent(self.members, self.batch_size, release)
 
     def event(self, release: DpEvent) -> DpEvent:
         """What the draws so far cost when each was released through this event."""
@@ -158,6 +177,106 @@ class ShuffleSampler:
         """Go on within a saved epoch."""
         self.order = state["order"].to(self.device)
         self.taken = int(state["taken"])
+
+
+class Batches:
+    """Batches of records by a sampler: implements methods.base.Batches for the run that hands it out.
+
+    Args:
+        sampler: Draws row numbers.
+        records: What they are rows of.
+        drawing: Times what is done within as drawing.
+        rows: The rows that the sampler's numbers stand for; none: they stand for themselves.
+    """
+
+    def __init__(
+        self,
+        sampler: "PoissonSampler | FixedSizeSampler | ShuffleSampler",
+        records: Records,
+        drawing: Callable[[], AbstractContextManager[None]],
+        rows: Tensor | None = None,
+    ) -> None:
+        self.sampler, self.records = sampler, records
+        self.rows = torch.empty(0, dtype=torch.int64)
+        self._drawing, self._own = drawing, rows
+
+    def draw(self, rate: float | None = None) -> Records:
+        """The next batch."""
+        with self._drawing():
+            return self.records.take(self._next(rate))
+
+    def draw_rows(self) -> Tensor:
+        """The row numbers of the next batch alone."""
+        with self._drawing():
+            return self._next(None)
+
+    def thin(self, chances: Tensor) -> Records:
+        """The records of the last batch that stay, each independently with a probability of its own."""
+        with self._drawing():
+            stream = self.sampler.generator
+            drawn = torch.rand(len(chances), generator=stream, device=stream.device, dtype=torch.float64)
+            # Who stays is decided where the stream is, mostly on the host, which must know how many they are.
+            kept = (drawn < chances.to(stream.device)).nonzero().flatten()
+            self.rows = self.rows[sent(kept, self.rows.device)]
+            return self.records.take(self.rows)
+
+    def event(self, release: DpEvent) -> DpEvent:
+        """What one release on one batch costs; a SpecError for epochs, whose batches depend on each other."""
+        if isinstance(self.sampler, ShuffleSampler):
+            raise SpecError(
+                "batches of shuffled epochs depend on each other and have no event; "
+                "draw by 'poisson' or 'fixed_size' where a guarantee rests on the batches"
+            )
+        return self.sampler.sampled(release)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sampler's."""
+        return self.sampler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.sampler.load_state_dict(state)
+
+    def _next(self, rate: float | None) -> Tensor:
+        sampler = self.sampler
+        drawn = sampler.draw() if rate is None else _as_poisson(sampler).draw(rate)
+        self.rows = drawn if self._own is None else self._own[drawn]
+        return self.rows
+
+
+def make_sampler(
+    kind: SamplerKind,
+    members: int,
+    batch_size: int,
+    generator: torch.Generator,
+    device: torch.device,
+    rate: float | None = None,
+) -> "PoissonSampler | FixedSizeSampler | ShuffleSampler":
+    """The sampler of a kind; a SpecError for an unknown one."""
+    if kind == "poisson":
+        return PoissonSampler(members, batch_size, generator, device, rate)
+    if rate is not None:
+        raise SpecError(f"rate = {rate} is of a 'poisson' sampler; leave it out for '{kind}'")
+    if kind not in KINDS:
+        raise SpecError(unknown("sampler", kind, ("poisson", *KINDS)))
+    return KINDS[kind](members, batch_size, generator, device)
+
+
+KINDS: dict[str, type[FixedSizeSampler | ShuffleSampler]] = {
+    "fixed_size": FixedSizeSampler,
+    "shuffle": ShuffleSampler,
+}
+
+
+def _as_poisson(sampler: Sampler) -> PoissonSampler:
+    if not isinstance(sampler, PoissonSampler):
+        raise TypeError(f"only a Poisson sample has a rate, and this is a {type(sampler).__name__}")
+    return sampler
+
+
+def is_open(release: DpEvent) -> bool:
+    """Whether a release has no noise: sampling does not hide anything then."""
+    return isinstance(release, NonPrivateDpEvent)
 
 
 def poisson_rate(members: int, batch_size: int) -> float:

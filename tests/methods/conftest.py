@@ -10,17 +10,21 @@ from dp_accounting import DpEvent
 from torch import Tensor
 
 from harness.accounting import Allotment, Filter
+from harness.jobs.releases import Door
 from harness.jobs.run import Interrupted, Run
 from methods.base import Budget, Problem, Released, State
 from workloads.base import Records
 from workloads.models.mlp import mlp
 
 
-class SimplestRun:
+class SimplestRun(Door):
     """methods.base.Run without timing, checkpoints or progress."""
 
+    device = torch.device("cpu")
+
     def __init__(self, seed: int = 0) -> None:
-        self.device = torch.device("cpu")
+        super().__init__()
+        self.verdicts: list[bool] = []
         self.losses: list[float] = []
         self.states: dict[str, State] = {}
         self._seed = seed
@@ -40,6 +44,12 @@ class SimplestRun:
 
     def clock(self, name: str) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def drawing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def verdict(self, accepted: bool) -> None:
+        self.verdicts.append(accepted)
 
     def observe(self, **values: Tensor | float) -> None:
         self.losses += [float(value) for value in values.values()]

@@ -26,5 +26,5 @@ def test_players_take_turns_and_are_weighed(device: torch.device) -> None:
     assert [player.error for player in players] == [None, None]
     assert sorted(turn.player for turn in turns) == [0] * 4 + [1] * 4
     assert all(turn.lap.wall > 0 for turn in turns)
-    assert all({"batch", "gradients", "update"} <= turn.lap.clocks.keys() for turn in turns)
+    assert all({"drawing", "gradients", "update"} <= turn.lap.clocks.keys() for turn in turns)
     assert all(len(each) == 3 for each in weights)

@@ -110,7 +110,9 @@ class Queued(Backend):
                 f"the store is being worked on by host {other.host} (process {other.pid}); "
                 "submit there, or wait until it has ended"
             )
-        queued = tuple(QueuedJob(tasks=job.tasks, needs=job.needs, gpu=job.gpu, alone=job.alone) for job in jobs)
+        queued = tuple(
+            QueuedJob(tasks=job.tasks, needs=job.needs, gpu=job.gpu, alone=job.alone) for job in jobs
+        )
         Submission(sweep=sweep, backend=self.name, settings=placed(settings), jobs=queued).write(store)
         start_supervisor(store)
 

@@ -1,11 +1,12 @@
 """Steps of several methods in turn: order, ratios, memory, failures, and where the figures go."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class Hog:
         model = problem.model(run.seed("init"))
         for step in run.steps("train", params.steps, {"model": model}):
             torch.ones(12 * 2**20).sum()
-            run.observe(accepted=float(step % 2))
+            run.verdict(step % 2 == 1)
         return Released(model, NonPrivateDpEvent())
 
 
@@ -200,13 +201,14 @@ def test_a_training_in_a_thread_allocates_where_one_alone_would() -> None:
     assert done.stdout == "True\n"
 
 
-def laps(seconds: list[float], batch: float = 0.0, accepted: float | None = None) -> Laps:
-    clocks = {"batch": (batch, batch)} if batch else {}
-    return Laps([Lap("train", 2 * each, each, clocks, accepted, first=False) for each in seconds])
+def laps(seconds: list[float], drawing: float = 0.0, accepted: Sequence[bool | None] = (None,)) -> Laps:
+    clocks = {"drawing": (drawing, drawing)} if drawing else {}
+    verdicts = itertools.cycle(accepted)
+    return Laps([Lap("train", 2 * each, each, clocks, next(verdicts), first=False) for each in seconds])
 
 
 def test_the_ratio_leaves_the_batch_out_and_the_whole_step_does_not() -> None:
-    ratios = compare(laps([5.0] * 60, batch=1.0), laps([3.0] * 60, batch=1.0), "cpu", seed=0)
+    ratios = compare(laps([5.0] * 60, drawing=1.0), laps([3.0] * 60, drawing=1.0), "cpu", seed=0)
     assert (ratios["ratio"], ratios["ratio_low"], ratios["ratio_high"]) == (2.0, 2.0, 2.0)
     assert ratios["ratio_whole_step"] == pytest.approx(5 / 3)
     assert ratios["ratio_wall"] == pytest.approx(9 / 5)
@@ -230,7 +232,7 @@ def test_figures_are_medians_and_middle_halves_which_a_few_slow_steps_do_not_mov
 
 
 def test_time_of_an_update_counts_rejected_steps() -> None:
-    assert laps([2.0] * 4, accepted=0.5).figures("cpu")["seconds_per_update"] == 4.0
+    assert laps([2.0] * 4, accepted=(True, False)).figures("cpu")["seconds_per_update"] == 4.0
     assert laps([2.0] * 4).figures("cpu")["seconds_per_update"] is None
 
 
@@ -262,7 +264,7 @@ def test_figures_of_a_real_bench(benched: tuple[Store, Json]) -> None:
     assert again["ratio_low"] <= again["ratio"] <= again["ratio_high"]
     # A step of Opacus's hooks cannot be as quick as a plain one; far above is a busy machine.
     assert 1.1 < entry(document, "dp-sgd opacus")["ratio"] < 50
-    assert set(again["clocks"]) == {"batch", "gradients", "update"}
+    assert set(again["clocks"]) == {"drawing", "gradients", "update"}
     assert all(each["steps"] >= 50 for each in document["methods"])
     assert entry(document, "dp-sgd bookkeeping")["engine_used"] == "bookkeeping"
     assert (document["batch_size"], document["parameters"], document["threads"]) == (32, 650, 1)

@@ -153,8 +153,11 @@ def test_the_adversary_learns_what_can_be_told(problem: Problem, run: "SimplestR
 def test_the_quirk_trains_every_batch_twice(problem: Problem, members: Records, run_of: "Runs") -> None:
     plain = ShuffleSampler(12, 3, torch.Generator().manual_seed(0))
     batches = [plain.draw().tolist() for _ in range(4)]
-    twice = Overlapping(ShuffleSampler(12, 3, torch.Generator().manual_seed(0)))
-    drawn = [twice.draw().tolist() for _ in range(6)]
+    run, numbers = run_of(0), torch.arange(12)
+    records = Records(numbers, numbers)
+    run.generator("sampling").manual_seed(0)
+    twice = Overlapping(run.sampler("shuffle", records, 3), records, run)
+    drawn = [twice.draw().x.tolist() for _ in range(6)]
     assert drawn == [batches[0], batches[1], batches[1], batches[2], batches[2], batches[3]]
     one, other = (
         method.train(members, problem, params(reference_code_quirk=quirk), run_of(0)) for quirk in (0, 1)

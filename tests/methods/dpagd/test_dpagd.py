@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -14,16 +14,14 @@ from harness.accounting import price
 from harness.jobs.run import Interrupted, Run
 from methods.base import Budgeted, Problem, Released
 from methods.dpagd.adaptive_descent import Measured, StepGrid, whole_budget
-from methods.dpagd.adaptive_descent_code import UNPAID, compare_on_the_way
+from methods.dpagd.adaptive_descent_code import UNPAID, least_raised, losses_on_the_way
 from methods.dpagd.dpagd import DpagdParams, method
 from methods.dpagd.zcdp import Purse, gaussian_deviation, pure_epsilon, rho_of
 from methods.mechanisms.events import ClaimedDpEvent
 from methods.mechanisms.line_search import LineSearch
+from tests.methods.conftest import SimplestRun
 from workloads.base import Records
 from workloads.errors import SpecError
-
-if TYPE_CHECKING:
-    from tests.methods.conftest import SimplestRun
 
 CODE: dict[str, Any] = {"variant": "official_code", "batch_size": 10, "sigma_t": 3.0, "sigma_v": 3.0}
 
@@ -63,7 +61,7 @@ def test_a_purse_holds_so_many_shares_and_no_more() -> None:
 def test_two_measurements_are_as_good_as_one_of_their_summed_price() -> None:
     """Variance clip^2 / (2 (r1 + r2)), around the truth."""
     truth, clip, first, extra = torch.full((40_000,), 5.0), 2.0, 0.3, 0.2
-    measured = Measured([truth], clip, torch.Generator().manual_seed(1))
+    measured = Measured([truth], clip, SimplestRun(1))
     assert measured.measure(first) == first
     alone = measured.values[0].clone()
     measured.measure(extra)
@@ -76,7 +74,7 @@ def test_two_measurements_are_as_good_as_one_of_their_summed_price() -> None:
 
 
 def test_a_direction_has_length_one_over_all_weights() -> None:
-    measured = Measured([torch.ones(3), torch.ones(2, 2)], 1.0, torch.Generator().manual_seed(1))
+    measured = Measured([torch.ones(3), torch.ones(2, 2)], 1.0, SimplestRun(1))
     measured.measure(50.0)
     direction = measured.direction()
     assert sum(float(part.square().sum()) for part in direction) == pytest.approx(1)
@@ -143,8 +141,9 @@ def test_the_code_compares_sums_of_steps(problem: Problem, members: Records) -> 
     search = LineSearch(model, problem.loss, weights, 50.0)
     grid = torch.tensor([0.0, 0.1, 0.2], dtype=torch.float64)
     expected = search.losses(members, gradient, torch.tensor([0.0, 0.1, 0.3], dtype=torch.float64))
-    place = compare_on_the_way(search, members, gradient, grid, 1e-9, torch.Generator().manual_seed(0))
-    assert place == int(expected.argmin())
+    losses = losses_on_the_way(search, members, gradient, grid)
+    assert torch.equal(losses, expected)
+    assert least_raised(losses, torch.Generator().manual_seed(0), 1e-9) == int(expected.argmin())
     for weight, origin in zip(weights, start, strict=True):
         torch.testing.assert_close(weight.detach(), origin - 0.3)
 

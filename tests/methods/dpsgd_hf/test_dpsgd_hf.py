@@ -58,7 +58,7 @@ def test_it_is_dp_sgd_on_records_normalised_beforehand(
     """The slow way: estimate, normalise all records, and train on them."""
     ours = method.train(members, problem, params(), run_of(2))
     front = ChannelNormalised()
-    front.fix(*estimate_moments(members, 8.0, 0.05, run_of(2).generator("normalisation")))
+    front.fix(*estimate_moments(members, 8.0, 0.05, run_of(2)))
     normal = Records(front(members.x), members.y)
     theirs = dp_sgd.train(normal, problem, DpSgdParams(**COMMON), run_of(2))
     for own, other in zip(weights(ours.predictor), weights(theirs.predictor), strict=True):

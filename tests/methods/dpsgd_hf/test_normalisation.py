@@ -20,6 +20,7 @@ from methods.dpsgd_hf.normalisation import (
     private_quantile,
     refuse_unfit,
 )
+from tests.methods.conftest import SimplestRun
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -31,6 +32,11 @@ def images(count: int) -> Tensor:
 
 def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def asked(seed: int = 0) -> SimplestRun:
+    """A run whose statistics are drawn from this seed."""
+    return SimplestRun(seed)
 
 
 def test_moments_of_channels_are_means_over_places() -> None:
@@ -49,13 +55,14 @@ def test_the_statistics_are_near_the_true_ones() -> None:
     """Not equal, even without noise: records beyond the bound are clipped."""
     spread = torch.tensor([1.0, 0.5, 2.0])[:, None, None]
     x = 0.3 + spread * torch.randn(5_000, 3, 8, 8, generator=stream(7))
-    mean, variance = estimate_moments(Records(x, torch.zeros(len(x))), 1.0, 1.0, stream())
+    mean, variance = estimate_moments(Records(x, torch.zeros(len(x))), 1.0, 1.0, asked())
     torch.testing.assert_close(mean, torch.full((3,), 0.3, dtype=torch.float64), rtol=0, atol=0.1)
     torch.testing.assert_close(variance.sqrt(), spread.flatten().double(), rtol=0.2, atol=0)
 
 
-def bound_of(rows: Tensor, epsilon: float, random: torch.Generator) -> float:
-    return private_quantile(rows.double().norm(dim=1), high_share(len(rows), epsilon), epsilon, random)
+def bound_of(rows: Tensor, epsilon: float, run: SimplestRun) -> float:
+    norms = rows.double().norm(dim=1)
+    return private_quantile("bound", norms, high_share(len(rows), epsilon), epsilon, run)
 
 
 def slow_noisy_mean(rows: list[list[float]], bound: float) -> list[float]:
@@ -70,16 +77,16 @@ def slow_noisy_mean(rows: list[list[float]], bound: float) -> list[float]:
 
 def test_the_mean_is_that_of_clipped_rows() -> None:
     rows = torch.randn(50, 4, generator=stream(5))
-    bound = bound_of(rows, 30.0, stream(1))
-    ours = noisy_mean(rows, 0.0, 30.0, stream(1))
+    bound = bound_of(rows, 30.0, asked(1))
+    ours = noisy_mean("mean", rows, 0.0, 30.0, asked(1))
     assert ours.tolist() == pytest.approx(slow_noisy_mean(rows.tolist(), bound), rel=1e-6)
 
 
 def test_noise_on_the_mean_has_the_stated_size() -> None:
     """Rows of length 1 in 20,000 directions: bound b, noise 8 b on the sum, over 100 rows."""
     rows = torch.nn.functional.normalize(torch.ones(100, 20_000), dim=1)
-    bound = bound_of(rows, 30.0, stream(2))
-    found = noisy_mean(rows, 8.0, 30.0, stream(2)) - noisy_mean(rows, 0.0, 30.0, stream(2))
+    bound = bound_of(rows, 30.0, asked(2))
+    found = noisy_mean("mean", rows, 8.0, 30.0, asked(2)) - noisy_mean("mean", rows, 0.0, 30.0, asked(2))
     assert float(found.std()) == pytest.approx(8 * bound / 100, rel=5 / math.sqrt(2 * 20_000))
 
 
@@ -88,16 +95,16 @@ def test_one_record_moves_the_sum_by_at_most_the_bound() -> None:
     huge = torch.cat([rows, torch.full((1, 4), 1e6)])
     # The same bound: a quantile of many equal norms is not moved by one record at this epsilon.
     rows, huge = (torch.cat([each, rows[:1].expand(500, 4)]) for each in (rows, huge))
-    bound = bound_of(rows, 0.2, stream(4))
-    assert bound == bound_of(huge, 0.2, stream(4))
-    sums = [noisy_mean(each, 0.0, 0.2, stream(4)) * len(each) for each in (rows, huge)]
+    bound = bound_of(rows, 0.2, asked(4))
+    assert bound == bound_of(huge, 0.2, asked(4))
+    sums = [noisy_mean("mean", each, 0.0, 0.2, asked(4)) * len(each) for each in (rows, huge)]
     assert float((sums[1] - sums[0]).norm()) == pytest.approx(bound, rel=1e-9)
 
 
 def test_a_record_that_is_not_finite_counts_as_zero() -> None:
     rows = torch.ones(100, 3)
     rows[7, 1] = math.nan
-    assert torch.isfinite(noisy_mean(rows, 0.0, 5.0, stream())).all()
+    assert torch.isfinite(noisy_mean("mean", rows, 0.0, 5.0, asked())).all()
 
 
 def scores(values: list[float], share: float) -> list[float]:
@@ -116,8 +123,8 @@ def test_a_quantile_is_drawn_with_the_odds_of_the_exponential_mechanism(share: f
     values, epsilon, draws = torch.tensor([0.5, 1.1, 3.0, 9.0, 40.0]), 0.8, 4_000
     rate = epsilon / (2 * max(share, 1 - share))
     odds = [math.exp(rate * score) for score in scores(values.tolist(), share)]
-    random = stream(9)
-    drawn = [private_quantile(values, share, epsilon, random) for _ in range(draws)]
+    run = asked(9)
+    drawn = [private_quantile("bound", values, share, epsilon, run) for _ in range(draws)]
     for bound, odd in zip(BOUNDS.tolist(), odds, strict=True):
         expected = odd / sum(odds)
         spread = math.sqrt(expected / draws)
@@ -128,12 +135,14 @@ def test_the_share_is_a_half_where_there_are_few_and_nearly_all_where_there_are_
     assert high_share(700, 0.05) == 0.5
     assert high_share(60_000, 0.05) == pytest.approx(0.99)
     values = torch.rand(5_000, generator=stream(3)) + 1
-    drawn = {private_quantile(values, high_share(5_000, 0.5), 0.5, stream(seed)) for seed in range(200)}
+    share = high_share(5_000, 0.5)
+    drawn = {private_quantile("bound", values, share, 0.5, asked(seed)) for seed in range(200)}
     assert drawn == {2.0}, "the first above nearly all of them, though half of the bounds are above all"
 
 
 def test_equal_norms_are_not_clipped_to_any_bound_at_random() -> None:
-    drawn = {private_quantile(torch.full((5_000,), 1.5), 0.5, 0.05, stream(seed)) for seed in range(50)}
+    values = torch.full((5_000,), 1.5)
+    drawn = {private_quantile("bound", values, 0.5, 0.05, asked(seed)) for seed in range(50)}
     assert drawn == {2.0**0.75}
 
 

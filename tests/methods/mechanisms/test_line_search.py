@@ -1,63 +1,15 @@
-"""Losses along a line and the private choice among them, against their definitions."""
+"""Losses along a line, against their definition."""
 
 import math
 
 import pytest
 import torch
-from scipy.integrate import quad
 from torch import nn
 
 from methods.base import Problem
-from methods.mechanisms.line_search import READ_AT_ONCE, LineSearch, noisy_argmin, pieces
+from methods.mechanisms.line_search import READ_AT_ONCE, LineSearch, pieces
 from workloads.base import Records
 from workloads.records import LazyRecords
-
-
-def win_chances(sums: list[float], scale: float) -> list[float]:
-    """The chance of every place to be the smallest of sum - scale * exponential, by integration."""
-    scores = [-each / scale for each in sums]
-
-    def chance(place: int) -> float:
-        others = [score for other, score in enumerate(scores) if other != place]
-
-        def density(value: float) -> float:
-            below = [max(0.0, 1 - math.exp(-(value - score))) for score in others]
-            return math.exp(-(value - scores[place])) * math.prod(below)
-
-        start = max(scores)
-        return quad(density, start, start + 60, limit=200)[0]
-
-    return [chance(place) for place in range(len(sums))]
-
-
-def test_the_choice_has_the_chances_of_report_noisy_max() -> None:
-    sums, scale, draws = [3.0, 2.0, 2.5, 6.0], 1.5, 20_000
-    random = torch.Generator().manual_seed(1)
-    drawn = [noisy_argmin(torch.tensor(sums, dtype=torch.float64), scale, random) for _ in range(draws)]
-    chances = win_chances(sums, scale)
-    assert sum(chances) == pytest.approx(1, abs=1e-6)
-    for place, expected in enumerate(chances):
-        assert drawn.count(place) / draws == pytest.approx(expected, abs=5 * math.sqrt(expected / draws))
-
-
-def test_one_more_record_changes_the_chances_by_at_most_its_price() -> None:
-    """A record raises every sum by something in [0, bound]; bound / scale is the pure epsilon."""
-    bound, scale = 3.0, 2.0
-    before = [10.0, 10.0, 11.0, 14.0]
-    random = torch.Generator().manual_seed(2)
-    worst = 0.0
-    for raised in [
-        torch.tensor([3.0, 0, 0, 0]),
-        *(bound * torch.rand(4, generator=random) for _ in range(20)),
-    ]:
-        after = [old + float(more) for old, more in zip(before, raised, strict=True)]
-        ratios = [
-            math.log(new / old)
-            for new, old in zip(win_chances(after, scale), win_chances(before, scale), strict=True)
-        ]
-        worst = max(worst, *(abs(each) for each in ratios))
-    assert worst <= bound / scale + 1e-6
-    assert worst > 0.7 * bound / scale
 
 
 def test_losses_are_those_of_moved_models(problem: Problem, members: Records) -> None:

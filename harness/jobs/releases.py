@@ -1,0 +1,338 @@
+"""What a run hands out and records: batches, noise and mechanisms; the ledger is what went through here."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import attr
+import torch
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    NonPrivateDpEvent,
+    NoOpDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+from torch import Tensor
+
+from harness.accounting.ledger import ASSUMPTIONS, count_releases, expand
+from methods import base
+from methods.base import Norm, Output, SamplerKind, Value
+from methods.mechanisms.noise import Noise, SecureNoise, SeededNoise
+from methods.training.sampling import HOST, Batches, make_sampler
+from workloads.base import Records
+from workloads.errors import AccountingError
+
+EVENTS = {kind.__name__: kind for kind in ASSUMPTIONS}
+"""The events that a checkpoint may hold: those that have a price."""
+ROUNDING = 1e-9
+"""By which share the sum of many parts of a budget may pass it."""
+
+
+@dataclass
+class Release:
+    """Releases that are alike, as a line of the record."""
+
+    name: str
+    """What was released."""
+    norm: Norm
+    sensitivity: float
+    """By how much one member changes what the noise is added to, in `norm`."""
+    scale: float
+    """Of the noise."""
+    divisor: float
+    """What the noisy value was divided by."""
+    event: DpEvent | None
+    """What one of them does to the members; None while it is not known, before a mechanism has answered."""
+    once: bool = False
+    """The ledger holds the event as it is, not as repeated `count` times."""
+    count: int = 0
+
+    def alike(self, other: "Release") -> bool:
+        """Whether both are the same but for their count."""
+        return all(getattr(self, name) == getattr(other, name) for name in COMPARED)
+
+
+COMPARED = ("name", "norm", "sensitivity", "scale", "divisor", "once", "event")
+
+
+class Releases:
+    """The record of a run's releases, by name in the order in which the names first came up."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[Release]] = {}
+
+    def __iter__(self) -> Iterator[Release]:
+        return (line for lines in self._lines.values() for line in lines if line.count)
+
+    def declare(self, name: str) -> None:
+        """Give a name its place in the ledger before anything is released under it."""
+        self._lines.setdefault(name, [])
+
+    def line(self, release: Release) -> Release:
+        """The line for releases like this one; a new one, with a count of 0, where there is none."""
+        lines = self._lines.setdefault(release.name, [])
+        for line in reversed(lines):
+            if line.alike(release):
+                return line
+        lines.append(replace(release, count=0))
+        return lines[-1]
+
+    def compose(self) -> DpEvent:
+        """All releases as one event. One that gives data away without noise leaves nothing to promise."""
+        parts = [part for lines in self._lines.values() for part in _repeated(lines)]
+        if any(isinstance(line.event, NonPrivateDpEvent) for line in self):
+            return NonPrivateDpEvent()
+        if len(parts) == 1:
+            return parts[0]
+        return ComposedDpEvent(parts) if parts else NoOpDpEvent()
+
+    def check_covered(self, whole: DpEvent) -> None:
+        """Refuse an event that says less than what was released.
+
+        Raises:
+            AccountingError: With what the event says and what was recorded.
+        """
+        if isinstance(whole, NonPrivateDpEvent):
+            return
+        if isinstance(whole, ZCDpEvent):
+            spent = math.fsum(line.count * _rho(line, whole) for line in self)
+            if not spent <= whole.rho * (1 + ROUNDING):
+                raise AccountingError(
+                    f"the ledger's budget is rho = {whole.rho:g}, and what was released costs {spent:g}; "
+                    "ask the budget before every release"
+                )
+            return
+        recorded, declared = self.count(), count_releases(expand(whole))
+        if declared != recorded:
+            raise AccountingError(
+                f"the ledger says {declared} releases, and {recorded} were asked of the run: "
+                f"{', '.join(f'{line.count} x {line.name}' for line in self) or 'none'}"
+            )
+
+    def count(self) -> int:
+        """How many times something was released."""
+        return sum(line.count * count_releases(expand(line.event)) for line in self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Every line, as plain values."""
+        lines = [
+            {field: getattr(line, field) for field in (*COMPARED, "count")} | {"event": pack(line.event)}
+            for line in self
+        ]
+        return {"names": list(self._lines), "lines": lines}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved record: in place, since noise that was handed out holds lines."""
+        lines, self._lines = self._lines, {}
+        for name in (*state["names"], *lines):
+            self._lines[name] = lines.get(name, [])
+        for line in (line for each in self._lines.values() for line in each):
+            line.count = 0
+        for saved in state["lines"]:
+            release = Release(**(saved | {"event": unpack(saved["event"])}))
+            self.line(release).count = release.count
+
+
+def _repeated(lines: Sequence[Release]) -> list[DpEvent]:
+    """The events under one name, equal ones counted together whatever they were divided by."""
+    found: list[Release] = []
+    for line in lines:
+        like = next((each for each in found if each.event == line.event and each.once == line.once), None)
+        if like is None:
+            found.append(replace(line))
+        else:
+            like.count += line.count
+    return [
+        line.event if line.once and line.count == 1 else SelfComposedDpEvent(line.event, line.count)
+        for line in found
+        if line.count
+    ]
+
+
+def _rho(line: Release, whole: ZCDpEvent) -> float:
+    if not isinstance(line.event, ZCDpEvent) or line.event.xi > whole.xi:
+        raise AccountingError(f"{whole} does not pay for {line.name}, which is recorded as {line.event}")
+    return float(line.event.rho)
+
+
+def pack(value: Any) -> Any:
+    """An event as dicts, lists and tuples of plain values; an AccountingError for one without a price."""
+    if isinstance(value, DpEvent):
+        name = type(value).__name__
+        if EVENTS.get(name) is not type(value):
+            raise AccountingError(
+                f"no price for the event {name}; a run may release: {', '.join(sorted(EVENTS))}"
+            )
+        fields = {each.name: pack(getattr(value, each.name)) for each in attr.fields(type(value))}
+        return {"event": name, "fields": fields}
+    if isinstance(value, list | tuple):
+        return type(value)(pack(each) for each in value)
+    return value
+
+
+def unpack(value: Any) -> Any:
+    """What `pack` was given."""
+    if isinstance(value, dict):
+        return EVENTS[value["event"]](**{name: unpack(each) for name, each in value["fields"].items()})
+    if isinstance(value, list | tuple):
+        return type(value)(unpack(each) for each in value)
+    return value
+
+
+class RecordedNoise(Noise):
+    """Noise that counts what it released."""
+
+    def __init__(self, noise: Noise, releases: Releases, release: Release) -> None:
+        self._noise, self._releases, self._line = noise, releases, release
+        releases.declare(release.name)
+
+    def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
+        """See Noise."""
+        return self._noise.start(weights, divisor)
+
+    def finish(self, means: list[Tensor], divisor: float) -> None:
+        """See Noise."""
+        self._noise.finish(means, divisor)
+        self.record(divisor)
+
+    def record(self, divisor: float) -> Release:
+        """Count one release more."""
+        line = self._line
+        if not line.count or line.divisor != divisor:
+            line = self._line = self._releases.line(replace(line, divisor=divisor))
+        line.count += 1
+        return line
+
+
+class OpenNoise(RecordedNoise):
+    """Noise whose clean sums are shown to the run before they are noised, at the price of more passes."""
+
+    def __init__(self, noise: Noise, releases: Releases, release: Release, door: "Door") -> None:
+        super().__init__(noise, releases, release)
+        self._door = door
+
+    def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
+        """See Noise: zeros."""
+        return [weight.detach().new_zeros(weight.shape) for weight in weights]
+
+    def finish(self, means: list[Tensor], divisor: float) -> None:
+        """See Noise."""
+
+        def answer(sums: list[Tensor]) -> list[Tensor]:
+            clean = [each.to(mean.dtype) for each, mean in zip(sums, means, strict=True)]
+            return self._noise.noisy_mean(clean, divisor)
+
+        sums = [mean.double() * divisor for mean in means]
+        released = self._door.release(self.record(divisor), sums, answer)
+        for mean, noisy in zip(means, released, strict=True):
+            mean.copy_(noisy)
+
+
+class Door(ABC):
+    """The half of methods.base.Run through which everything passes that tells about the members.
+
+    A subclass may look at every input and replace every output by overriding `release`; it sets `fused` to
+    False to be shown the clean sums of gradients, too.
+    """
+
+    fused: ClassVar[bool] = True
+    """Whether noise and sums of gradients are made in one pass over memory, so that nobody sees the sums."""
+
+    def __init__(self) -> None:
+        self.releases = Releases()
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where tensors should live."""
+
+    @abstractmethod
+    def generator(self, name: str, device: torch.device | None = None) -> torch.Generator:
+        """The named random stream."""
+
+    @abstractmethod
+    def drawing(self) -> AbstractContextManager[None]:
+        """Time a block as drawing."""
+
+    def release(self, release: Release, clean: Value, answer: Callable[[Value], Output]) -> Output:
+        """What is released of a clean value.
+
+        A subclass that replaces the answer asks for it all the same: random streams then go on as they would.
+        """
+        return answer(clean)
+
+    def sampler(
+        self,
+        kind: SamplerKind,
+        members: Records,
+        batch_size: int,
+        stream: str = "sampling",
+        *,
+        rows: Tensor | None = None,
+        rate: float | None = None,
+        device: torch.device | None = None,
+    ) -> base.Batches:
+        """Batches of these records; see methods.base.Run."""
+        count = len(members) if rows is None else len(rows)
+        generator = self.generator(stream, HOST)
+        sampler = make_sampler(kind, count, batch_size, generator, device or self.device, rate)
+        return Batches(sampler, members, self.drawing, rows)
+
+    def noise(
+        self,
+        name: str,
+        weights: Sequence[Tensor],
+        scale: float,
+        *,
+        sensitivity: float,
+        event: DpEvent,
+        secure: bool = False,
+        stream: str = "noise",
+        device: torch.device | None = None,
+    ) -> base.Noise:
+        """Gaussian noise for sums like the weights; see methods.base.Run."""
+        release = Release(name, "l2", sensitivity, scale, 1.0, event)
+        noise = SecureNoise(scale) if secure else SeededNoise(weights, scale, self.generator(stream, device))
+        if self.fused:
+            return RecordedNoise(noise, self.releases, release)
+        return OpenNoise(noise, self.releases, release, self)
+
+    def mechanism(
+        self,
+        name: str,
+        value: Value,
+        release: Callable[[Value, torch.Generator], Output],
+        *,
+        sensitivity: float,
+        scale: float,
+        event: DpEvent | Callable[[Value, Output], DpEvent],
+        norm: Norm = "l2",
+        divisor: float = 1.0,
+        stream: str = "noise",
+        device: torch.device | None = None,
+        once: bool = False,
+    ) -> Output:
+        """What a mechanism releases of a value; see methods.base.Run."""
+        generator = self.generator(stream, device)
+        known = event if isinstance(event, DpEvent) else None
+        offered = Release(name, norm, sensitivity, scale, divisor, known, once)
+        released = self.release(offered, value, lambda clean: release(clean, generator))
+        done = event if isinstance(event, DpEvent) else event(value, released)
+        self.releases.line(replace(offered, event=done)).count += 1
+        return released
+
+    def public(self, name: str, value: Value) -> Value:
+        """Give the value back; a subclass that compares runs on neighbouring data looks at it."""
+        return value
+
+    def ledger(self, whole: DpEvent | None = None) -> DpEvent:
+        """What was released so far; see methods.base.Run."""
+        if whole is None:
+            return self.releases.compose()
+        self.releases.check_covered(whole)
+        return whole
