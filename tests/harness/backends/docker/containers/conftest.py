@@ -143,7 +143,7 @@ class Boxes:
         python = Path(sys.executable)
         # The environment, the Python it borrows, this checkout and the plug-ins of the tests.
         folders = {sys.prefix, str(python.resolve().parents[1]), str(ROOT), str(plugins)}
-        self.profile = {
+        self.profile: dict[str, Any] = {
             "image": HOST,
             "memory": "2G",
             "read_only": sorted(folders),

@@ -1,7 +1,11 @@
 """The docker backend on a real engine: the rows of local, the locks, and every fault that was promised."""
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -47,6 +51,22 @@ def test_rows_are_those_of_local_and_one_container_makes_them_all(boxes: "Boxes"
     owner = (boxes.store.folder(tasks[0].key) / "result.json").stat()
     assert (owner.st_uid, owner.st_gid) == plain_user(boxes.store)
     assert owner.st_uid == (os.getuid() or NOBODY)
+
+
+def test_a_bench_runs_in_a_container_and_prints_its_figures(boxes: "Boxes", tmp_path: Path) -> None:
+    file = tmp_path / "box.toml"
+    lines = [f"{name} = {json.dumps(boxes.profile[name])}" for name in ("image", "memory", "read_only")]
+    lines += ["[environment]", f"PYTHONPATH = {json.dumps(boxes.profile['environment']['PYTHONPATH'])}"]
+    file.write_text("\n".join(lines))
+    command = [sys.executable, "-P", "-m", "harness.cli", "bench", "--backend", "docker", "--json"]
+    command += ["--profile", str(file), "--store", str(boxes.store.path), "--steps", "12", "--seconds", "1"]
+    command += ["--workload", "digits-linear", "--method", "dp-sgd"]
+    sent = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert sent.returncode == 0, sent.stderr
+    (found,) = json.loads(sent.stdout)
+    result = boxes.store.result(found["key"])
+    assert result is not None and result.provenance["image"] == daemon.image_id(str(boxes.profile["image"]))
+    assert result.bench.bench.methods[1].ratio is not None
 
 
 def test_a_running_container_is_locked(boxes: "Boxes", monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,6 +194,29 @@ def test_a_profile_is_checked_against_the_cluster(sweeper: "Sweeper", tmp_path: 
     assert "nvalid partition" in missing["test job"]
 
 
+def test_a_bench_runs_on_a_node_and_is_a_task_of_its_sweep_file(sweeper: "Sweeper", tmp_path: Any) -> None:
+    profile, sweep = tmp_path / "one.toml", tmp_path / "timed.toml"
+    profile.write_text('partition = "debug"\nsignal_seconds = 60\n')
+    grid = ("--workload", "digits-linear", "--method", "dp-sgd", "--steps", "12", "--seconds", "1")
+    where = ("--backend", "slurm", "--profile", str(profile))
+    sent = privbench(sweeper, "bench", *grid, *where, "--json")
+    assert sent.returncode == 0, sent.stderr
+    (found,) = json.loads(sent.stdout)
+    assert [each["role"] for each in found["methods"]] == ["yardstick", "method", "control"]
+    by_hand = sweeper.store.result(found["key"])
+    assert by_hand is not None and by_hand.provenance["node"] in {"n1", "n2", "n3", "n4"}
+    assert by_hand.provenance["job"] and by_hand.bench.bench.methods[1].ratio is not None
+    assert "--- " in (sweeper.store.folder(found["key"]) / "log.txt").read_text()
+    sweep.write_text(
+        '[[bench]]\nworkload = "digits-linear"\nmethod = "dp-sgd"\nmeasure = { steps = 12, seconds = 1 }\n'
+    )
+    ran = privbench(sweeper, "run", str(sweep), *where)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert status(sweeper, "timed")["done"] == 1
+    again = json.loads(privbench(sweeper, "plan", str(sweep), "--json").stdout)
+    assert (again["benches"], again["cached"], again["to_run"]) == (1, 1, 0)
+
+
 def test_the_quickstart_gives_the_same_rows_as_on_this_machine(sweeper: "Sweeper", tmp_path: Any) -> None:
     profile = tmp_path / "two.toml"
     profile.write_text(
