@@ -1,17 +1,24 @@
-"""What a method is, and the run it trains through. The harness implements Run; methods only use it."""
+"""What a method is, and the run it trains through. The harness implements Run; methods only use it.
+
+Names torch in types only: what a method declares can be asked, and its plan priced, without loading it.
+"""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
-import torch
-from dp_accounting import DpEvent
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
-from torch import Tensor, nn
 
-from workloads.base import Records
+if TYPE_CHECKING:
+    import torch
+    from dp_accounting import DpEvent
+    from torch import Tensor, nn
+
+    from workloads.base import Records
 
 State = Mapping[str, Any]
 """What a phase must remember: things with `state_dict`, tensors, and dicts or lists of plain values."""
@@ -411,6 +418,18 @@ class Calibrated(Protocol):
         ...
 
 
+FreeKind = Literal["noise", "concentration", "count"]
+"""How a parameter is traded for privacy: more noise costs less, more concentration costs more, and so does a
+larger whole number of releases."""
+
+
+@runtime_checkable
+class Searched(Calibrated, Protocol):
+    """A calibrated method whose free parameter is no noise: it says how to look for its value."""
+
+    free_kind: ClassVar[FreeKind]
+
+
 @runtime_checkable
 class Extensible(Calibrated, Protocol):
     """A calibrated method that can be solved for another parameter, a number of releases, instead.
@@ -419,6 +438,14 @@ class Extensible(Calibrated, Protocol):
     """
 
     extent: ClassVar[str]
+
+
+@runtime_checkable
+class Quoted(Protocol):
+    """A method whose mechanism is in the price list: `privbench price` takes that one's options as well."""
+
+    mechanism: ClassVar[str]
+    """A command of `privbench price`."""
 
 
 @runtime_checkable

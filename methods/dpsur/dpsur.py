@@ -116,6 +116,7 @@ class Dpsur:
         "the stats are read from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpsurParams]] = DpsurParams
+    mechanism: ClassVar[str] = "selective"
 
     def bound(self, params: DpsurParams) -> float | None:
         """The budget, where it was kept under the charge that the harness prices."""
