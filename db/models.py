@@ -64,7 +64,7 @@ class Cell(Base):
     batch_size: Mapped[int | None]
     """The parameter of that name, which time per example is told by; null where the method has none."""
     label: Mapped[str]
-    """A short name for people, e.g. `dp-sgd ε=4`."""
+    """A short name for people: the method and its epsilon, or what the sweep called it."""
     configuration: Mapped[str] = mapped_column(default="")
     """A hash of the parameters that were chosen: without epsilon, delta, what was solved for, and what
     changes no number."""
@@ -161,7 +161,7 @@ class ModelRun(Base):
     epsilon_pld: Mapped[float | None]
     epsilon_rdp: Mapped[float | None]
     epsilon_paper: Mapped[float | None]
-    """What the authors' own charge comes to where it is disputed (DPSUR counts accepted attempts only)."""
+    """What the authors' own charge comes to where it is disputed, e.g. for accepted attempts only."""
     assumptions: Mapped[list[str]]
     ceiling_by: Mapped[str | None]
     """How the ceilings on attacks were found: `pld twice`, `replace-one` or `epsilon-delta twice`; null where
@@ -215,7 +215,7 @@ class StepTime(Base):
 
 
 class BenchResult(Base):
-    """One method in one bench: its steps timed in turn with those of plain sgd, in one process.
+    """One method in one bench: its steps timed in turn with those of the plain baseline, in one process.
 
     The ratios are of CPU time, on a GPU of the device's time, and without drawing the batch unless
     they say otherwise. Figures are null where the method failed.
@@ -227,7 +227,7 @@ class BenchResult(Base):
     variant: Mapped[str] = mapped_column(primary_key=True)
     """The method, with the parameters that tell it from others of this bench."""
     role: Mapped[str]
-    """`yardstick` (sgd), `control` (sgd measured again) or `method`."""
+    """`yardstick` (the plain baseline), `control` (the same, measured again) or `method`."""
     workload: Mapped[str]
     workload_version: Mapped[str]
     n_train: Mapped[int]

@@ -8,7 +8,7 @@ from harness.leakage.candidates import FAMILY
 from harness.report.compare import NAMES, say
 from harness.report.costs import BELOW_ONE
 from harness.report.leakage import STRONGEST
-from harness.report.reading import BASELINE
+from harness.report.reading import PLAIN
 from harness.results.query import Reader, open_reader
 from harness.spec import Cell, distinct_labels
 from harness.store import Store
@@ -27,7 +27,7 @@ def frontier(store: Store, cells: Sequence[Cell]) -> None:
 
 def _frontier(reader: Reader, cells: Sequence[Cell]) -> None:
     columns = (
-        "cell, workload, method, attack, models, accuracy, accuracy_low, accuracy_high, "
+        "cell, workload, method, role, attack, models, accuracy, accuracy_low, accuracy_high, "
         "auc, auc_low, auc_high, tpr_at_1pct, tpr_at_1pct_low, tpr_at_1pct_high, epsilon, "
         "step_overhead, example_cpu_overhead, training_overhead, valid, on_front, "
         "guarantee_kind || case when tested = 'average case only' then ', ' || tested else '' end as kind"
@@ -40,7 +40,7 @@ def _frontier(reader: Reader, cells: Sequence[Cell]) -> None:
     shown = _headlines(rows)
     if shown:
         output.out.print(output.table([_frontier_row(row) for row in shown], title="frontier"))
-    if any(row["method"] != BASELINE and (_ratio(row) or 1) < 1 for row in shown):
+    if any(row["role"] != PLAIN and (_ratio(row) or 1) < 1 for row in shown):
         output.say(BELOW_ONE)
     if len(shown) < len(rows):
         output.say('All attacks: privbench query "select label, attack, auc, tpr_at_1pct from frontier"')
@@ -181,7 +181,7 @@ def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time(row: dict[str, Any]) -> str | None:
-    """What a step costs beside sgd's: at equal batch size where a bench timed it, else per example."""
+    """What a step costs beside the baseline's: at equal batch size where benched, else per example."""
     ratio = _ratio(row)
     if ratio is None:
         return None

@@ -3,7 +3,7 @@
 write_frontier          frontier         accuracy against measured leakage, ROC curves; every row of the view
                         frontier-cost    the same with time and memory as colour (a figure)
                         hypervolume      what each method offers over all caps on leakage (a table)
-write_overhead          overhead         time and memory relative to sgd
+write_overhead          overhead         time and memory relative to the plain baseline
 write_calibration       calibration      accuracy at equal leakage, ROC under its ceiling
 write_compare           compare          paired differences between cells, with Holm's correction
 write_audit             audit            what canaries prove about epsilon, beside the price

@@ -78,7 +78,9 @@ def calibration_figure(reading: Reading, found: Sequence[Calibration], sheet: Sh
     if not found:
         return empty_figure(TITLE, explain_empty(reading), sheet)
     groups = [list(each) for _, each in groupby(found, key=lambda each: each.group)]
-    colours = assign_colours([*reading.methods, *(row["method"] for each in found for row in each.rows)])
+    colours = assign_colours(
+        [*reading.methods, *(row["method"] for each in found for row in each.rows)], reading.baselines
+    )
     width = sheet.inches(13.5)
     heights = [sheet.lines(_panels(each)) * sheet.height(3.9) for each in groups]
     figure = new_figure(width, 0.7 * (not sheet.printed) + sum(heights))

@@ -1,4 +1,4 @@
-"""The comparison report: every cell against dp-sgd and against the best, paired, with Holm's correction."""
+"""The comparison report: every cell against the private baseline and the best, by paired tests."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,18 +1,14 @@
 """Which figure of a method's cost a report shows: a bench before training clocks, a paper's beside them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Any
 
-from harness.report.reading import BASELINE, Reading, Row
+from harness.report.reading import Reading, Row
+from harness.results.published_tables import published_overheads
 
 TRAINING, BENCH, PAPER = "training", "bench", "paper"
-"""Where a figure comes from: the clocks of training runs, steps interleaved with sgd, or print."""
-
-TABLE_6 = "PD-SGD paper, Table 6"
-HEAD = {"pd-sgd": 15.7, "dp-sgd": 38.5}
-WRN = {"pd-sgd": 5.17, "dp-sgd": 7.23}
-PRINTED = {"shape-linear-768x10": HEAD, "shape-wrn16-4": WRN, "cifar10-wrn16-4": WRN}
-"""Step time in units of SGD's, by workload of that shape. The paper names no GPU and no batch size."""
+"""Where a figure comes from: the clocks of training runs, steps interleaved with the baseline's, or print."""
 
 NOT_PRINTED = (
     *("cell", "models", "device", "threads", "epsilon", "step_seconds", "step_cpu_seconds", "batch_size"),
@@ -20,8 +16,9 @@ NOT_PRINTED = (
     *("train_seconds", "training_overhead", "extra_memory_bytes", "memory_overhead"),
 )
 BELOW_ONE = (
-    "A ratio below 1 compares implementations and not privacy: sgd computes by autograd and pays for its "
-    "graph, which engines of per-example gradients partly do without; per example a larger batch is cheaper."
+    "A ratio below 1 compares implementations and not privacy: the baseline computes by autograd and pays "
+    "for its graph, which engines of per-example gradients partly do without; per example a larger batch is "
+    "cheaper."
 )
 """Said wherever such a ratio is shown."""
 
@@ -44,7 +41,7 @@ def choose_costs(reading: Reading) -> list[Row]:
         if (row["trustworthy"] and _timed(row) not in shown)
         or (row["group"], row["method"]) not in ran | trusted
     ]
-    return sorted([*kept, *printed(kept)], key=_order)
+    return sorted([*kept, *printed(kept)], key=partial(_order, reading.baselines))
 
 
 def as_line(row: Row) -> dict[str, Any]:
@@ -85,7 +82,9 @@ def _timed(row: Row) -> tuple[Any, ...]:
 
 def printed(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """What a paper printed for the shapes among these rows."""
-    groups = {row["group"]: row for row in rows if row["workload"] in PRINTED}
+    known = published_overheads()
+    workloads = {each.workload for each in known}
+    groups = {row["group"]: row for row in rows if row["workload"] in workloads}
     kinds = {row["method"]: row["guarantee_kind"] for row in rows if row["group"] in groups}
     return [
         {
@@ -93,17 +92,19 @@ def printed(rows: Iterable[Row]) -> list[dict[str, Any]]:
             "source": PAPER,
             "group": group,
             "workload": row["workload"],
-            "method": method,
-            "guarantee_kind": kinds.get(method),
-            "label": f"{method}, Table 6",
-            "time_overhead": ratio,
-            "step_overhead": ratio,
+            "method": each.method,
+            "guarantee_kind": kinds.get(each.method),
+            "label": f"{each.method}, {each.printed}",
+            "printed": each.source,
+            "time_overhead": each.ratio,
+            "step_overhead": each.ratio,
         }
         for group, row in groups.items()
-        for method, ratio in PRINTED[row["workload"]].items()
+        for each in known
+        if each.workload == row["workload"]
     ]
 
 
-def _order(row: Row) -> tuple[Any, ...]:
-    """By workload; in it the yardstick, then methods by name, each as before and print last."""
-    return row["group"], row["method"] != BASELINE, row["method"], row["source"] == PAPER
+def _order(baselines: Collection[str], row: Row) -> tuple[Any, ...]:
+    """By workload; in it the baseline, then methods by name, each as before and print last."""
+    return row["group"], row["method"] not in baselines, row["method"], row["source"] == PAPER

@@ -100,7 +100,9 @@ def frontier_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     if not reading.frontier:
         return empty_figure(TITLE, explain_empty(reading), sheet)
     groups = [[row for row in reading.frontier if row["group"] == name] for name in reading.groups]
-    colours = assign_colours([*reading.methods, *(row["method"] for row in reading.frontier)])
+    colours = assign_colours(
+        [*reading.methods, *(row["method"] for row in reading.frontier)], reading.baselines
+    )
     width, scale = sheet.inches(13.5), sheet.font / SCREEN.font
     notes = wrap("\n".join(_notes(reading)), width, 8)
     signs = _signs(reading, colours)

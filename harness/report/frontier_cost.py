@@ -31,8 +31,8 @@ from harness.report.reading import Reading, Row
 
 COST_TITLE = "Accuracy against leakage and cost"
 COSTS = {
-    "training_overhead": "time of the whole training (sgd = 1)",
-    "memory_overhead": "extra peak memory (sgd = 1)",
+    "training_overhead": "time of the whole training (baseline = 1)",
+    "memory_overhead": "extra peak memory (baseline = 1)",
 }
 SCALE = "cividis"
 """Even in brightness, and the same to colour-blind eyes (Nunez, Anderton and Renslow 2018)."""

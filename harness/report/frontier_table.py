@@ -27,7 +27,7 @@ AREAS_TITLE = "Hypervolume of every method"
 ROW_COLUMNS = (
     *("workload", "cell", "guarantee", "ε", "attack", "models", "accuracy"),
     *(leakage.name for leakage in reversed(TPRS)),
-    *("AUC", "training time (sgd = 1)", "extra memory (sgd = 1)", "valid", "AUC front"),
+    *("AUC", "training time (baseline = 1)", "extra memory (baseline = 1)", "valid", "AUC front"),
 )
 AREA_COLUMNS = (
     "workload",
@@ -47,8 +47,8 @@ ROW_NOTES = (
     "non-members: yes; near, where the intervals cannot tell a cell from it; no.",
     "Epsilons of different guarantees do not compare.",
     "Average case only: a defence without a guarantee, whose worst case no canaries have shown.",
-    "Training time: wall seconds of all steps over those of sgd's training of the workload, each with its "
-    "own number of steps and batch size; the report `overhead` has the time of a step.",
+    "Training time: wall seconds of all steps over those of the baseline's training of the workload, each "
+    "with its own number of steps and batch size; the report `overhead` has the time of a step.",
 )
 AREA_NOTES = (
     "Hypervolume: the test accuracy of the method's best cell under a cap on leakage, chosen by its "

@@ -1,7 +1,7 @@
-"""The overhead figure: time of a step, of the whole training, and memory, relative to plain SGD."""
+"""The overhead figure: time of a step, of the whole training, and memory, relative to the plain baseline."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.report.costs import BELOW_ONE, BENCH, PAPER, TABLE_6, TRAINING, choose_costs
+from harness.report.costs import BELOW_ONE, BENCH, PAPER, TRAINING, choose_costs
 from harness.report.figure.artists import Bars, Marks
 from harness.report.figure.panels import say_thinned, spread
 from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
@@ -26,23 +26,23 @@ from harness.report.figure.style import (
     shorten,
 )
 from harness.report.metadata import Imprint
-from harness.report.reading import BASELINE, Reading, Row, read
+from harness.report.reading import Reading, Row, read
 from harness.report.tables import TextTable, write_table
 from harness.results.query import Source
 
-TITLE = "Cost of training relative to sgd"
+TITLE = "Cost of training relative to the plain baseline"
 COLUMNS = (
     "workload",
     "method",
     "cell",
     "source",
     "models",
-    "time (sgd = 1)",
+    "time (baseline = 1)",
     "of",
     "its bar",
-    "CPU time per example (sgd = 1)",
-    "whole training (sgd = 1)",
-    "extra memory (sgd = 1)",
+    "CPU time per example (baseline = 1)",
+    "whole training (baseline = 1)",
+    "extra memory (baseline = 1)",
     "extra memory in MiB",
 )
 LINES = 120
@@ -51,9 +51,9 @@ MARKERS = {TRAINING: "o", BENCH: "s", PAPER: "D"}
 OF = {TRAINING: "an example", BENCH: "a step, equal batch", PAPER: "a step"}
 """What the time of a line is the time of."""
 PANELS = {
-    "time_overhead": "time of a step at equal batch (■), else per example (●), sgd = 1",
-    "training_overhead": "time of the whole training, sgd = 1",
-    "memory_overhead": "extra peak memory, sgd = 1",
+    "time_overhead": "time of a step at equal batch (■), else per example (●), baseline = 1",
+    "training_overhead": "time of the whole training, baseline = 1",
+    "memory_overhead": "extra peak memory, baseline = 1",
 }
 
 
@@ -77,7 +77,7 @@ def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     names = sorted({row["group"] for row in costs})
     groups = [thin_lines([row for row in costs if row["group"] == name]) for name in names]
     cells = Counter(row["group"] for row in costs)
-    colours = assign_colours([*reading.methods, *(row["method"] for row in costs)])
+    colours = assign_colours([*reading.methods, *(row["method"] for row in costs)], reading.baselines)
     width, scale = sheet.inches(11), sheet.font / SCREEN.font
     text = wrap(explain_clocks(reading), width, 8.5)
     heights = [
@@ -157,28 +157,31 @@ def explain_clocks(reading: Reading) -> str:
     lines = []
     if BENCH in sources:
         lines.append(
-            "Square = a step over one of sgd at the same batch size, by privbench bench: the two took turns "
-            "in one process; CPU time (on a GPU its own) without drawing the batch; bar: 95 % interval."
+            "Square = a step over one of the baseline at the same batch size, by privbench bench: the two "
+            "took turns in one process; CPU time (on a GPU its own) without drawing the batch; bar: 95 % "
+            "interval."
         )
     if PAPER in sources:
-        lines.append(
-            f"Hollow diamond = printed in the {TABLE_6}: GPU and batch size not stated, mean of 3 steps."
-        )
+        printed = sorted({str(row["printed"]) for row in costs if row["source"] == PAPER})
+        lines.append(f"Hollow diamond = in print, {'; '.join(printed)}.")
     if TRAINING in sources or not lines:
         lines.append(_explain_runs(reading))
     lines.append(
-        "Whole training: wall seconds of all steps over those of sgd's training of the workload, each with "
-        "its own number of steps and batch size. Memory: peak above the level at the start of the phase (of "
-        "a bench: of the step), at each cell's own batch size; below a few MiB it is noise."
+        "Whole training: wall seconds of all steps over those of the baseline's training of the workload, "
+        "each with its own number of steps and batch size. Memory: peak above the level at the start of the "
+        "phase (of a bench: of the step), at each cell's own batch size; below a few MiB it is noise."
     )
-    if any(is_below_one(row) for row in costs):
+    if reading.baselines:
+        lines.append(f"Baseline: {', '.join(sorted(reading.baselines))}, trained without a defence.")
+    if any(is_below_one(row, reading.baselines) for row in costs):
         lines.append(BELOW_ONE)
     return "\n".join(lines)
 
 
-def is_below_one(row: Row) -> bool:
-    """Whether a method's line shows less time than sgd's."""
-    return row["method"] != BASELINE and row["time_overhead"] is not None and row["time_overhead"] < 1
+def is_below_one(row: Row, baselines: Collection[str]) -> bool:
+    """Whether a method's line shows less time than the baseline's."""
+    time = row["time_overhead"]
+    return row["method"] not in baselines and time is not None and time < 1
 
 
 def _explain_runs(reading: Reading) -> str:
@@ -186,8 +189,9 @@ def _explain_runs(reading: Reading) -> str:
     on = f", {threads} thread{'' if threads == '1' else 's'} each" if threads else ""
     return (
         f"Dot = time per example by the clocks of the training runs themselves{on}: the median step over its "
-        "batch size, wall time; bar: its quartiles; short stroke: CPU time. Not interleaved with sgd: batch "
-        "sizes differ, and trainings that ran side by side slow each other, so read it to about one digit."
+        "batch size, wall time; bar: its quartiles; short stroke: CPU time. Not interleaved with the "
+        "baseline: batch sizes differ, and trainings that ran side by side slow each other, so read it to "
+        "about one digit."
     )
 
 
@@ -203,7 +207,7 @@ def name_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def relative_quartiles(row: Row) -> tuple[float, float] | None:
-    """The quartiles of the time per example in units of sgd's median; of a bench the ratio's interval."""
+    """The quartiles of the time per example over the baseline's median; of a bench the ratio's interval."""
     if row.get("source") == BENCH:
         low, high = row["step_overhead_low"], row["step_overhead_high"]
         return None if low is None else (low, high)
@@ -276,7 +280,7 @@ def say_missing(row: Row, column: str) -> str:
         return "a bench trains nothing to its end"
     if column == "time_overhead" and row.get("batch_size") is None:
         return "no batch size to divide by"
-    return "no sgd to compare with"
+    return "no baseline to compare with"
 
 
 def _models(rows: Sequence[Row]) -> str:

@@ -4,10 +4,10 @@ import json
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from typing import Any
@@ -25,14 +25,14 @@ Row = Mapping[str, Any]
 """One row of a view by column name, as plain Python values; null and NaN are None."""
 
 
-BASELINE = "sgd"
-"""The method that costs are relative to."""
+PLAIN, YARDSTICK = "plain-baseline", "yardstick"
+"""The role of the method that costs are relative to: of a cell, and in a bench."""
 
 CELLS = """
-    select c.key as cell, c.workload_version, c.n_train, c.method, c.canary, c.canaries, c.canary_version,
-           max(r.guarantee_kind) as guarantee_kind, max(r.epsilon) as epsilon
+    select c.key as cell, c.workload_version, c.n_train, c.method, c.role, c.canary, c.canaries,
+           c.canary_version, max(r.guarantee_kind) as guarantee_kind, max(r.epsilon) as epsilon
     from cell c left join model_run r on r.cell = c.key
-    group by c.key, c.workload_version, c.n_train, c.method, c.canary, c.canaries, c.canary_version
+    group by c.key, c.workload_version, c.n_train, c.method, c.role, c.canary, c.canaries, c.canary_version
 """
 """What every row should know of its cell, whichever view it comes from."""
 
@@ -88,7 +88,7 @@ class Reading:
     """By cell: the highest TPR that its guarantee allows any attack; of the models that have one."""
     overhead: list[Row] = field(default_factory=list)
     bench: list[Row] = field(default_factory=list)
-    """The newest figure of every method that was benched, sgd's among them."""
+    """The newest figure of every method that was benched, the baseline's among them."""
     audits: list[Row] = field(default_factory=list)
     """Every audit, filtered or not: no condition hides an alarm (docs/rules.md: alarm above the price)."""
     reconstructions: list[Row] = field(default_factory=list)
@@ -114,6 +114,8 @@ class Reading:
     is in no other view."""
     methods: list[str] = field(default_factory=list)
     """Every method of the database, filtered or not, so that a method keeps its colour."""
+    baselines: frozenset[str] = frozenset()
+    """Those of the methods that costs are relative to: one, but for results of others."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The columns of views whose rows here hold more than the view does."""
     where: str | None = None
@@ -172,11 +174,14 @@ def _read(reader: Reader, where: str | None, view: str) -> Reading:
     runs = read_rows(reader, f"select * from ({RUNS}) run" + (f" where {among}" if among else ""))
     benches = _benches(reader, rows["overhead"] if where else None)
     name_groups([*rows["frontier"], *rows["overhead"], *benches])
+    seen = [*cells.values(), *benches]
+    baselines = frozenset(row["method"] for row in seen if row["role"] in (PLAIN, YARDSTICK))
+    order = partial(_order, baselines)
     return Reading(
-        frontier=sorted(rows["frontier"], key=_order),
+        frontier=sorted(rows["frontier"], key=order),
         rocs=_rocs(reader, [row["attack_task"] for row in rows["frontier"]]),
         ceilings=_ceilings(reader),
-        overhead=sorted(rows["overhead"], key=_order),
+        overhead=sorted(rows["overhead"], key=order),
         bench=list(benches),
         audits=list(read_rows(reader, AUDITS)),
         reconstructions=list(rebuilt),
@@ -187,8 +192,9 @@ def _read(reader: Reader, where: str | None, view: str) -> Reading:
         conflicts=list(read_rows(reader, "select * from conflicts order by origin, task, figure")),
         comparisons=list(read_rows(reader, "select * from comparison order by workload, axis, cell, other")),
         tried=list(read_rows(reader, "select * from tried order by workload, method, epsilon_asked, levels")),
-        failures=sorted(read_rows(reader, "select * from failures"), key=_order),
-        methods=sorted({row["method"] for row in [*cells.values(), *benches]}),
+        failures=sorted(read_rows(reader, "select * from failures"), key=order),
+        methods=sorted({row["method"] for row in seen}),
+        baselines=baselines,
         columns=columns,
         where=where,
         view=view,
@@ -322,10 +328,10 @@ def _plain(value: Any, decode: Callable[[str], Any] | None) -> Any:
     return value
 
 
-def _order(row: Row) -> tuple[Any, ...]:
-    """By workload, method (the yardstick first), rising epsilon, then names: always the same file."""
+def _order(baselines: Collection[str], row: Row) -> tuple[Any, ...]:
+    """By workload, method (the baseline first), rising epsilon, then names: always the same file."""
     epsilon = row.get("epsilon")
     last = ("label", "cell", "attack", "attack_task", "task")
     names = tuple(str(row.get(name)) for name in last)
     method = str(row["method"])
-    return str(row["workload"]), method != BASELINE, method, epsilon is None, epsilon or 0.0, *names
+    return str(row["workload"]), method not in baselines, method, epsilon is None, epsilon or 0.0, *names

@@ -14,7 +14,7 @@ from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.figure.style import empty_figure, house_style, new_figure, save, shorten
 from harness.report.leakage import name_attack
 from harness.report.metadata import Imprint
-from harness.report.reading import BASELINE, Row, name_groups, read_pictures, rows_of, select
+from harness.report.reading import PLAIN, Row, name_groups, read_pictures, rows_of, select
 from harness.results.query import Source
 from harness.store import Store
 
@@ -50,7 +50,8 @@ def write_reconstructions(
 
 def read_galleries(store: Source, where: str | None = None) -> list[Gallery]:
     """The rows of the view with their pictures, which are in the store."""
-    order = f"workload, attack, moment, method <> '{BASELINE}', method, epsilon desc nulls first, attack_task"
+    plain = f"cell in (select key from cell where role = '{PLAIN}')"
+    order = f"workload, attack, moment, not {plain}, method, epsilon desc nulls first, attack_task"
     rows = rows_of(store, f"{select(VIEW, where)} order by {order}")
     name_groups(rows)
     # What was imported came without its pictures.
@@ -144,5 +145,5 @@ def strip(pictures: Bytes, shown: int = SHOWN) -> Bytes:
 def _explain_empty(where: str | None) -> str:
     if where:
         return f"No row of {VIEW} fits the condition\n{shorten(where, 90)}"
-    command = "privbench run --workload cifar10-lenet --method sgd --models 1 --attack inverting-gradients"
+    command = "privbench run --workload cifar10-lenet --method METHOD --models 1 --attack inverting-gradients"
     return f"No picture was rebuilt yet.\nRun: {command}"

@@ -28,6 +28,8 @@ from workloads.toml import parse_toml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Text = Annotated[str, Field(min_length=1)]
+RATIO_DIGITS = 3
+"""Of a ratio of two printed times, which have about as many."""
 Value = StrictBool | StrictInt | FiniteFloat | StrictStr
 
 MetricName = Literal[
@@ -120,6 +122,17 @@ class Block(_Part):
         return self
 
 
+class PrintedOverhead(_Part):
+    """Which ratios a table of step times says: of every other method to the baseline on the same data."""
+
+    baseline: Name
+    """The method whose step is 1."""
+    shapes: Mapping[Name, Name]
+    """A workload of ours to the table's workload with a model of that shape."""
+    measured: Text
+    """How, as far as the paper says."""
+
+
 class PrintedTable(_Part):
     """One table (or figure, or sentence) of a paper."""
 
@@ -133,6 +146,8 @@ class PrintedTable(_Part):
     """Parameters the paper does not state for these cells: ours are our choice, and are told."""
     protocol: tuple[Text, ...] = ()
     """What is done in another way by us, for the whole table."""
+    overhead: "PrintedOverhead | None" = None
+    """Of a table of step times: what makes ratios of them."""
     block: tuple[Block, ...] = Field(min_length=1)
 
 
@@ -220,6 +235,45 @@ def published() -> tuple[Published, ...]:
         for table in paper.table
         for number, (block, cell) in enumerate((block, cell) for block in table.block for cell in block.cells)
     )
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """The time of a step in units of the baseline's, from a paper's step times."""
+
+    workload: str
+    """Of ours: the paper's model has its shape."""
+    method: str
+    ratio: float
+    printed: str
+    """Where it stands in the paper."""
+    source: str
+    """The paper, where in it, and how it was measured."""
+
+
+@cache
+def published_overheads() -> tuple[Overhead, ...]:
+    """Every overhead that the papers' step times say, in the order of print."""
+    return tuple(each for paper in papers() for table in paper.table for each in _overheads(paper, table))
+
+
+def _overheads(paper: Paper, table: PrintedTable) -> Iterator[Overhead]:
+    if table.overhead is None:
+        return
+    seconds = {
+        (cell.workload, cell.method): value
+        for block in table.block
+        for cell in block.cells
+        for metric, value in zip(block.metrics, cell.values, strict=True)
+        if metric.name == "step_seconds"
+    }
+    source = f"{paper.citation}, {table.printed}: {table.overhead.measured}"
+    for workload, shape in table.overhead.shapes.items():
+        one = seconds[shape, table.overhead.baseline]
+        for (printed, method), value in seconds.items():
+            if printed == shape and method is not None and method != table.overhead.baseline:
+                ratio = float(f"{value / one:.{RATIO_DIGITS}g}")
+                yield Overhead(workload, method, ratio, table.printed, source)
 
 
 def _text(value: Any) -> str:

@@ -1,7 +1,7 @@
 """How every figure looks: colours, markers, short texts, and files that are equal when the data are."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.metadata import Imprint
-from harness.report.reading import BASELINE, Reading
+from harness.report.reading import Reading
 
 # Okabe and Ito, "Color Universal Design" (2008): told apart with every common colour blindness.
 # Yellow comes last, it is faint on white. The baseline is grey, which no method gets.
@@ -41,13 +41,13 @@ FORMS = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
 INK, FAINT, ALARM = "#1a1a1a", "#8a8a8a", "#b00020"
 
 
-def assign_colours(methods: Sequence[str]) -> dict[str, str]:
+def assign_colours(methods: Sequence[str], baselines: Collection[str] = ()) -> dict[str, str]:
     """One colour for each method of the database; from the eighth on, darker turns of the same ones."""
-    others = sorted(set(methods) - {BASELINE})
+    others = sorted(set(methods) - set(baselines))
     colours = {
         name: darken(PALETTE[i % len(PALETTE)], 0.6 ** (i // len(PALETTE))) for i, name in enumerate(others)
     }
-    return {BASELINE: BASELINE_COLOUR, **colours}
+    return {**dict.fromkeys(sorted(baselines), BASELINE_COLOUR), **colours}
 
 
 def shorten(text: object, length: int = 28) -> str:

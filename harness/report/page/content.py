@@ -32,16 +32,16 @@ UTILITIES = (
     {"column": "train_accuracy", "name": "train accuracy", "higher": True},
     {"column": "test_loss", "name": "test loss", "higher": False},
     {"column": "train_seconds", "name": "seconds of training", "higher": False},
-    {"column": "training_overhead", "name": "time of the training (sgd = 1)", "higher": False},
-    {"column": "example_overhead", "name": "time per example (sgd = 1)", "higher": False},
-    {"column": "memory_overhead", "name": "extra memory (sgd = 1)", "higher": False},
+    {"column": "training_overhead", "name": "time of the training (baseline = 1)", "higher": False},
+    {"column": "example_overhead", "name": "time per example (baseline = 1)", "higher": False},
+    {"column": "memory_overhead", "name": "extra memory (baseline = 1)", "higher": False},
 )
 """The axes across leakage: means or medians over a cell's models."""
 
 THIRDS = (
-    {"column": "training_overhead", "name": "time of the training (sgd = 1)"},
-    {"column": "example_overhead", "name": "time per example (sgd = 1)"},
-    {"column": "memory_overhead", "name": "extra memory (sgd = 1)"},
+    {"column": "training_overhead", "name": "time of the training (baseline = 1)"},
+    {"column": "example_overhead", "name": "time per example (baseline = 1)"},
+    {"column": "memory_overhead", "name": "extra memory (baseline = 1)"},
     {"column": "train_seconds", "name": "seconds of training"},
 )
 """What the size of a point can tell."""
@@ -71,7 +71,7 @@ def page_data(reading: Reading) -> dict[str, Any]:
         "where": reading.where,
         "empty": explain_empty(reading),
         "clocks": explain_clocks(reading),
-        "colours": assign_colours(seen),
+        "colours": assign_colours(seen, reading.baselines),
         "kinds": _kinds([*reading.frontier, *costs]),
         "leakages": [
             {"column": each.column, "name": each.name, "chance": each.chance, "needs": each.needs}

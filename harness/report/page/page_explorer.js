@@ -108,9 +108,9 @@ function explorerColumns(rows) {
     ["balanced accuracy", (row) => say(row.balanced_accuracy, 3), "", (row) => row.balanced_accuracy],
     ["guarantee", sayGuarantee, "text wide", (row) => row.epsilon, (row) => kindOf(row).name],
     ["blind check", (row) => (row.valid == null ? "not run" : row.valid ? "passed" : "failed: invalid")],
-    ["time (sgd = 1)", sayTime, "", (row) => row.step_overhead ?? row.example_overhead],
-    ["training (sgd = 1)", (row) => say(row.training_overhead, 2), "", (row) => row.training_overhead],
-    ["memory (sgd = 1)", (row) => say(row.memory_overhead, 2), "", (row) => row.memory_overhead],
+    ["time (baseline = 1)", sayTime, "", (row) => row.step_overhead ?? row.example_overhead],
+    ["training (baseline = 1)", (row) => say(row.training_overhead, 2), "", (row) => row.training_overhead],
+    ["memory (baseline = 1)", (row) => say(row.memory_overhead, 2), "", (row) => row.memory_overhead],
     ["tuned", (row) => row.tuned ?? "", "", (row) => row.configurations],
   ];
 }

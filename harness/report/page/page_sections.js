@@ -22,9 +22,9 @@ function blocksIn(place, count) {
 function showOverhead() {
   const costs = DATA.costs.filter(chosen);
   find("clocks").textContent = DATA.clocks;
-  drawLater(find("time-plot"), () => drawRatios("time-plot", costs, "time_overhead", "a step at equal batch (■), else per example (●), sgd = 1"));
-  drawLater(find("training-plot"), () => drawRatios("training-plot", costs, "training_overhead", "time of the whole training (sgd = 1)"));
-  drawLater(find("memory-plot"), () => drawRatios("memory-plot", costs, "memory_overhead", "extra peak memory (sgd = 1)"));
+  drawLater(find("time-plot"), () => drawRatios("time-plot", costs, "time_overhead", "a step at equal batch (■), else per example (●), baseline = 1"));
+  drawLater(find("training-plot"), () => drawRatios("training-plot", costs, "training_overhead", "time of the whole training (baseline = 1)"));
+  drawLater(find("memory-plot"), () => drawRatios("memory-plot", costs, "memory_overhead", "extra peak memory (baseline = 1)"));
 }
 
 function showCalibrations() {
@@ -137,7 +137,7 @@ function showPictures() {
   find("pictures-note").textContent = blocks.length
     ? `Members, and what an attack rebuilt of them from the gradients of single steps.${rest}`
     : left ? "The pictures are not at hand here. Where the store is: privbench report reconstructions."
-      : "No picture was rebuilt. Run: privbench run --workload cifar10-lenet --method sgd --models 1 --attack inverting-gradients";
+      : "No picture was rebuilt. Run: privbench run --workload cifar10-lenet --method METHOD --models 1 --attack inverting-gradients";
   find("galleries").replaceChildren(...blocks.map((block) => {
     const article = make("article", null, "gallery");
     article.append(make("h3", block.title), ...block.lines.map((line) => {

@@ -122,7 +122,7 @@ function sayTime(row) {
 function hoverBench(row) {
   return [
     `<b>${escapeText(clip(row.line_name, 48))}</b>`,
-    `relative to sgd, interleaved: ${say(row.ratio, 3)}${sayInterval(row, "ratio", 3)}`,
+    `relative to the baseline, interleaved: ${say(row.ratio, 3)}${sayInterval(row, "ratio", 3)}`,
     `with drawing the batch ${say(row.ratio_whole_step, 2)}, wall ${say(row.ratio_wall, 2)}, memory ${say(row.memory_ratio, 2)}`,
     `step ${say(row.median_cpu_seconds * 1e3, 3)} ms CPU, ${say(row.median_wall_seconds * 1e3, 3)} ms wall, ${row.steps} steps`,
     `batch ${row.batch_size}, ${plural(row.threads, "thread")}, engine ${escapeText(row.engine_used ?? "none")}`,
@@ -132,14 +132,14 @@ function hoverBench(row) {
 
 function hoverCost(row) {
   if (row.source === "bench" && row.cell == null) return hoverBench(row);
-  if (row.source === "paper") return `<b>${escapeText(row.line_name)}</b><br>step relative to sgd: ${say(row.step_overhead, 2)}`;
+  if (row.source === "paper") return `<b>${escapeText(row.line_name)}</b><br>step relative to the baseline: ${say(row.step_overhead, 2)}`;
   const scaled = (value, factor) => (value == null ? null : value * factor);
   return [
     `<b>${escapeText(clip(row.line_name, 48))}</b>`,
     `step ${say(scaled(row.step_seconds, 1e3), 3)} ms wall, ${say(scaled(row.step_cpu_seconds, 1e3), 3)} ms CPU`,
-    row.source === "bench" ? `a step at equal batch, relative to sgd: ${say(row.step_overhead, 3)}${sayInterval(row, "step_overhead", 3)}`
-      : `per example, relative to sgd: ${say(row.example_overhead, 2)} wall, ${say(row.example_cpu_overhead, 2)} CPU`,
-    `whole training, relative to sgd: ${say(row.training_overhead, 2)}; memory ${say(row.memory_overhead, 2)}`,
+    row.source === "bench" ? `a step at equal batch, relative to the baseline: ${say(row.step_overhead, 3)}${sayInterval(row, "step_overhead", 3)}`
+      : `per example, relative to the baseline: ${say(row.example_overhead, 2)} wall, ${say(row.example_cpu_overhead, 2)} CPU`,
+    `whole training, relative to the baseline: ${say(row.training_overhead, 2)}; memory ${say(row.memory_overhead, 2)}`,
     `extra memory ${say(scaled(row.extra_memory_bytes, 2 ** -20), 1)} MiB`,
     `training ${say(row.train_seconds, 1)} s, ${plural(row.models, "model")}`,
   ].join("<br>");

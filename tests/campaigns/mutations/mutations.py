@@ -639,8 +639,8 @@ MUTATIONS = (
         "failures stay visible",
         "a condition on a report hides failures",
         "harness/report/reading.py",
-        'failures=sorted(read_rows(reader, "select * from failures"), key=_order),',
-        'failures=sorted(read_rows(reader, select("failures", where)), key=_order),',
+        'failures=sorted(read_rows(reader, "select * from failures"), key=order),',
+        'failures=sorted(read_rows(reader, select("failures", where)), key=order),',
         "tests/harness/report/test_reading.py"
         "::test_a_condition_limits_both_views_but_never_hides_failures_or_moves_colours",
     ),

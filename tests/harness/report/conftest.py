@@ -141,6 +141,7 @@ def make_reading(rows: list[dict[str, Any]], **changes: Any) -> Reading:
         if row["ceiling_by"]
     }
     fields: dict[str, Any] = {"rocs": rocs, "ceilings": ceilings, "overhead": overhead, "methods": methods}
+    fields["baselines"] = frozenset({"sgd"})
     return Reading(frontier=list(rows), **(fields | changes))
 
 

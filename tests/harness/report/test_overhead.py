@@ -49,11 +49,11 @@ def test_quartiles_are_in_units_of_the_yardsticks_step() -> None:
     assert relative_quartiles(row | {"step_seconds": 0.0}) is None
 
 
-def test_no_sgd_is_said_and_large_ratios_are_logarithmic(row: Any, reading: Any) -> None:
+def test_no_baseline_is_said_and_large_ratios_are_logarithmic(row: Any, reading: Any) -> None:
     none = {"example_overhead": None, "overhead_by": None, "training_overhead": None, "memory_overhead": None}
     alone = [row("digits-mlp", **none)]
     figure = drawn(reading([*alone, row("digits-linear", example_overhead=80.0, models=1)]))
-    assert said(figure).count("no sgd to compare with") == 3
+    assert said(figure).count("no baseline to compare with") == 3
     assert [axes.get_xscale() for axes in figure.axes] == ["log", *["linear"] * 5]
     dots = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
     assert [dot.get_markerfacecolor() for dot in dots] == ["white"]
@@ -81,7 +81,7 @@ def test_of_very_many_cells_some_of_every_method_are_lines_and_the_figure_says_s
 
 
 def test_what_the_clocks_are(quickstart: Reading, reading: Any) -> None:
-    assert "not interleaved with sgd" in explain_clocks(quickstart).lower()
+    assert "not interleaved with the baseline" in explain_clocks(quickstart).lower()
     line: dict[str, Any] = {
         "group": "g",
         "workload": "g",

@@ -27,6 +27,7 @@ def cell_rows(epsilon: float | None, n_train: int = 50) -> list[db.Base]:
             key=key, workload="digits-mlp", workload_version="1", method=method, method_version="1",
             params={"lr": 0.5}, epsilon_asked=epsilon, seed=0, n_train=n_train, label=label,
             configuration=key, levels={}, protocol=1, batch_size=8,
+            role="plain-baseline" if epsilon is None else "private-baseline",
         )
     ]  # fmt: skip
     for index in range(2):
@@ -105,6 +106,7 @@ def test_everything_is_read_and_ordered(store: Path) -> None:
     assert {row["overhead_by"] for row in reading.overhead} == {"per example"}
     assert [row["reason"] for row in reading.failures] == ["diverged"]
     assert (reading.methods, reading.threads) == (["dp-sgd", "sgd"], [1])
+    assert reading.baselines == {"sgd"}
     assert reading.groups == ["digits-mlp"]
 
 

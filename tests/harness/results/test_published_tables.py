@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.results.published_tables import papers, published, read_paper
+from harness.results.published_tables import papers, published, published_overheads, read_paper
 from workloads.errors import BenchError
 
 Row = dict[str, Any]
@@ -245,6 +245,19 @@ def test_sizes_are_of_workloads_that_the_table_has() -> None:
         for table in paper.table:
             named = {cell.workload for block in table.block for cell in block.cells}
             assert set(table.n_train) <= named, table.name
+
+
+def test_step_times_of_a_paper_are_overheads_on_workloads_of_the_same_shape() -> None:
+    found = {(each.workload, each.method): each.ratio for each in published_overheads()}
+    assert found == {
+        ("shape-linear-768x10", "pd-sgd"): 15.7,
+        ("shape-linear-768x10", "dp-sgd"): 38.5,
+        ("shape-wrn16-4", "pd-sgd"): 5.17,
+        ("shape-wrn16-4", "dp-sgd"): 7.23,
+        ("cifar10-wrn16-4", "pd-sgd"): 5.17,
+        ("cifar10-wrn16-4", "dp-sgd"): 7.23,
+    }
+    assert {each.printed for each in published_overheads()} == {"Table 6"}
 
 
 def test_a_file_of_numbers_is_read() -> None:

@@ -54,12 +54,14 @@ def test_fonts_are_inside_the_pdf(saved: list[list[bytes]]) -> None:
 
 
 def test_a_method_keeps_its_colour_whatever_the_order() -> None:
-    assert assign_colours(["dp-sgd", "sgd", "pd-sgd"]) == assign_colours(["pd-sgd", "dp-sgd", "pd-sgd"])
-    assert assign_colours(["sgd"]) == {"sgd": BASELINE_COLOUR}
+    assert assign_colours(["dp-sgd", "sgd", "pd-sgd"], ["sgd"]) == assign_colours(
+        ["pd-sgd", "dp-sgd", "pd-sgd"], ["sgd"]
+    )
+    assert assign_colours(["sgd"], ["sgd"]) == {"sgd": BASELINE_COLOUR}
 
 
 def test_twenty_methods_have_twenty_colours() -> None:
-    colours = assign_colours([f"m{i:02}" for i in range(20)])
+    colours = assign_colours([f"m{i:02}" for i in range(20)], ["plain"])
     assert len(set(colours.values())) == 21
     assert tuple(colours[f"m{i:02}"] for i in range(7)) == PALETTE
 

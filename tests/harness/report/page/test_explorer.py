@@ -102,7 +102,7 @@ def test_the_size_of_points_tells_a_third_axis(axes: Any) -> None:
     assert sizes[1] == 2 * sizes[0], "areas are as the values"
     assert sizes[2] < sizes[0], "what is not known is a dot"
     legend = axes.locator("#sizes").inner_text()
-    assert " ".join(legend.split()) == "Area: time of the training (sgd = 1) 1 2 4"
+    assert " ".join(legend.split()) == "Area: time of the training (baseline = 1) 1 2 4"
     choose(axes, "Size of points", "")
 
 
