@@ -288,7 +288,8 @@ def cancel(
 
 
 def _plan(sweep: str | None, store: "Store", asked: Asked) -> "Plan":
-    from harness.plan.plan import by_method, make_plan
+    from harness.plan.cells import by_method
+    from harness.plan.plan import make_plan
     from harness.plan.sweep_file import find_sweep, from_options, read_sweep
 
     if sweep is None:

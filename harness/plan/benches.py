@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import methods
 import workloads
+from harness.plan.cells import resolve_grids
 from harness.plan.declarations import named
-from harness.plan.plan import make_plan
-from harness.plan.sweep_file import BenchEntry, Grid, Sweep
+from harness.plan.sweep_file import BenchEntry, Grid
 from harness.spec import Cell, Task, Timing
 from methods.base import Benched, Calibrated
 from methods.training.sampling import refuse_larger_than
@@ -104,7 +104,9 @@ def plan_benches(
         for workload, size in good
         for method in names
     )
-    cells = make_plan(Sweep("bench", 1, measure.seed, (), grids), problems, None).cells
+    cells = [cell for cell, _ in resolve_grids(grids, measure.seed, problems).values()]
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
     return [_task(cells, *pair, measure, stamp) for pair in good]
 
 

@@ -1,38 +1,30 @@
-"""From a sweep to tasks: look names up, resolve every parameter, solve for noise, leave out what is done."""
+"""From a sweep to tasks: cells, attacks and benches, less what is done."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
 import methods
-import workloads
 from harness import attacks
 from harness.attacks.base import Attack, Audit, Selection
 from harness.leakage.candidates import FAMILY
-from harness.plan.canaries import KINDS, OTHERS, armed_model, refusals
-from harness.plan.declarations import declared_by, uncounted
-from harness.plan.public_records import find_lack
-from harness.plan.solving import overdetermined, solve
+from harness.plan.benches import plan_entries
+from harness.plan.canaries import OTHERS
+from harness.plan.cells import has_parameters, resolve_cell, resolve_grids, validate
 from harness.plan.sweep_file import Choice, Sweep
-from harness.spec import FIRST_VERSION, Cell, Notes, Plugin, Task, configuration_of
+from harness.spec import Cell, Notes, Plugin, Task
 from harness.store import AGAIN, Store
 from harness.store.checks import purged_files
 from harness.store.result import Result
-from methods.base import Calibrated, Level, Method, Params
-from workloads.errors import BenchError, SpecError, unknown
-from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
+from methods.base import Params
+from workloads.errors import SpecError, unknown
 
 ALWAYS = Choice("blind", {})
 """Run on every cell: a split that can be told apart without a model makes the cell invalid."""
 
 DECLARED = tuple(Choice(name, {}) for name in (*FAMILY, "strongest"))
 """Run on every cell that any membership attack is asked for: the cell's leakage is that of the strongest."""
-
-OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
-"""Keys of a grid that no method has: members per model, the number of a setting in the recipe, canaries."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +55,8 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     """
     problems = list(problems)
     choices = list(_assaults(sweep, problems))
-    cells: dict[str, tuple[Cell, Notes]] = {}
-    for grid in sweep.grids:
-        for point in grid.points():
-            found = _cell(point, grid.where, sweep.seed, problems)
-            if found is not None:
-                cells[found[0].key] = found
-    benches = _benches(sweep, problems)
+    cells = resolve_grids(sweep.grids, sweep.seed, problems)
+    benches = plan_entries(sweep.benches, sweep.seed, problems)
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     problems += _unarmed(choices, [cell for cell, _ in cells.values()])
@@ -83,14 +70,6 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     made = Plan(sweep, resolved, tasks, done, failed, warnings=tuple(weak_deltas(resolved)))
     again = purged_trainings(made.todo, store) & done if store else frozenset()
     return replace(made, done=done - again, purged=again)
-
-
-def _benches(sweep: Sweep, problems: list[str]) -> list[Task]:
-    if not sweep.benches:
-        return []
-    from harness.plan.benches import plan_entries  # which resolves its variants as cells, by `make_plan`
-
-    return plan_entries(sweep.benches, sweep.seed, problems)
 
 
 def weak_deltas(cells: Iterable[Cell]) -> list[str]:
@@ -144,9 +123,9 @@ def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
                 f"give models = {member.shadows + 1} or more"
             )
         where = f"attack {choice.name}"
-        if not _has(where, choice.params, member.Params, problems):
+        if not has_parameters(where, choice.params, member.Params, problems):
             continue
-        params = _validated(where, member.Params, choice.params, problems)
+        params = validate(where, member.Params, choice.params, problems)
         if choice.shadows is not None and choice.shadows not in methods.family.names():
             problems.append(f"{where}: shadows: {unknown('method', choice.shadows, methods.family.names())}")
         elif choice.shadows is not None and not (isinstance(member, Attack) and member.shadows):
@@ -176,66 +155,6 @@ def _unasked(sweep: Sweep) -> list[Choice]:
     return [choice for choice in unasked if attacks.family.get(choice.name).shadows < sweep.models]
 
 
-def _cell(point: Mapping[str, Any], where: str, seed: int, problems: list[str]) -> tuple[Cell, Notes] | None:
-    """One resolved cell and what is recorded beside it; None where something is wrong."""
-    names = {}
-    for kind, family in (("workload", workloads.family), ("method", methods.family)):
-        if point[kind] not in family.names():
-            problems.append(f"{where}: {unknown(kind, point[kind], family.names())}")
-        else:
-            names[kind] = str(point[kind])
-    if len(names) < 2:
-        return None
-    workload, method = workloads.family.get(names["workload"]), methods.family.get(names["method"])
-    where = f"{where} ({names['workload']}, {names['method']})"
-    given = {key: value for key, value in point.items() if key not in (*names, *OF_THE_CELL)}
-    if not _has(where, given, method.Params, problems):
-        return None
-    if refusal := overdetermined(method, given.keys()):
-        problems.append(f"{where}: {refusal}")
-        return None
-    n_train = _n_train(where, point.get("n_train", workload.n_train), problems)
-    canary, count = point.get("canary"), point.get("canaries")
-    book = recipe(workload)
-    try:
-        settings, values = _from_recipe(book, names["method"], method, point)
-        values |= given
-        params = _validated(where, method.Params, values, problems)
-        wrong = refusals(workload, method, params, canary, count)
-        strange = [*wrong, *filter(None, [find_lack(workload, method)])]
-        problems += [f"{where}: {each}" for each in strange]
-        if params is None or n_train is None or strange:
-            return None
-        model = armed_model(workload, canary, count or 0)
-        params = solve(method, params, n_train, model, given)
-    except BenchError as error:
-        problems.append(f"{where}: {error}")
-        return None
-    cell = Cell(
-        workload=Plugin(workload.name, workload.version),
-        n_train=n_train,
-        method=Plugin(names["method"], method.version),
-        params=params.model_dump(),
-        seed=seed,
-        canary=canary,
-        canaries=count or 0,
-        canary_version=KINDS[canary].version if canary else FIRST_VERSION,
-    )
-    used = tuning(setting for name, setting in settings.items() if name not in given)
-    declared = declared_by(names["method"], cell.params, given)
-    return cell, replace(_notes(method, params, used), declared=declared)
-
-
-def _notes(method: Method, params: Params, used: Tuning) -> Notes:
-    """What is recorded beside the tasks of a cell: its configuration, its levels, and how it was tuned."""
-    values, fields = params.model_dump(), type(params).model_fields.items()
-    levels = {name: values[name] for name, info in fields if Level() in info.metadata}
-    if isinstance(method, Calibrated) and values.get("epsilon") is None:  # then the noise itself is the level
-        levels[method.free] = values[method.free]
-    configuration = configuration_of(values, uncounted(method))
-    return Notes(used.tried, used.by, used.on, configuration, levels)
-
-
 def _unarmed(choices: Sequence[Assault], cells: Sequence[Cell]) -> list[str]:
     """Audits that have no cell with canaries to run on; cells without are left to the other attacks."""
     if any(cell.canary for cell in cells):
@@ -246,72 +165,6 @@ def _unarmed(choices: Sequence[Assault], cells: Sequence[Cell]) -> list[str]:
         for choice in choices
         if choice.audits
     ]
-
-
-def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        problems.append(f"{where}: n_train = {given!r}: give a whole number of members, 1 or more")
-        return None
-    return given
-
-
-def _from_recipe(
-    book: Recipe, name: str, method: Method, point: Mapping[str, Any]
-) -> tuple[dict[str, Setting], dict[str, Any]]:
-    """The recipe's settings for a method and their values at the point's epsilon, with the numbered setting
-    it asks for."""
-    number = point.get("setting")
-    settings = book.settings(name, method.Params.model_fields, None if number is None else str(number))
-    epsilon = point.get("epsilon", settings["epsilon"].at(None) if "epsilon" in settings else None)
-    known = float(epsilon) if isinstance(epsilon, int | float) else None
-    return settings, {parameter: setting.at(known) for parameter, setting in settings.items()}
-
-
-def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A sweep made of options, with a grid per method that holds only what the method has.
-
-    So `--method sgd,dp-sgd --epsilon 1` compares the two. What none of the methods has stays, and is
-    refused with the other mistakes.
-    """
-    grids = []
-    for grid in content["grid"]:
-        has = {name: _accepts(name, grid["workload"]) for name in grid["method"]}
-        anywhere = set().union(*has.values())
-        for name in grid["method"]:
-            lacks = anywhere - has[name]
-            grids.append({key: value for key, value in grid.items() if key not in lacks} | {"method": [name]})
-    return {**content, "grid": grids}
-
-
-def _accepts(method: str, names: Sequence[str]) -> set[str]:
-    """The options that say something to a method on one of these workloads."""
-    if method not in methods.family.names():
-        return set()
-    books = [recipe(workloads.family.get(name)) for name in names if name in workloads.family.names()]
-    numbered = {"setting"} if any(book.numbers(method) for book in books) else set()
-    return {*methods.family.get(method).Params.model_fields, *numbered}
-
-
-def _has(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:
-    strange = [name for name in given if name not in kind.model_fields]
-    problems += [f"{where}: {unknown('parameter', name, kind.model_fields)}" for name in strange]
-    return not strange
-
-
-def _validated(
-    where: str, kind: type[Params], values: Mapping[str, Any], problems: list[str]
-) -> Params | None:
-    try:
-        return kind(**values)
-    except ValidationError as error:
-        for each in error.errors():
-            name = ".".join(map(str, each["loc"]))
-            if each["type"] == "missing":  # its input is all that was given
-                problems.append(f"{where}: {name} is missing: it has no default, give a value")
-                continue
-            given = f"{name} = {each['input']!r}: " if name else ""
-            problems.append(f"{where}: {given}{each['msg'].removeprefix('Value error, ')}")
-        return None
 
 
 def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[Assault]) -> Iterator[Task]:
@@ -337,7 +190,7 @@ def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
     problems: list[str] = []
     armed = {"canary": cell.canary, "canaries": cell.canaries} if cell.canary else {}
     point = {"workload": cell.workload.name, "method": method, "n_train": cell.n_train, **armed}
-    found = _cell(point, f"shadows of {cell.label}", cell.seed, problems)
+    found = resolve_cell(point, f"shadows of {cell.label}", cell.seed, problems)
     if found is None:
         raise SpecError(problems)
     return found

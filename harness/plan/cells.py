@@ -1,0 +1,161 @@
+"""From the points of a grid to cells: names looked up, recipes applied, every parameter resolved."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+import methods
+import workloads
+from harness.plan.canaries import KINDS, armed_model, refusals
+from harness.plan.declarations import declared_by, uncounted
+from harness.plan.public_records import find_lack
+from harness.plan.solving import overdetermined, solve
+from harness.plan.sweep_file import Grid
+from harness.spec import FIRST_VERSION, Cell, Notes, Plugin, configuration_of
+from methods.base import Calibrated, Level, Method, Params
+from workloads.errors import BenchError, unknown
+from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
+
+OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
+"""Keys of a grid that no method has: members per model, the number of a setting in the recipe, canaries."""
+
+
+def resolve_grids(grids: Iterable[Grid], seed: int, problems: list[str]) -> dict[str, tuple[Cell, Notes]]:
+    """Every cell of these grids with its notes, by key; what is wrong goes to `problems`."""
+    cells: dict[str, tuple[Cell, Notes]] = {}
+    for grid in grids:
+        for point in grid.points():
+            found = resolve_cell(point, grid.where, seed, problems)
+            if found is not None:
+                cells[found[0].key] = found
+    return cells
+
+
+def resolve_cell(
+    point: Mapping[str, Any], where: str, seed: int, problems: list[str]
+) -> tuple[Cell, Notes] | None:
+    """One resolved cell and what is recorded beside it; None where something is wrong."""
+    names = {}
+    for kind, family in (("workload", workloads.family), ("method", methods.family)):
+        if point[kind] not in family.names():
+            problems.append(f"{where}: {unknown(kind, point[kind], family.names())}")
+        else:
+            names[kind] = str(point[kind])
+    if len(names) < 2:
+        return None
+    workload, method = workloads.family.get(names["workload"]), methods.family.get(names["method"])
+    where = f"{where} ({names['workload']}, {names['method']})"
+    given = {key: value for key, value in point.items() if key not in (*names, *OF_THE_CELL)}
+    if not has_parameters(where, given, method.Params, problems):
+        return None
+    if refusal := overdetermined(method, given.keys()):
+        problems.append(f"{where}: {refusal}")
+        return None
+    n_train = _n_train(where, point.get("n_train", workload.n_train), problems)
+    canary, count = point.get("canary"), point.get("canaries")
+    book = recipe(workload)
+    try:
+        settings, values = _from_recipe(book, names["method"], method, point)
+        values |= given
+        params = validate(where, method.Params, values, problems)
+        wrong = refusals(workload, method, params, canary, count)
+        strange = [*wrong, *filter(None, [find_lack(workload, method)])]
+        problems += [f"{where}: {each}" for each in strange]
+        if params is None or n_train is None or strange:
+            return None
+        model = armed_model(workload, canary, count or 0)
+        params = solve(method, params, n_train, model, given)
+    except BenchError as error:
+        problems.append(f"{where}: {error}")
+        return None
+    cell = Cell(
+        workload=Plugin(workload.name, workload.version),
+        n_train=n_train,
+        method=Plugin(names["method"], method.version),
+        params=params.model_dump(),
+        seed=seed,
+        canary=canary,
+        canaries=count or 0,
+        canary_version=KINDS[canary].version if canary else FIRST_VERSION,
+    )
+    used = tuning(setting for name, setting in settings.items() if name not in given)
+    declared = declared_by(names["method"], cell.params, given)
+    return cell, replace(_notes(method, params, used), declared=declared)
+
+
+def _notes(method: Method, params: Params, used: Tuning) -> Notes:
+    """What is recorded beside the tasks of a cell: its configuration, its levels, and how it was tuned."""
+    values, fields = params.model_dump(), type(params).model_fields.items()
+    levels = {name: values[name] for name, info in fields if Level() in info.metadata}
+    if isinstance(method, Calibrated) and values.get("epsilon") is None:  # then the noise itself is the level
+        levels[method.free] = values[method.free]
+    configuration = configuration_of(values, uncounted(method))
+    return Notes(used.tried, used.by, used.on, configuration, levels)
+
+
+def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        problems.append(f"{where}: n_train = {given!r}: give a whole number of members, 1 or more")
+        return None
+    return given
+
+
+def _from_recipe(
+    book: Recipe, name: str, method: Method, point: Mapping[str, Any]
+) -> tuple[dict[str, Setting], dict[str, Any]]:
+    """The recipe's settings for a method and their values at the point's epsilon, with the numbered setting
+    it asks for."""
+    number = point.get("setting")
+    settings = book.settings(name, method.Params.model_fields, None if number is None else str(number))
+    epsilon = point.get("epsilon", settings["epsilon"].at(None) if "epsilon" in settings else None)
+    known = float(epsilon) if isinstance(epsilon, int | float) else None
+    return settings, {parameter: setting.at(known) for parameter, setting in settings.items()}
+
+
+def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep made of options, with a grid per method that holds only what the method has.
+
+    So `--method sgd,dp-sgd --epsilon 1` compares the two. What none of the methods has stays, and is
+    refused with the other mistakes.
+    """
+    grids = []
+    for grid in content["grid"]:
+        has = {name: _accepts(name, grid["workload"]) for name in grid["method"]}
+        anywhere = set().union(*has.values())
+        for name in grid["method"]:
+            lacks = anywhere - has[name]
+            grids.append({key: value for key, value in grid.items() if key not in lacks} | {"method": [name]})
+    return {**content, "grid": grids}
+
+
+def _accepts(method: str, names: Sequence[str]) -> set[str]:
+    """The options that say something to a method on one of these workloads."""
+    if method not in methods.family.names():
+        return set()
+    books = [recipe(workloads.family.get(name)) for name in names if name in workloads.family.names()]
+    numbered = {"setting"} if any(book.numbers(method) for book in books) else set()
+    return {*methods.family.get(method).Params.model_fields, *numbered}
+
+
+def has_parameters(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:
+    """Whether all of these are parameters; a complaint for each that is not."""
+    strange = [name for name in given if name not in kind.model_fields]
+    problems += [f"{where}: {unknown('parameter', name, kind.model_fields)}" for name in strange]
+    return not strange
+
+
+def validate(where: str, kind: type[Params], values: Mapping[str, Any], problems: list[str]) -> Params | None:
+    """The parameters with these values; None, and a complaint for each that is wrong."""
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        for each in error.errors():
+            name = ".".join(map(str, each["loc"]))
+            if each["type"] == "missing":  # its input is all that was given
+                problems.append(f"{where}: {name} is missing: it has no default, give a value")
+                continue
+            given = f"{name} = {each['input']!r}: " if name else ""
+            problems.append(f"{where}: {given}{each['msg'].removeprefix('Value error, ')}")
+        return None
