@@ -155,7 +155,7 @@ def read_sweep(data: Mapping[str, Any], name: str) -> tuple[Sweep, list[str]]:
     seed = _whole(data, "seed", 0, 0, 2**63 - 1, problems)
     attacks = _attacks(data.get("attacks", []), problems)
     benches = _benches(data.get("bench", []), problems)
-    grids = _grids(data.get("grid", []), problems) if "grid" in data or not benches else ()
+    grids = _grids(data.get("grid", []), problems) if "grid" in data or not data.get("bench") else ()
     return Sweep(str(name), models, seed, attacks, grids, benches), problems
 
 
