@@ -63,7 +63,7 @@ def _mistakes(error: ValidationError, kind: type[ProfileFile]) -> list[str]:
     found: dict[str, str] = {}
     for each in error.errors():
         name = str(each["loc"][0])
-        inside = f".{each['loc'][1]}" if name in TABLES else ""
+        inside = f".{each['loc'][1]}" if name in TABLES and len(each["loc"]) > 1 else ""
         about = kind.model_fields[name].description
         # A pattern says nothing to people.
         plain = each["type"] == "string_pattern_mismatch" or name in kind.unions

@@ -182,7 +182,7 @@ def standing(backend: str, store: Store, sweep: str, tasks: Set[str]) -> Standin
     try:
         member = family.get(backend)
     except UnknownName as error:
-        return Standing(None, (f"{sweep}: {error}",))
+        return Standing(None if tasks else False, (f"{sweep}: {error}",))
     return member.status(store, sweep, tasks)
 
 

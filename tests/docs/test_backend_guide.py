@@ -1,6 +1,7 @@
 """The guide's backend, installed as another package would be and used by the real command line."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docs")]
 GRID = '[[grid]]\nworkload = "digits-linear"\nmethod = "sgd"\nsteps = '
 SHORT = f'name = "short"\nmodels = 2\nattacks = ["loss"]\n{GRID}5\n'
 LONG = f'name = "long"\nmodels = 1\n{GRID}10_000_000\n'
+GIVES_WAY = min(19, os.nice(0) + 7)
 PATIENCE = 180.0
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -70,7 +72,9 @@ def test_it_is_listed_with_those_of_the_project(privbench: Call) -> None:
     assert {row["name"]: row["profile"] for row in rows}["at-once"]
 
 
-def test_a_sweep_runs_on_it(privbench: Call, tmp_path: Path) -> None:
+def test_a_sweep_runs_on_it_and_is_shown_when_it_is_gone(
+    privbench: Call, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = privbench("run", "short.toml", "--backend", "at-once", "--profile", "at-once.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     found = status(privbench, "short")
@@ -78,16 +82,21 @@ def test_a_sweep_runs_on_it(privbench: Call, tmp_path: Path) -> None:
     results = [json.loads(file.read_text()) for file in (tmp_path / "store" / "tasks").rglob("result.json")]
     places = {(each["provenance"]["job"], each["provenance"]["node"]) for each in results}
     assert places == {("short", "here")}
+    monkeypatch.setitem(environment, "PYTHONPATH", environment["PYTHONPATH"].partition(os.pathsep)[2])
+    assert status(privbench, "short")["done"] == found["tasks"]
+    shown = privbench("status")
+    assert (shown.returncode, "unknown backend 'at-once'" in shown.stdout) == (0, True)
 
 
 def test_a_sweep_is_watched_cancelled_and_retried_as_it_was_sent(privbench: Call, tmp_path: Path) -> None:
-    sent = privbench("enqueue", "long.toml", "--backend", "at-once", "--profile", "at-once.toml")
+    words = ["enqueue", "long.toml", "--backend", "at-once", "--profile", "at-once.toml"]
+    sent = privbench(*words)
     assert sent.returncode == 0, sent.stdout + sent.stderr
     assert await_running(privbench, "long")["queued"]
     (process,) = processes(tmp_path)
-    assert process.nice() == 7
+    assert process.nice() == GIVES_WAY
     assert f"long runs as process {process.pid}" in privbench("status").stdout
-    again = privbench("enqueue", "long.toml", "--backend", "at-once")
+    again = privbench(*words)
     assert (again.returncode, "runs already" in again.stderr) == (2, True)
     assert privbench("cancel", "long").returncode == 0
     psutil.wait_procs([process], timeout=PATIENCE)
@@ -95,7 +104,7 @@ def test_a_sweep_is_watched_cancelled_and_retried_as_it_was_sent(privbench: Call
     assert (found["queued"], {each["reason"] for each in found["failures"]}) == (False, {"cancelled"})
     assert privbench("retry", "long").returncode == 0
     (process,) = processes(tmp_path)
-    assert process.nice() == 7, "the profile it was sent with was kept"
+    assert process.nice() == GIVES_WAY, "the profile it was sent with was kept"
     await_running(privbench, "long")
     process.kill()
     psutil.wait_procs([process], timeout=PATIENCE)
@@ -122,18 +131,7 @@ def test_what_it_cannot_do_and_what_is_no_backend_is_refused(privbench: Call) ->
 
 def test_doctor_finds_whose_profile_a_file_is(privbench: Call, tmp_path: Path) -> None:
     (row,) = json.loads(privbench("doctor", "--profile", "at-once.toml", "--json").stdout)
-    assert (row["what"], row["state"]) == ("niceness", "good")
+    assert (row["what"], row["state"]) == ("nice", "good")
     (tmp_path / "anybody.toml").write_text("[environment]\nA = 'b'\n")
     unclear = privbench("doctor", "--profile", "anybody.toml")
     assert (unclear.returncode, "give --backend" in unclear.stderr) == (2, True)
-
-
-def test_a_sweep_sent_to_a_backend_that_is_gone_is_still_shown(
-    privbench: Call, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert privbench("run", "short.toml", "--backend", "at-once").returncode == 0
-    monkeypatch.setitem(environment, "PYTHONPATH", environment["PYTHONPATH"].partition(":")[2])
-    found = status(privbench, "short")
-    assert (found["backend"], found["done"], found["queued"]) == ("at-once", found["tasks"], False)
-    shown = privbench("status")
-    assert (shown.returncode, "unknown backend 'at-once'" in shown.stdout) == (0, True)
