@@ -31,7 +31,7 @@ class PriceList(TyperGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A mechanism; else the command for methods, or a method's mechanism where it gets options of that."""
+        """A mechanism; else the command for methods, or a method's mechanism where it gets its options."""
         name, *rest = args
         if name in self.list_commands(ctx) or name.startswith("-"):
             return super().resolve_command(ctx, args)
@@ -115,8 +115,8 @@ def method(
 ) -> None:
     """Price what a method plans with these parameters, or solve for the one that is left out.
 
-    `privbench show method NAME` lists its parameters. Where epsilon and the free parameter are both given, the
-    number of releases is solved for, if the method has one.
+    `privbench show method NAME` lists its parameters.
+    Given epsilon and the noise, some methods are solved for their steps.
     """
     from harness.plan.method_price import parse_settings, quote_method
 
