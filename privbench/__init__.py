@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from harness.results.frames import open_store as open_store
     from methods.base import Amount as Amount
     from methods.base import Assisted as Assisted
+    from methods.base import Batches as Batches
     from methods.base import Budget as Budget
     from methods.base import Budgeted as Budgeted
     from methods.base import Calibrated as Calibrated
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from methods.base import Extensible as Extensible
     from methods.base import Fraction as Fraction
     from methods.base import Method as Method
+    from methods.base import Noise as Noise
     from methods.base import Params as Params
     from methods.base import Positive as Positive
     from methods.base import Probability as Probability
@@ -92,6 +94,7 @@ _HOMES = {
     "methods.base": (
         "Amount",
         "Assisted",
+        "Batches",
         "Budget",
         "Budgeted",
         "Calibrated",
@@ -100,6 +103,7 @@ _HOMES = {
         "Extensible",
         "Fraction",
         "Method",
+        "Noise",
         "Params",
         "Positive",
         "Probability",

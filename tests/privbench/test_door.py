@@ -13,7 +13,7 @@ EXPORTED = {
     *("Method", "Calibrated", "Extensible", "Shaped", "Budgeted", "Assisted", "Rebuilt", "Detached"),
     *("Params",),
     *("Problem", "Run", "Released", "Budget", "Engine", "make_engine", "OptimizerParams", "make_optimizer"),
-    *("Sampler", "PoissonSampler", "FixedSizeSampler", "ShuffleSampler"),
+    *("Batches", "Noise", "Sampler", "PoissonSampler", "FixedSizeSampler", "ShuffleSampler"),
     *("Positive", "Rate", "Amount", "Fraction", "Probability", "Count"),
     *("Workload", "Records", "LazyRecords", "Public", "Sensitive", "Attribute", "Prepared", "mlp", "seeded"),
     *("Attack", "Audit", "Bound", "Inference", "Guesses", "Inversion", "Intercepted", "Reconstructions"),
