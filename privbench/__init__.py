@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from harness.store import Store as Store
     from methods.base import Amount as Amount
     from methods.base import Assisted as Assisted
+    from methods.base import Batches as Batches
     from methods.base import Budget as Budget
     from methods.base import Budgeted as Budgeted
     from methods.base import Calibrated as Calibrated
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from methods.base import Extensible as Extensible
     from methods.base import Fraction as Fraction
     from methods.base import Method as Method
+    from methods.base import Noise as Noise
     from methods.base import Params as Params
     from methods.base import Positive as Positive
     from methods.base import Probability as Probability
@@ -119,6 +121,7 @@ _HOMES = {
     "methods.base": (
         "Amount",
         "Assisted",
+        "Batches",
         "Budget",
         "Budgeted",
         "Calibrated",
@@ -127,6 +130,7 @@ _HOMES = {
         "Extensible",
         "Fraction",
         "Method",
+        "Noise",
         "Params",
         "Positive",
         "Probability",

@@ -24,7 +24,7 @@ EXPORTED = {
     ),
     *("Params",),
     *("Problem", "Run", "Released", "Budget", "Engine", "make_engine", "OptimizerParams", "make_optimizer"),
-    *("Sampler", "PoissonSampler", "FixedSizeSampler", "ShuffleSampler"),
+    *("Batches", "Noise", "Sampler", "PoissonSampler", "FixedSizeSampler", "ShuffleSampler"),
     *("Positive", "Rate", "Amount", "Fraction", "Probability", "Count"),
     *("Workload", "Records", "LazyRecords", "Public", "Sensitive", "Attribute", "Prepared", "mlp", "seeded"),
     *("Attack", "Audit", "Bound", "Inference", "Guesses", "Inversion", "Intercepted", "Reconstructions"),

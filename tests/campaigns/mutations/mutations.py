@@ -386,8 +386,8 @@ MUTATIONS = (
         "sampler and accountant",
         "batches of fixed size are priced as Poisson samples",
         "methods/training/sampling.py",
-        "(chance < self.rate).nonzero().flatten()",
-        "chance.argsort()[: round(self.rate * self.members)]",
+        "(chance < rate).nonzero().flatten()",
+        "chance.argsort()[: round(rate * self.members)]",
         "tests/methods/training/test_sampling.py::test_poisson_batches_are_independent_draws_of_every_member",
     ),
     Mutation(
@@ -405,6 +405,14 @@ MUTATIONS = (
         "return poisson_event(self.rate, noise_multiplier, self.draws)",
         "return poisson_event(self.rate, noise_multiplier, min(self.draws, 1))",
         "tests/methods/training/test_sampling.py::test_the_ledger_counts_the_draws",
+    ),
+    Mutation(
+        "sampler and accountant",
+        "noise that is used again is not counted again",
+        "harness/jobs/releases.py",
+        "        line.count += 1\n        return line",
+        "        line.count = 1\n        return line",
+        "tests/harness/jobs/test_releases.py::test_the_ledger_is_what_was_released",
     ),
     Mutation(
         "private steps",
