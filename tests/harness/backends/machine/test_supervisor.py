@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.backends.base import Settings
+from harness.backends.base import Job, Settings
 from harness.backends.local import Local
 from harness.backends.machine.queue import start_supervisor, submissions, supervised
 from harness.backends.machine.workers import Worker, slots
@@ -315,3 +315,19 @@ def test_a_supervisor_tells_what_runs(lab: "Lab") -> None:
     start_supervisor(lab.store)
     lab.wait_for(task)
     settled(lab)
+
+
+def test_nothing_runs_beside_a_task_that_runs_alone(lab: "Lab") -> None:
+    tasks = [lab.task(index, seed=77, steps=5, pause=0.1) for index in range(5)]
+    lab.store.add(*tasks)
+    jobs = [Job((task.key,), alone=index == 1) for index, task in enumerate(tasks)]
+    Local().submit(jobs, lab.store, "alone", Settings(slots=2))
+    settled(lab)
+    found = [lab.store.result(task.key) for task in tasks]
+    spans = [(each.started, each.finished) for each in found if each is not None and each.done]
+    assert len(spans) == len(tasks)
+    begin, end = spans[1]
+    beside = [span for span in spans if span != spans[1] and span[0] < end and span[1] > begin]
+    assert beside == []
+    others = [span for span in spans if span != spans[1]]
+    assert any(one[0] < two[0] < one[1] for one in others for two in others), "two slots were used"
