@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.jobs.bench import Measure, examine, plan_benches
+from harness.plan.benches import Measure, plan_benches
+from harness.jobs.bench import examine
 
 pytestmark = pytest.mark.benchmark
 

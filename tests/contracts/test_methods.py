@@ -15,7 +15,8 @@ import workloads
 from harness.accounting import check, price
 from harness.accounting.ledger import expand
 from harness.jobs.run import Interrupted, Run
-from harness.jobs.train import per_example_loss, train
+from harness.jobs.setup import per_example_loss
+from harness.jobs.train import train
 from harness.plan.plan import make_plan, solve
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Task
@@ -228,7 +229,7 @@ def test_it_never_sees_non_members(name: str, tmp_path: Path, monkeypatch: pytes
 
 
 def test_members_are_exactly_n_train_and_drawn_anew_for_every_model() -> None:
-    from harness.jobs.train import membership
+    from harness.jobs.setup import membership
 
     sweep = {"grid": [{"workload": "digits-linear", "method": "sgd"}], "models": 4}
     tasks = [task for task in make_plan(*read_sweep(sweep, "test"), None).tasks if task.kind == "train"]

@@ -16,7 +16,8 @@ import torch
 import methods
 import workloads
 from harness.cli import output
-from harness.jobs.bench import Measure, plan_benches, run_bench
+from harness.plan.benches import Measure, plan_benches
+from harness.jobs.bench import run_bench
 from harness.jobs.interleaving import Lap, Player, play
 from harness.jobs.loop import Stop, run_task
 from harness.jobs.run import Run

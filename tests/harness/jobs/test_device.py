@@ -18,7 +18,8 @@ import methods
 from harness.jobs import cublas
 from harness.jobs.device import ACCELERATORS, Host, accelerator, arithmetic, prepared
 from harness.jobs.interleaving import Player, play, weigh
-from harness.jobs.loop import Stop, failure, loses_device, run_task
+from harness.jobs.loop import Stop, run_task
+from harness.jobs.failures import failure, loses_device
 from harness.jobs.provenance import provenance
 from harness.jobs.run import LOOK_EVERY, Interrupted, Run, read_values
 from harness.jobs.timing import Laps, lap_table

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 import methods
 import workloads
 from harness.jobs.attack import load_model, read_trainings
-from harness.jobs.bench import Measure, plan_benches, run_bench
+from harness.plan.benches import Measure, plan_benches
+from harness.jobs.bench import run_bench
 from harness.jobs.loop import Stop, run_task
 from harness.jobs.memory_layout import apply_layout, restore_layout, takes_channels_last
 from harness.jobs.probe import probe
 from harness.jobs.run import Interrupted, Run
-from harness.jobs.train import answers, lay_out, per_example_loss, train
+from harness.jobs.train import answers, lay_out, train
+from harness.jobs.setup import per_example_loss
 from harness.plan.canaries import Marked
 from harness.plan.plan import make_plan, solve
 from harness.plan.sweep_file import read_sweep

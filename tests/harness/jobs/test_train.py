@@ -13,19 +13,8 @@ from torch import nn
 import methods
 from harness.accounting import Guarantee
 from harness.jobs.run import Series
-from harness.jobs.train import (
-    answers,
-    finite,
-    membership,
-    promised,
-    quantiles,
-    same_version,
-    step_table,
-    summary,
-    train,
-    utility,
-    warm_up,
-)
+from harness.jobs.train import answers, finite, promised, quantiles, step_table, summary, train, utility, warm_up
+from harness.jobs.setup import membership, same_version
 from harness.spec import Cell, Plugin, Task
 from methods.dp_sgd import DpSgdParams
 from methods.dp_sgd import method as dp_sgd

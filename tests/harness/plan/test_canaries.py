@@ -9,7 +9,7 @@ from torch.func import functional_call, grad
 
 import methods
 import workloads
-from harness.jobs.train import membership, per_example_loss
+from harness.jobs.setup import membership, per_example_loss
 from harness.plan.canaries import KINDS, MARK, Marked, Request, arm, coins, join, refusals
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
