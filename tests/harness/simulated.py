@@ -133,7 +133,7 @@ def leakage(auc: float, **verdict: Any) -> Json:
 def ended(task: Task, status: str = "done", **more: Any) -> Result:
     """The least that a result says: that the task is done, or why it failed."""
     reason = None if status == "done" else "error"
-    head = {"key": task.key, "kind": task.kind, "status": status, "reason": reason, "artefacts": {}}
+    head: Json = {"key": task.key, "kind": task.kind, "status": status, "reason": reason, "artefacts": {}}
     return parse_result({**head, **more})
 
 
@@ -219,8 +219,8 @@ def publish_bench(store: Store) -> None:
     """Two methods of which one failed."""
     timed = {"sgd": cell("digits-mlp", "sgd"), "dp-sgd": cell("digits-mlp", "dp-sgd", epsilon=1.0)}
     task = Task("bench", timed["sgd"], timing=Timing(timed, 64, {"threads": 2}, "2026-01-02"))
-    shared: Json = {"workload": "digits-mlp", "clock": "cpu"}
-    shared |= {"n_train": 100, "batch_size": 64, "parameters": 10, "device": "cpu", "threads": 2, "malloc": {}}
+    shared: Json = {"workload": "digits-mlp", "n_train": 100, "batch_size": 64, "parameters": 10}
+    shared |= {"device": "cpu", "clock": "cpu", "threads": 2, "malloc": {}}
     entries: list[Json] = [
         {
             "variant": name,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import harness.store
-from harness.spec import PROTOCOL, Cell, Plugin, Task
+from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
 from harness.store import Store, heartbeat, read_result
 from harness.store.files import checksum, dump, sealed, unsealed, write_atomic
 from harness.store.records import SweepEntry, SweepRecord
@@ -32,13 +32,13 @@ def task(seed: int = 0) -> Task:
 
 def result(status: str = "done", key: str = KEY, **more: Any) -> Result:
     reason = None if status == "done" else "error"
-    head = {"key": key, "kind": "train", "status": status, "reason": reason, "artefacts": {}}
+    head: Json = {"key": key, "kind": "train", "status": status, "reason": reason, "artefacts": {}}
     return parse_result({**head, **more})
 
 
 def status(store: Store) -> str | None:
     found = store.result(KEY)
-    return found and found.status
+    return None if found is None else found.status
 
 
 # -- the folder --------------------------------------------------------------------------------
