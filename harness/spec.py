@@ -281,6 +281,8 @@ def _read_bench(task: Json) -> Task:
     variants = {
         each["variant"]: _read_cell({**shared, **each}, task["protocol"]) for each in task["variants"]
     }
+    if not variants:
+        raise ValueError("a bench without variants")
     timing = Timing(variants, task["batch_size"], task["settings"], task.get("stamp"))
     return Task("bench", next(iter(variants.values())), timing=timing)
 

@@ -63,7 +63,7 @@ class PricedGuarantee(Frozen):
     accountant: str
     epsilons: dict[str, float] = Field(default={})
     """By accountant."""
-    assumptions: tuple[str, ...] = ()
+    assumptions: list[str] = Field(default=[])
     lower_bounds: dict[str, float] = Field(default={})
     ceilings: PricedCeilings | None = None
 

@@ -21,8 +21,7 @@ def publishable(result: Result) -> Result:
         },
         "assumptions": [line for line in guarantee["assumptions"] if not _speaks_of_private(line)],
     }
-    figures = {**result.figures, "guarantee": {**guarantee, **kept}}
-    return result.model_copy(update={"figures": figures})
+    return result.giving({**result.figures, "guarantee": {**guarantee, **kept}})
 
 
 def _speaks_of_private(line: str) -> bool:

@@ -107,7 +107,13 @@ class Result(Frozen):
 
     def replacing(self, outcome: Outcome) -> "Result":
         """The same task's result with another outcome, for figures that are computed again."""
-        return self.model_copy(update={"figures": figures_of(outcome)})
+        return self.giving(figures_of(outcome))
+
+    def giving(self, figures: Json) -> "Result":
+        """The same result with other figures. An outcome that was read of the old ones stays behind."""
+        changed = self.model_copy(update={"figures": figures})
+        changed.__dict__.pop("outcome", None)
+        return changed
 
 
 def figures_of(outcome: Outcome) -> Json:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 import workloads
-from harness.jobs.train import per_example_loss
+from harness.jobs.setup import per_example_loss
 from methods.gradients import EngineName, make_engine
 from methods.mechanisms.noise import SeededNoise
 from workloads.base import Records

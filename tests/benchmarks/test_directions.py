@@ -25,7 +25,7 @@ GIGABYTES = 4.0
 STEP = """
 import resource, torch
 from harness.jobs.run import Run
-from harness.jobs.train import per_example_loss
+from harness.jobs.setup import per_example_loss
 from methods.base import Problem
 from methods.dirdp_sgd.dirdp_sgd import DirDpSgdParams, method
 from workloads.base import Records

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from harness.jobs.run import Run
-from harness.jobs.train import per_example_loss
+from harness.jobs.setup import per_example_loss
 from methods.training import ensembles
 from methods.training.ensembles import Ensemble, Shards
 from methods.training.optimizer import OptimizerParams

@@ -15,8 +15,8 @@ import workloads
 from harness.attacks.inverting_gradients import InvertingGradientsParams, attack
 from harness.attacks.parts.inversion import Intercepted, Pixels, cosine_distance, record_gradients
 from harness.attacks.parts.picture_metrics import Figures, compare, summarise
+from harness.jobs.setup import per_example_loss
 from harness.jobs.step_gradient import share
-from harness.jobs.train import per_example_loss
 from harness.plan.solving import solve
 from methods.base import Problem
 from workloads.models.lenet import lenet

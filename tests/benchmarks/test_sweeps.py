@@ -15,6 +15,7 @@ from harness.plan.sweep_file import read_sweep
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import Store
 from harness.store.files import checksum, dump
+from tests.harness.simulated import sweep_record
 
 pytestmark = pytest.mark.benchmark
 
@@ -65,8 +66,7 @@ def test_looking_at_ten_thousand_tasks(tmp_path: Path, record_property: Record) 
         for each in row["artefacts"].values():
             (store.folder(task.key) / each["file"]).write_bytes(b"any")
         (store.folder(task.key) / "result.json").write_bytes(dump({**row, "checksum": checksum(row)}))
-    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in tasks]
-    store.write_sweep("sweep", {"tasks": entries})
+    store.write_sweep(sweep_record("sweep", *tasks))
     begin = time.monotonic()
     progress = Progress.of(store, "sweep")
     look = time.monotonic() - begin

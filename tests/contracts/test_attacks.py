@@ -14,6 +14,7 @@ from harness.attacks import family
 from harness.attacks.base import Attack, Bools, Evidence, Floats, dependence_of
 from harness.jobs.judge import judge
 from harness.leakage.figures import evaluate
+from harness.store.outcomes import Membership
 from methods.base import Params
 from workloads.base import Records
 from workloads.errors import BenchError
@@ -214,9 +215,10 @@ def test_members_that_were_set_aside_are_neither_in_nor_out(name: str, null: Evi
         judge(name, member(name), replace(few, members=each, set_aside=aside), member(name).Params(), [])
         for each in taken_for
     )
-    assert one.payload == other.payload
-    assert one.payload["metrics"]["n_members"] == int((few.members & ~aside).sum())
-    assert one.payload["metrics"]["n_nonmembers"] == int((~few.members).sum())
+    assert one.outcome == other.outcome
+    assert isinstance(one.outcome, Membership)
+    assert one.outcome.metrics.n_members == int((few.members & ~aside).sum())
+    assert one.outcome.metrics.n_nonmembers == int((~few.members).sum())
     own, others = (load(each.artefacts["scores.safetensors"])["scores"] for each in (one, other))
     np.testing.assert_array_equal(own, others)
 

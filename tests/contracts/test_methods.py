@@ -15,7 +15,8 @@ import workloads
 from harness.accounting import check, price
 from harness.accounting.ledger import expand
 from harness.jobs.run import Interrupted, Run
-from harness.jobs.train import per_example_loss, train
+from harness.jobs.setup import per_example_loss
+from harness.jobs.train import train
 from harness.plan.plan import make_plan
 from harness.plan.solving import solve
 from harness.plan.sweep_file import read_sweep
@@ -229,17 +230,17 @@ def test_it_never_sees_non_members(name: str, tmp_path: Path, monkeypatch: pytes
 
 
 def test_members_are_exactly_n_train_and_drawn_anew_for_every_model() -> None:
-    from harness.jobs.train import membership
+    from harness.jobs.setup import membership
 
     sweep = {"grid": [{"workload": "digits-linear", "method": "sgd"}], "models": 4}
     tasks = [task for task in make_plan(*read_sweep(sweep, "test"), None).tasks if task.kind == "train"]
-    masks = [membership(task, 1437) for task in tasks]
+    masks = [membership(task.cell, task.index, 1437) for task in tasks]
     assert all(int(mask.sum()) == 718 for mask in masks)
     shared = [int((one & other).sum()) for one, other in itertools.pairwise(masks)]
     # Two independent halves share a quarter of the pool: 359 +- 19 (hypergeometric, two sigma).
     assert all(300 < count < 420 for count in shared)
-    assert torch.equal(masks[0], membership(tasks[0], 1437))
+    assert torch.equal(masks[0], membership(tasks[0].cell, 0, 1437))
     dp = {"grid": [{"workload": "digits-linear", "method": "dp-sgd", "epsilon": 8, "steps": 5}], "models": 1}
     other = make_plan(*read_sweep(dp, "test"), None).tasks[0]
     assert isinstance(other, Task)
-    assert torch.equal(masks[0], membership(other, 1437)), "methods are compared on the same people"
+    assert torch.equal(masks[0], membership(other.cell, 0, 1437)), "methods are compared on the same people"

@@ -26,6 +26,7 @@ from harness.plan.plan import Plan
 from harness.plan.sweep_file import Sweep
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import AGAIN, Store
+from harness.store.result import Result
 
 HERE = Path(__file__).parent
 PATIENCE = 180.0
@@ -112,18 +113,18 @@ class Lab:
     ) -> int:
         """Enqueue the tasks on a backend as `privbench enqueue` does after planning."""
         results = {task.key: self.store.result(task.key) for task in tasks}
-        done = frozenset(key for key, each in results.items() if each and each["status"] == "done")
+        done = frozenset(key for key, each in results.items() if each and each.done)
         failed = {
             key: each
             for key, each in results.items()
-            if each and each["status"] == "failed" and each["reason"] not in AGAIN
+            if each and not each.done and each.reason not in AGAIN
         }
         cells = {task.cell.key: task.cell for task in tasks}
         asked = Sweep(sweep, 2, 0, (), ())
         plan = Plan(asked, tuple(cells.values()), tuple(tasks), done, failed)
         return enqueue(plan, self.store, backend, read_settings(settings, family.get(backend).Profile))
 
-    def result(self, task: Task) -> Json:
+    def result(self, task: Task) -> Result:
         """The result of a task that must have one."""
         result = self.store.result(task.key)
         if result is None:
@@ -135,9 +136,9 @@ class Lab:
         rows = []
         for task in tasks:
             result = self.result(task)
-            files = {name: each["sha256"] for name, each in result["artefacts"].items() if name != "steps"}
-            kept = ("status", "reason", "metrics", "guarantee", "stats")
-            rows.append((task.key, [result.get(name) for name in kept], files))
+            files = {name: each.sha256 for name, each in result.artefacts.items() if name != "steps"}
+            kept = [result.figures.get(name) for name in ("metrics", "guarantee", "stats")]
+            rows.append((task.key, [result.status, result.reason, *kept], files))
         return rows
 
     def beat(self, task: Task) -> Json | None:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 import methods.base
 from harness.jobs.run import Run
-from harness.jobs.train import per_example_loss
+from harness.jobs.setup import per_example_loss
 from methods.base import Params, Problem, Released
 from workloads.base import Records
 

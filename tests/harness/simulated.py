@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.leakage.figures import Rate, unmeasured
-from harness.spec import BenchTask, Cell, Json, Notes, Plugin, Task
+from harness.spec import Cell, Json, Notes, Plugin, Task, Timing
 from harness.store import Store
+from harness.store.records import SweepEntry, SweepRecord
+from harness.store.result import Result, parse_result
 
 WORKLOADS = ("digits-linear", "digits-mlp")
 ATTACKS = ("loss", "lira")
@@ -92,8 +94,8 @@ def training(task: Task, accuracy: float, seconds: float = 0.01) -> Json:
             "kind": "approximate-dp" if private else "none",
             "epsilon": epsilon if private else None,
             "delta": 1e-5 if private else None,
-            "adjacency": "add-or-remove-one" if private else None,
-            "accountant": "pld" if private else None,
+            "adjacency": "add-or-remove-one",
+            "accountant": "pld" if private else "none",
             "epsilons": {"pld": 1.0, "rdp": 1.25, "paper": 0.75} if private else {},
             "assumptions": ["poisson sampling"] if private else [],
         },
@@ -128,31 +130,34 @@ def leakage(auc: float, **verdict: Any) -> Json:
     return {"metrics": metrics, "roc": {"fpr": [0.0, 1.0], "tpr": [0.0, 1.0]}}
 
 
-def publish(store: Store, task: Task | BenchTask, payload: Json, steps: int = STEPS) -> None:
+def ended(task: Task, status: str = "done", **more: Any) -> Result:
+    """The least that a result says: that the task is done, or why it failed."""
+    reason = None if status == "done" else "error"
+    head: Json = {"key": task.key, "kind": task.kind, "status": status, "reason": reason, "artefacts": {}}
+    return parse_result({**head, **more})
+
+
+def sweep_record(name: str, *tasks: Task, backend: str | None = "local", **more: Any) -> SweepRecord:
+    """What is remembered of tasks that were enqueued under a name."""
+    entries = [SweepEntry(key=task.key, kind=task.kind, cell=task.cell_key) for task in tasks]
+    return SweepRecord(name=name, backend=backend, tasks=entries, **more)
+
+
+def publish(store: Store, task: Task, payload: Json, steps: int = STEPS) -> None:
     """What a job leaves behind."""
     store.add(task)
     failed = "reason" in payload
     artefacts = {}
-    kind = task.spec()["kind"]
-    if kind == "train" and not failed:
+    if task.kind == "train" and not failed:
         artefacts["steps"] = store.write_artefact(task.key, "steps.parquet", series(steps))
-    published = store.publish(
-        {
-            "key": task.key,
-            "kind": kind,
-            "status": "failed" if failed else "done",
-            "reason": None,
-            "message": None,
-            "traceback": None,
-            "started": "2026-01-02T03:04:05+00:00",
-            "finished": "2026-01-02T03:05:05+00:00",
-            "wall_seconds": 60.0,
-            "provenance": {"host": "here", "device": "cpu", "threads": 2, "torch": "2"},
-            "artefacts": artefacts,
-            **payload,
-        }
-    )
-    assert published
+    head = {
+        "started": "2026-01-02T03:04:05+00:00",
+        "finished": "2026-01-02T03:05:05+00:00",
+        "wall_seconds": 60.0,
+        "provenance": {"host": "here", "device": "cpu", "threads": 2, "torch": "2"},
+        "artefacts": artefacts,
+    }
+    assert store.publish(ended(task, "failed" if failed else "done", **head | payload))
 
 
 def fill(store: Store) -> None:
@@ -182,6 +187,7 @@ def fill_findings(store: Store) -> None:
     on = cells("digits-mlp")[1]
     audit = {"canaries": 100, "threat": "black box", "copies": 1, "trials": 100, "guesses": 40, "correct": 30}
     audit |= {"confidence": 0.95, "delta": 1e-5, "epsilon": 1.5, "epsilon_priced": 1.0, "alarm": True}
+    audit |= {"message": "above the price"}
     publish(store, attack(on, "audit-one-run"), {"audit": audit})
     guess: Json = {
         f"{what}_{whose}": 0.6 for what in ("accuracy", "imputation", "advantage") for whose in WHOSE
@@ -212,8 +218,9 @@ def fill_findings(store: Store) -> None:
 def publish_bench(store: Store) -> None:
     """Two methods of which one failed."""
     timed = {"sgd": cell("digits-mlp", "sgd"), "dp-sgd": cell("digits-mlp", "dp-sgd", epsilon=1.0)}
-    task = BenchTask(timed, 64, {"threads": 2}, "2026-01-02")
-    shared = {"n_train": 100, "batch_size": 64, "parameters": 10, "device": "cpu", "threads": 2, "malloc": {}}
+    task = Task("bench", timed["sgd"], timing=Timing(timed, 64, {"threads": 2}, "2026-01-02"))
+    shared: Json = {"workload": "digits-mlp", "n_train": 100, "batch_size": 64, "parameters": 10}
+    shared |= {"device": "cpu", "clock": "cpu", "threads": 2, "malloc": {}}
     entries: list[Json] = [
         {
             "variant": name,
@@ -222,6 +229,8 @@ def publish_bench(store: Store) -> None:
             "method_version": "1",
             "guarantee_kind": "none",
             "status": "done" if name == "sgd" else "failed",
+            **dict.fromkeys(("engine", "engine_used", "reason", "message")),
+            **dict.fromkeys(("logical_batch_size", "physical_batch_size"), 64),
             "steps": 60,
             "ratio": 1.0 if name == "sgd" else None,
             **{each: {} for each in ("params", "clocks", "phases")},

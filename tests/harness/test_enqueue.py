@@ -17,8 +17,8 @@ def test_a_retry_runs_as_the_sweep_was_sent_except_for_what_its_options_say(lab:
     lab.wait_for(deaf)
     sweeps.retry("sweep", store=lab.store.path)
     lab.wait_for(deaf)
-    assert lab.result(deaf)["message"] == "ran longer than 1.5 s"
+    assert lab.result(deaf).message == "ran longer than 1.5 s"
     sweeps.retry("sweep", timeout=2.5, store=lab.store.path)
     lab.wait_for(deaf)
-    assert lab.result(deaf)["message"] == "ran longer than 2.5 s"
+    assert lab.result(deaf).message == "ran longer than 2.5 s"
     assert len(list((lab.store.folder(deaf.key) / "failures").iterdir())) == 2

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.spec import (
+    PROTOCOL,
     Cell,
     Notes,
     Plugin,
     Task,
+    Timing,
     canonical,
     despelled,
     distinct_labels,
@@ -20,6 +23,7 @@ from harness.spec import (
     read_task,
     spelled,
 )
+from workloads.errors import StoreError
 
 names = st.text(max_size=8).filter(lambda text: not text.startswith("$"))
 numbers = st.integers() | st.floats(allow_nan=False)
@@ -165,6 +169,107 @@ def test_a_key_is_stable_over_time() -> None:
     task = Task("train", cell(epsilon=8, clip=1.0, noise_multiplier=1.5), index=2)
     assert task.key == key_of(spelled(task.spec()))
     assert task.key == "68fd27aeac081bf4fc228de0a4204e74"
+
+
+PRIVATE = Cell(
+    Plugin("digits-mlp", "1"),
+    718,
+    Plugin("dp-sgd", "2"),
+    {"epsilon": 8.0, "clip": 0.5, "batch_size": 64, "engine": "auto"},
+    seed=7,
+)
+PLAIN = replace(PRIVATE, method=Plugin("pd-sgd", "1"), params={"gamma": math.inf, "lr": 0.1})
+ARMED = replace(PLAIN, canary="near-duplicate", canaries=20, canary_version="2")
+VARIANTS = {"pd-sgd": PLAIN, "dp-sgd auto": PRIVATE, "pd-sgd again": PLAIN}
+SETTINGS = {"device": "cpu", "threads": 1, "seconds": math.inf}
+
+
+def bench(stamp: str | None = None) -> Task:
+    return Task("bench", PLAIN, timing=Timing(VARIANTS, 64, SETTINGS, stamp))
+
+
+EVERY_KIND = {
+    "train": Task("train", ARMED, index=3, notes=Notes(4, "recipe", "validation", "c", {"T": 3})),
+    "attack": Task("attack", PRIVATE, models=8, attack=Plugin("lira", "2"), attack_params={"a": 0.5}),
+    "attack with shadows": Task(
+        "attack", ARMED, models=4, attack=Plugin("lira", "2"), attack_params={"k": 3}, shadows=PRIVATE
+    ),
+    "bench": bench(),
+    "bench by hand": bench("2026-01-02 x"),
+}
+KEYS = {
+    "train": "73e848d1bd91a59fce698de9eb3d0b99",
+    "attack": "e667a15324bdf5bc24de0041dd88a46f",
+    "attack with shadows": "6a637c75a2075241cb2084d6ff263cc2",
+    "bench": "2b8bb0218a8c145725b4ecf5ab3684da",
+    "bench by hand": "51a06098fc142bd0e6a10ebdd6d97a07",
+}
+"""Those of a training, an attack and a stamped bench are what they were when results were no models yet."""
+
+
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_the_keys_of_stored_tasks_stay(name: str) -> None:
+    assert EVERY_KIND[name].key == KEYS[name]
+
+
+@pytest.mark.parametrize("protocol", [0, PROTOCOL])
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_a_file_gives_an_equal_task_of_its_own_protocol(name: str, protocol: int) -> None:
+    task = under(EVERY_KIND[name], protocol)
+    back = read_task(json.loads(json.dumps(task.file(), allow_nan=False)))
+    assert back == task
+    assert back.key == task.key and back.file() == task.file()
+    assert back.protocol == protocol and back.needs == task.needs
+    if protocol == PROTOCOL:
+        back.refuse_other_protocol()
+    else:
+        assert back.key != EVERY_KIND[name].key
+        with pytest.raises(StoreError, match=f"protocol {protocol}, this privbench works under {PROTOCOL}"):
+            back.refuse_other_protocol()
+
+
+def under(task: Task, protocol: int) -> Task:
+    """The task as it is planned under a protocol."""
+    cell, shadows = (each and replace(each, protocol=protocol) for each in (task.cell, task.shadows))
+    assert cell is not None
+    timing = task.timing
+    if timing is not None:
+        variants = {name: replace(each, protocol=protocol) for name, each in timing.variants.items()}
+        timing = replace(timing, variants=variants)
+    return replace(task, cell=cell, shadows=shadows, timing=timing)
+
+
+def test_a_bench_of_a_sweep_has_one_key_and_one_by_hand_its_own() -> None:
+    assert bench().key == bench().key
+    assert len({bench().key, bench("now").key, bench("later").key}) == 3
+    assert bench("now").key == bench("now").key
+    quicker = replace(bench(), timing=Timing(VARIANTS, 64, SETTINGS | {"threads": 2}))
+    larger = replace(bench(), timing=Timing(VARIANTS, 128, SETTINGS))
+    fewer = replace(bench(), timing=Timing({"pd-sgd": PLAIN}, 64, SETTINGS))
+    assert len({task.key for task in (bench(), quicker, larger, fewer)}) == 4
+
+
+def test_a_bench_belongs_to_no_cell_and_waits_for_nobody() -> None:
+    assert bench().cell_key is None and bench().needs == ()
+    assert bench().file()["notes"] == {"cell": None, "label": "bench of digits-mlp, batches of 64"}
+    assert EVERY_KIND["train"].cell_key == ARMED.key
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {},
+        {"task": {}},
+        {"task": None, "notes": {}},
+        {"task": {"kind": "train"}, "notes": {}},
+        {"task": {**bench().file()["task"], "variants": []}, "notes": {}},
+        {"task": {**bench().file()["task"], "variants": [{}]}, "notes": {}},
+        {"task": EVERY_KIND["train"].file()["task"], "notes": None},
+    ],
+)
+def test_what_is_no_file_of_a_task_is_refused(file: Any) -> None:
+    with pytest.raises(StoreError, match="not the spec of a task"):
+        read_task(file)
 
 
 def test_cells_of_one_name_are_told_apart_by_what_differs() -> None:

@@ -11,6 +11,7 @@ from harness.backends.slurm.array_record import folder, make_folder
 from harness.results.collect import collect
 from harness.spec import Cell, Plugin, Task
 from harness.store import Store
+from tests.harness.simulated import ended, sweep_record
 
 TASK = Task("train", Cell(Plugin("w", "1"), 5, Plugin("m", "1"), {}, seed=0))
 
@@ -26,9 +27,8 @@ def test_every_file_of_a_store_goes_by_the_umask(umask: int, tmp_path: Path) -> 
     store = Store.open(tmp_path / "store", create=True)
     store.add(TASK)
     artefact = store.write_artefact(TASK.key, "model.safetensors", b"weights")
-    result = {"key": TASK.key, "kind": "train", "status": "failed", "reason": "error"}
-    store.publish({**result, "artefacts": {"model": artefact}})
-    store.write_sweep("one", {"tasks": []})
+    store.publish(ended(TASK, "failed", artefacts={"model": artefact}))
+    store.write_sweep(sweep_record("one"))
     collect(store.path)
     every = [store.path, *store.path.rglob("*")]
     assert {"privbench.duckdb", "result.json", "one.json"} <= {file.name for file in every}

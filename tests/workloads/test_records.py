@@ -11,7 +11,8 @@ from torch.utils.data import Dataset
 
 import methods
 from harness.jobs.run import Run
-from harness.jobs.train import ask, per_example_loss, utility
+from harness.jobs.setup import per_example_loss
+from harness.jobs.train import ask, utility
 from harness.plan.canaries import Armed
 from methods.base import Problem
 from workloads.base import Records

@@ -1,21 +1,24 @@
 """Results of others: archives that are broken, and archives that are whole and lie."""
 
+import io
+import json
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.results.archive import write_archive
+from harness.results.archive import MANIFEST, Manifest, write_archive
 from harness.results.transfer import FORMAT, import_results
 from harness.spec import PROTOCOL, Json
-from harness.store.files import dump
+from harness.store.files import checksum, dump
 from tests.campaigns.fuzz.ground import Ground
 from tests.campaigns.fuzz.inputs import altered, files, names
 from tests.campaigns.fuzz.store_targets import TASKS, fill, results
 from tests.campaigns.fuzz.target import Target
 
-HEAD = {"format": FORMAT, "privbench": "0", "protocol": PROTOCOL, "weights": False, "tasks": len(TASKS)}
+HEAD: Json = {"format": FORMAT, "privbench": "0", "protocol": PROTOCOL, "weights": False, "tasks": len(TASKS)}
 CONTENTS = {
     f"tasks/{result['key'][:2]}/{result['key']}/{name}.json": dump(content)
     for spec, result in TASKS
@@ -24,15 +27,27 @@ CONTENTS = {
 RESULT = f"tasks/{TASKS[0][1]['key'][:2]}/{TASKS[0][1]['key']}/result.json"
 
 
-def packed(suffix: str, head: Json, contents: dict[str, bytes]) -> bytes:
+def packed(suffix: str, contents: dict[str, bytes]) -> bytes:
     """An archive as `privbench export` writes it, with sums that fit whatever it holds."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"theirs{suffix}"
-        write_archive(file, head, contents)
+        write_archive(file, Manifest(**HEAD), contents)
         return file.read_bytes()
 
 
-GOOD = {suffix: packed(suffix, HEAD, CONTENTS) for suffix in (".zip", ".parquet")}
+def lying(head: Json, contents: dict[str, bytes]) -> bytes:
+    """The same as a zip under a head of any shape, whose checksum is right."""
+    whole, told = io.BytesIO(packed(".zip", contents)), io.BytesIO()
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(told, "w") as target:
+        manifest = {**head, "files": json.loads(source.read(MANIFEST))["files"]}
+        target.writestr(MANIFEST, dump({**manifest, "checksum": checksum(manifest)}))
+        for entry in source.infolist():
+            if entry.filename != MANIFEST:
+                target.writestr(entry, source.read(entry))
+    return told.getvalue()
+
+
+GOOD = {suffix: packed(suffix, CONTENTS) for suffix in (".zip", ".parquet")}
 
 
 def import_file(ground: Ground, given: tuple[str, bytes]) -> str:
@@ -47,7 +62,7 @@ def import_lies(ground: Ground, given: tuple[Any, dict[str, bytes]]) -> str:
     told = head if isinstance(head, dict) else {"head": head}
     clean = {name.encode("utf-8", "replace").decode(): content for name, content in extra.items()}
     try:
-        content = packed(".zip", told, {**CONTENTS, **clean})
+        content = lying(told, {**CONTENTS, **clean})
     except (ValueError, TypeError, IndexError):
         return "refused"  # a head that JSON, or a name that zip cannot say: nobody could have written it
     return import_file(ground, (".zip", content))

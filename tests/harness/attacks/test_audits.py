@@ -12,6 +12,7 @@ from harness.attacks.audit_many_run import AuditManyRun, AuditManyRunParams
 from harness.attacks.audit_one_run import AuditOneRun, AuditOneRunParams
 from harness.attacks.base import Audit, Evidence, Floats
 from harness.jobs.judge import judge
+from harness.store.outcomes import AuditOutcome, PricedGuarantee
 from workloads.errors import BenchError
 
 FromPhi = Callable[..., Evidence]
@@ -98,9 +99,18 @@ def test_a_canary_that_does_not_exist_is_refused(from_phi: FromPhi) -> None:
 
 @pytest.mark.parametrize(("price", "alarm"), [(0.5, True), (50.0, False), (None, False)])
 def test_a_bound_above_the_price_is_an_alarm(from_phi: FromPhi, price: float | None, alarm: bool) -> None:
-    guarantees = [{"epsilon": price, "delta": 1e-6, "epsilons": {"paper": 0.1}}] * MODELS
-    outcome = judge("audit-one-run", AuditOneRun(), armed(from_phi, 20.0, 0), AuditOneRunParams(), guarantees)
-    found = outcome.payload["audit"]
-    assert found["alarm"] is alarm and found["epsilon_priced"] == price
-    assert found["delta"] == 1e-6 and found["epsilon_paper"] == 0.1
-    assert (found["message"] is not None) == alarm
+    guarantee = PricedGuarantee(
+        kind="approximate-dp",
+        epsilon=price,
+        delta=1e-6,
+        adjacency="add-or-remove-one",
+        accountant="pld",
+        epsilons={"paper": 0.1},
+    )
+    guarantees = [guarantee] * MODELS
+    made = judge("audit-one-run", AuditOneRun(), armed(from_phi, 20.0, 0), AuditOneRunParams(), guarantees)
+    assert isinstance(made.outcome, AuditOutcome)
+    found = made.outcome.audit
+    assert found.alarm is alarm and found.epsilon_priced == price
+    assert found.delta == 1e-6 and found.epsilon_paper == 0.1
+    assert (found.message is not None) == alarm

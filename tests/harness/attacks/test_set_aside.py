@@ -12,6 +12,7 @@ from harness.attacks.parts import attribute_metrics
 from harness.attacks.parts.attribute_metrics import Guesses
 from harness.jobs.judge import judge
 from harness.leakage.figures import evaluate, recompute
+from harness.store.result import figures_of
 from workloads.errors import BenchError
 
 
@@ -111,7 +112,7 @@ def test_a_blind_check_judges_who_is_left(from_phi: Callable[..., Evidence]) -> 
     at_random = replace(sound, set_aside=members & (random.random(members.shape) < 0.3))
     blind = family.get("blind")
     valid = [
-        judge("blind", blind, each, blind.Params(), []).payload["metrics"]["valid"]
+        figures_of(judge("blind", blind, each, blind.Params(), []).outcome)["metrics"]["valid"]
         for each in (sound, at_random, chosen)
     ]
     assert valid == [True, True, False]

@@ -21,6 +21,7 @@ from harness.plan.sweep_file import read_sweep
 from harness.store import Store
 from tests.harness.report.browser import CHROMIUM, Visit, chromium, points
 from tests.harness.serving import ask, served
+from tests.harness.simulated import sweep_record
 from workloads.errors import SpecError, StoreError
 
 TOKEN = "a-token-of-some-length"
@@ -37,8 +38,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     opened = Store.open(tmp_path_factory.mktemp("serve") / "store", create=True)
     plan = make_plan(*read_sweep(SWEEP, "small"), opened)
     opened.add(*plan.tasks)
-    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in plan.tasks]
-    opened.write_sweep("small", {"name": "small", "backend": "local", "cells": [], "tasks": entries})
+    opened.write_sweep(sweep_record("small", *plan.tasks))
     for task in sorted(plan.tasks, key=lambda task: task.kind == "attack"):
         assert run_task(opened, task.key, Stop()) == "done"
     return opened
@@ -177,11 +177,9 @@ def copy(store: Store, tmp_path: Path) -> Store:
     """A store of the test's own with the sweep's trainings, not yet attacked nor collected."""
     other = Store.open(tmp_path / "copy", create=True)
     for folder in store.folders():
-        if store.spec(folder.name)["task"]["kind"] == "train":
+        if store.task(folder.name).kind == "train":
             link_task(store, other, folder.name)
-    other.write_sweep(
-        "small", {key: value for key, value in store.sweep("small").items() if key != "checksum"}
-    )
+    other.write_sweep(store.sweep("small"))
     return other
 
 
@@ -194,7 +192,7 @@ def link_task(store: Store, other: Store, key: str) -> None:
 
 def attacks(store: Store) -> list[str]:
     names = [folder.name for folder in store.folders()]
-    return [key for key in names if store.spec(key)["task"]["kind"] == "attack"]
+    return [key for key in names if store.task(key).kind == "attack"]
 
 
 @pytest.mark.usefixtures("impatient")
@@ -283,8 +281,8 @@ def test_progress_reads_what_is_new(store: Store, copy: Store) -> None:
 def test_a_sweep_sent_again_is_counted_anew(copy: Store) -> None:
     progress = LiveProgress(copy)
     assert progress.look()["sweeps"][0]["tasks"] == 5
-    content = {key: value for key, value in copy.sweep("small").items() if key != "checksum"}
-    copy.write_sweep("small", {**content, "tasks": content["tasks"][:1]})
+    record = copy.sweep("small")
+    copy.write_sweep(record.model_copy(update={"tasks": record.tasks[:1]}))
     assert progress.look()["sweeps"][0]["tasks"] == 1
 
 

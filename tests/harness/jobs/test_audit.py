@@ -17,6 +17,7 @@ from harness.spec import Json
 from harness.store import Store
 from methods.base import Problem, Released, Run
 from methods.dp_sgd import DpSgd, DpSgdParams
+from tests.harness.simulated import sweep_record
 from workloads.base import Records
 
 MODELS, CANARIES = 4, 100
@@ -62,9 +63,8 @@ def run(path: Path, content: Json) -> Store:
     plan = make_plan(sweep, problems, None)
     store = Store.open(path, create=True)
     store.add(*plan.tasks)
-    tasks = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in plan.tasks]
-    store.write_sweep("audited", {"name": "audited", "backend": "local", "tasks": tasks})
-    assert [run_task(store, task.key, Stop()) for task in plan.tasks] == ["done"] * len(tasks)
+    store.write_sweep(sweep_record("audited", *plan.tasks))
+    assert [run_task(store, task.key, Stop()) for task in plan.tasks] == ["done"] * len(plan.tasks)
     collect(store.path)
     return store
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ import torch
 
 import methods
 import workloads
-from harness.cli import output
-from harness.jobs.bench import Measure, plan_benches, run_bench
+from harness.cli.bench import show
+from harness.jobs.bench import refuse_missing_device
 from harness.jobs.interleaving import Lap, Player, play
 from harness.jobs.loop import Stop, run_task
 from harness.jobs.run import Run
 from harness.jobs.timing import Laps, compare, find_doubt
+from harness.plan.benches import Measure, plan_benches, stamp_now
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
 from harness.report import write_overhead
@@ -30,8 +31,10 @@ from harness.report.page.html import encode_data, page_data
 from harness.report.reading import read
 from harness.results.collect import collect
 from harness.results.query import query
-from harness.spec import Json
+from harness.spec import Cell, Json, Task
 from harness.store import Store
+from harness.store.outcomes import Variant
+from harness.store.result import Result
 from workloads.errors import SpecError
 
 Grid = dict[str, list[Any]]
@@ -114,7 +117,7 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def benched(plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Json]:
+def benched(plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Result]:
     """A store with one bench of sgd, dp-sgd by two engines, and the plug-in."""
     store = Store.open(tmp_path_factory.mktemp("bench") / "store", create=True)
     grid: Grid = {
@@ -125,14 +128,27 @@ def benched(plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[St
         "batch_size": [32],
     }
     (task,) = plan_benches(grid, Measure(steps=60, seconds=0.1, memory_steps=6))
-    document = run_bench(task, store)
+    result = run(task, store)
     collect(store.path)
-    return store, document
+    return store, result
 
 
-def entry(document: Json, variant: str) -> Json:
-    (found,) = [each for each in document["methods"] if each["variant"] == variant]
-    return dict(found)
+def run(task: Task, store: Store) -> Result:
+    store.add(task)
+    assert run_task(store, task.key, Stop()) == "done"
+    result = store.result(task.key)
+    assert result is not None
+    return result
+
+
+def variants(task: Task) -> Mapping[str, Cell]:
+    assert task.timing is not None
+    return task.timing.variants
+
+
+def entry(result: Result, variant: str) -> Json:
+    (found,) = [each for each in result.bench.bench.methods if each.variant == variant]
+    return found.model_dump()
 
 
 def training(draws: list[float], steps: int) -> Any:
@@ -236,6 +252,19 @@ def test_time_of_an_update_counts_rejected_steps() -> None:
     assert laps([2.0] * 4).figures("cpu")["seconds_per_update"] is None
 
 
+CONTROL: Json = {
+    **dict.fromkeys(("engine", "engine_used", "reason", "message"), None),
+    **dict.fromkeys(("logical_batch_size", "physical_batch_size"), 32),
+    "variant": "sgd again",
+    "role": "control",
+    "method": "sgd",
+    "method_version": "1",
+    "guarantee_kind": "none",
+    "params": {},
+    "status": "done",
+}
+
+
 @pytest.mark.parametrize(
     ("again", "doubt"),
     [
@@ -249,15 +278,18 @@ def test_time_of_an_update_counts_rejected_steps() -> None:
 )
 def test_a_noisy_machine_is_recognised(again: list[float], doubt: str | None) -> None:
     second, first = laps(again), laps([1.0] * len(again))
-    said = find_doubt(compare(second, first, "cpu", seed=0), second, first, "cpu")
+    ratios = compare(second, first, "cpu", seed=0)
+    control = Variant(**CONTROL, **ratios)
+    said = find_doubt(control, second, first, "cpu", "sgd")
     assert said is None if doubt is None else doubt in str(said)
 
 
-def test_figures_of_a_real_bench(benched: tuple[Store, Json]) -> None:
+def test_figures_of_a_real_bench(benched: tuple[Store, Result]) -> None:
     _, document = benched
-    variants = [each["variant"] for each in document["methods"]]
+    found = document.bench.bench
+    variants = [each.variant for each in found.methods]
     assert variants == ["sgd", "dp-sgd bookkeeping", "dp-sgd opacus", "hog", "sgd again"]
-    assert {each["status"] for each in document["methods"]} == {"done"}
+    assert {each.status for each in found.methods} == {"done"}
     assert entry(document, "sgd")["ratio"] == 1.0
     again = entry(document, "sgd again")
     assert 0.5 < again["ratio"] < 2.0
@@ -265,21 +297,21 @@ def test_figures_of_a_real_bench(benched: tuple[Store, Json]) -> None:
     # A step of Opacus's hooks cannot be as quick as a plain one; far above is a busy machine.
     assert 1.1 < entry(document, "dp-sgd opacus")["ratio"] < 50
     assert set(again["clocks"]) == {"drawing", "gradients", "update"}
-    assert all(each["steps"] >= 50 for each in document["methods"])
+    assert all(each.steps >= 50 for each in found.methods)
     assert entry(document, "dp-sgd bookkeeping")["engine_used"] == "bookkeeping"
-    assert (document["batch_size"], document["parameters"], document["threads"]) == (32, 650, 1)
+    assert (found.batch_size, found.parameters, found.threads) == (32, 650, 1)
     if sys.platform.startswith("linux"):
-        assert document["malloc"]["M_ARENA_MAX"] == "1", "bench lets all threads use one heap, and says so"
+        assert found.malloc["M_ARENA_MAX"] == "1", "bench lets all threads use one heap, and says so"
 
 
-def test_memory_of_a_step_is_what_it_takes(benched: tuple[Store, Json]) -> None:
+def test_memory_of_a_step_is_what_it_takes(benched: tuple[Store, Result]) -> None:
     _, document = benched
     assert 40 * MIB < entry(document, "hog")["peak_memory_bytes"] < 120 * MIB
     assert entry(document, "sgd")["peak_memory_bytes"] < 20 * MIB
     assert entry(document, "hog")["resting_memory_bytes"] > 100 * MIB
 
 
-def test_a_method_that_rejects_has_a_time_per_update(benched: tuple[Store, Json]) -> None:
+def test_a_method_that_rejects_has_a_time_per_update(benched: tuple[Store, Result]) -> None:
     _, document = benched
     hog = entry(document, "hog")
     # It makes two updates in five steps.
@@ -287,25 +319,23 @@ def test_a_method_that_rejects_has_a_time_per_update(benched: tuple[Store, Json]
     assert entry(document, "sgd")["seconds_per_update"] is None
 
 
-def test_every_timed_step_is_kept_in_the_order_it_ran(benched: tuple[Store, Json]) -> None:
-    store, document = benched
-    result = store.result(document["key"])
-    assert result is not None
+def test_every_timed_step_is_kept_in_the_order_it_ran(benched: tuple[Store, Result]) -> None:
+    store, result = benched
     rows = pq.read_table(store.artefact(result, "laps")).to_pylist()
-    assert len(rows) == 5 * entry(document, "sgd")["steps"]
+    assert len(rows) == 5 * entry(result, "sgd")["steps"]
     orders = [[row["variant"] for row in rows[i : i + 5]] for i in range(0, len(rows), 5)]
     assert all(len(set(order)) == 5 for order in orders)
     assert len({tuple(order) for order in orders}) > 5
     assert [row["place"] for row in rows[:5]] == [0, 1, 2, 3, 4]
 
 
-def test_rows_of_the_database(benched: tuple[Store, Json]) -> None:
+def test_rows_of_the_database(benched: tuple[Store, Result]) -> None:
     store, document = benched
     sql = "select variant, role, ratio, batch_size, trustworthy, newest, params from bench order by ratio"
     rows = query(store.path, sql).arrow.to_pylist()
     assert {row["role"] for row in rows} == {"yardstick", "control", "method"}
     assert {row["variant"]: row["ratio"] for row in rows} == {
-        each["variant"]: each["ratio"] for each in document["methods"]
+        each.variant: each.ratio for each in document.bench.bench.methods
     }
     assert all(row["newest"] and row["batch_size"] == 32 for row in rows)
     task = query(store.path, "select kind, cell, method, workload, threads from task").rows
@@ -317,7 +347,7 @@ def test_a_bench_is_the_overhead_of_the_cells_whose_step_it_timed(tmp_path: Path
     store = Store.open(tmp_path / "store", create=True)
     grid: Grid = {"workload": ["digits-linear"], "method": ["dp-sgd"], "batch_size": [32]}
     (task,) = plan_benches(grid | {"engine": ["bookkeeping"]}, QUICK)
-    run_bench(task, store)
+    run(task, store)
     step = {"workload": "digits-linear", "batch_size": 32, "steps": 3}
     private = step | {"method": "dp-sgd", "engine": "bookkeeping", "optimizer": "sgd"}
     grids = [step | {"method": "sgd"}, private | {"epsilon": 1}, private | {"epsilon": 2, "momentum": 0.5}]
@@ -333,19 +363,21 @@ def test_a_bench_is_the_overhead_of_the_cells_whose_step_it_timed(tmp_path: Path
 
 
 def test_a_ratio_below_one_is_explained(
-    benched: tuple[Store, Json], capsys: pytest.CaptureFixture[str]
+    benched: tuple[Store, Result], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, document = benched
+    found = document.bench.bench
     told = []
     for ratio in (0.8, 1.2):
-        slow = [each | {"ratio": max(each["ratio"], 1.0)} for each in document["methods"]]
-        output.bench(document | {"methods": [slow[0], slow[1] | {"ratio": ratio}, *slow[2:]]})
+        slow = [each.model_copy(update={"ratio": max(each.ratio or 0.0, 1.0)}) for each in found.methods]
+        changed = [slow[0], slow[1].model_copy(update={"ratio": ratio}), *slow[2:]]
+        show(document.key, found.model_copy(update={"methods": changed}))
         captured = capsys.readouterr()
         told.append("pays for its graph" in " ".join((captured.out + captured.err).split()))
     assert told == [True, False]
 
 
-def test_reports_draw_benches(benched: tuple[Store, Json], tmp_path: Path) -> None:
+def test_reports_draw_benches(benched: tuple[Store, Result], tmp_path: Path) -> None:
     store, _ = benched
     pictures = [
         file for file in write_overhead(store.path, tmp_path) if file.suffix in (".png", ".svg", ".pdf")
@@ -393,7 +425,7 @@ def read_like(overhead: list[Json], bench: list[Json]) -> Any:
     return Reading(frontier=[], overhead=list(overhead), bench=list(bench))
 
 
-def test_a_condition_keeps_the_benches_of_what_it_selects(benched: tuple[Store, Json]) -> None:
+def test_a_condition_keeps_the_benches_of_what_it_selects(benched: tuple[Store, Result]) -> None:
     store, _ = benched
     assert len(read(store.path).bench) == 4
     assert read(store.path, "method = 'dp-sgd'", view="overhead").bench == []
@@ -418,11 +450,12 @@ def test_one_failure_names_the_layer_and_the_rest_goes_on(plugins: Path, tmp_pat
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=180)
     assert done.returncode == 1, done.stderr
     (document,) = json.loads(done.stdout)
-    broken = entry(document, "dp-sgd auto")
+    found = {each["variant"]: each for each in document["methods"]}
+    broken = found["dp-sgd auto"]
     assert (broken["status"], broken["ratio"], broken["steps"]) == ("failed", None, 0)
     assert "'2' (BatchNorm1d)" in broken["message"]
     assert "GroupNorm" in broken["message"]
-    assert entry(document, "sgd")["status"] == "done"
+    assert found["sgd"]["status"] == "done"
     assert document["trustworthy"] is False
     assert "only 10 timed steps" in document["reason"]
     failures = query(tmp_path / "store", "select kind, label, reason from failures").rows
@@ -452,26 +485,36 @@ def test_what_is_wrong_is_said(changes: dict[str, list[Any]], said: str) -> None
 
 
 @pytest.mark.parametrize(
-    "settings", [{"steps": 0}, {"threads": 0}, {"seconds": 0.0}, {"device": "gpu"}, {"device": "cuda"}]
+    "settings", [{"steps": 0}, {"threads": 0}, {"seconds": 0.0}, {"steps": True}, {"device": 3}]
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
-    if settings == {"device": "cuda"} and torch.cuda.is_available():
-        pytest.skip("there is a GPU")
     with pytest.raises(SpecError, match=next(iter(settings))):
         Measure(**settings)
 
 
-def test_a_bench_has_a_key_of_its_own_and_the_same_plain_update_rule() -> None:
+@pytest.mark.parametrize("device", ["gpu", "cuda"])
+def test_a_device_that_is_not_here_is_refused_before_anything_runs(device: str) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SpecError, match="device"):
+        refuse_missing_device(device)
+    refuse_missing_device("cpu")
+
+
+def test_a_bench_asked_for_by_hand_has_a_key_of_its_own_and_the_same_plain_update_rule() -> None:
     grid: Grid = {"workload": ["digits-mlp"], "method": ["dp-sgd"], "noise_multiplier": [1.0]}
-    (one,), (two,) = plan_benches(grid, QUICK), plan_benches(grid, QUICK)
+    (one,), (two,) = (plan_benches(grid, QUICK, stamp_now()) for _ in range(2))
     assert one.key != two.key
-    assert {cell.params["momentum"] for cell in one.cells.values()} == {0.0}
-    assert {cell.params["batch_size"] for cell in one.cells.values()} == {64}
-    assert one.yardstick.params["sampling"] == "poisson"
+    (swept,), (again,) = plan_benches(grid, QUICK), plan_benches(grid, QUICK)
+    assert swept.key == again.key not in {one.key, two.key}
+    cells = variants(one).values()
+    assert {cell.params["momentum"] for cell in cells} == {0.0}
+    assert {cell.params["batch_size"] for cell in cells} == {64}
+    assert one.cell.params["sampling"] == "poisson"
 
 
 def test_lists_multiply_and_variants_are_told_apart() -> None:
     grid: Grid = {"workload": ["digits-mlp"], "method": ["dp-sgd"], "noise_multiplier": [1.0]}
     tasks = plan_benches(grid | {"clip": [0.5, 2.0], "batch_size": [16, 32]}, QUICK)
-    assert [task.batch_size for task in tasks] == [16, 32]
-    assert list(tasks[0].cells) == ["sgd", "dp-sgd auto clip=0.5", "dp-sgd auto clip=2", "sgd again"]
+    assert [task.timing and task.timing.batch_size for task in tasks] == [16, 32]
+    assert list(variants(tasks[0])) == ["sgd", "dp-sgd auto clip=0.5", "dp-sgd auto clip=2", "sgd again"]

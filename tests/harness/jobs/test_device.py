@@ -17,8 +17,9 @@ import torch
 import methods
 from harness.jobs import cublas
 from harness.jobs.device import ACCELERATORS, Host, accelerator, arithmetic, prepared
+from harness.jobs.failures import failure, loses_device
 from harness.jobs.interleaving import Player, play, weigh
-from harness.jobs.loop import Stop, failure, loses_device, run_task
+from harness.jobs.loop import Stop, run_task
 from harness.jobs.provenance import provenance
 from harness.jobs.run import LOOK_EVERY, Interrupted, Run, read_values
 from harness.jobs.timing import Laps, lap_table
@@ -224,8 +225,8 @@ def test_times_are_those_between_events_and_cpu_time_is_null(card: type[FakeCard
     series = run.phases["train"]
     assert series.wall == [0.007] * (LOOK_EVERY + 3)
     assert series.clocks == {"batch": [0.002] * len(series.wall), "gradients": [0.001] * len(series.wall)}
-    assert summary(series)["cpu"]["p50"] is None
-    assert summary(series)["wall"]["p50"] == pytest.approx(0.007)
+    assert summary(series).cpu.p50 is None
+    assert summary(series).wall.p50 == pytest.approx(0.007)
     table = pq.read_table(io.BytesIO(step_table(run.phases)))
     assert table["cpu_seconds"].null_count == table.num_rows == LOOK_EVERY + 3
 
@@ -336,7 +337,7 @@ def test_memory_of_a_bench_holds_what_a_player_keeps_between_steps(card: type[Fa
 def test_errors_of_a_device_have_their_reason_and_end_the_process(
     error: Exception, reason: str, lost: bool
 ) -> None:
-    assert failure(error)["reason"] == reason
+    assert failure(error).reason == reason
     assert loses_device(error) is lost
     wrapped = BenchError("the model cannot be compiled")
     wrapped.__cause__ = error
@@ -344,7 +345,7 @@ def test_errors_of_a_device_have_their_reason_and_end_the_process(
 
 
 def test_what_a_failed_kernel_means_is_said() -> None:
-    message = failure(RuntimeError("CUDA error: device-side assert triggered"))["message"]
+    message = failure(RuntimeError("CUDA error: device-side assert triggered")).message
     assert "out of range" in message
     assert "CUDA_LAUNCH_BLOCKING=1" in message
     assert "device-side assert triggered" in message

@@ -13,11 +13,11 @@ import methods.base
 from harness import attacks
 from harness.attacks.base import Attack, Bools, Evidence, Floats
 from harness.jobs.judge import judge, score, score_apart
-from harness.jobs.train import Outcome
 from harness.leakage.candidates import FAMILY
 from harness.leakage.declared import Answers, score_strongest
 from harness.leakage.figures import recompute
 from harness.leakage.intervals import Dependence
+from harness.store.result import figures_of
 from tests.harness.attacks.conftest import masks as masks
 from workloads.base import Records
 
@@ -37,8 +37,8 @@ def evidence_of(masks: Callable[..., Bools], models: int, canaries: int = 0) -> 
 
 def judged(name: str, evidence: Evidence, **params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     attack = attacks.family.get(name)
-    outcome: Outcome = judge(name, attack, evidence, attack.Params(**params), [])
-    return outcome.payload, load(outcome.artefacts["scores.safetensors"])
+    made = judge(name, attack, evidence, attack.Params(**params), [])
+    return figures_of(made.outcome), load(made.artefacts["scores.safetensors"])
 
 
 def membership(name: str) -> Attack:
@@ -108,8 +108,8 @@ class Greedy:
 def test_a_half_must_hold_the_shadows_that_an_attack_needs(
     models: int, interval: str, masks: Callable[..., Bools]
 ) -> None:
-    outcome = judge("greedy", Greedy(), evidence_of(masks, models), methods.base.Params(), [])
-    assert outcome.payload["metrics"]["interval"] == interval
+    made = judge("greedy", Greedy(), evidence_of(masks, models), methods.base.Params(), [])
+    assert figures_of(made.outcome)["metrics"]["interval"] == interval
 
 
 @pytest.mark.parametrize("name", ["loss", "lira", "strongest"])

@@ -11,6 +11,7 @@ from sklearn.metrics import roc_auc_score
 from harness.attacks.base import Evidence
 from harness.attacks.loss import attack as loss
 from harness.jobs.judge import judge
+from harness.store.result import figures_of
 from workloads.base import Records
 
 MODELS, POOL, CANARIES = 4, 60, 20
@@ -31,21 +32,24 @@ def evidence(strength: float) -> Evidence:
 
 def test_the_score_of_every_record_under_every_target_is_kept() -> None:
     """Any figure can be made later of what is stored: here the AUC, by other code."""
-    outcome = judge("loss", loss, evidence(0.0), loss.Params(), [])
-    kept = load(outcome.artefacts["scores.safetensors"])
+    made = judge("loss", loss, evidence(0.0), loss.Params(), [])
+    kept = load(made.artefacts["scores.safetensors"])
     assert kept["scores"].shape == kept["members"].shape == (MODELS, POOL + CANARIES)
     pairs = zip(kept["members"][:, :POOL], kept["scores"][:, :POOL], strict=True)
     aucs = [roc_auc_score(truth, scores) for truth, scores in pairs]
-    assert outcome.payload["metrics"]["auc"] == pytest.approx(np.mean(aucs))
+    assert figures_of(made.outcome)["metrics"]["auc"] == pytest.approx(np.mean(aucs))
 
 
 def test_canaries_are_judged_apart_from_the_records_of_the_pool() -> None:
-    mild, severe = (judge("loss", loss, evidence(each), loss.Params(), []).payload for each in (0.0, 20.0))
+    mild, severe = (
+        figures_of(judge("loss", loss, evidence(each), loss.Params(), []).outcome) for each in (0.0, 20.0)
+    )
     assert mild["metrics"]["auc"] == severe["metrics"]["auc"] < 0.8
     assert mild["metrics"]["canaries"]["auc"] < 0.8
     assert severe["metrics"]["canaries"]["auc"] == 1.0
     without = evidence(0.0)
     without = replace(without, logits=without.logits[:, :POOL], members=without.members[:, :POOL], canaries=0)
-    alone = judge("loss", loss, replace(without, labels=without.labels[:POOL]), loss.Params(), []).payload
+    labelled = replace(without, labels=without.labels[:POOL])
+    alone = figures_of(judge("loss", loss, labelled, loss.Params(), []).outcome)
     assert alone["metrics"]["auc"] == mild["metrics"]["auc"]
     assert alone["metrics"].get("canaries") is None

@@ -84,29 +84,29 @@ def test_a_job_runs_its_tasks_and_leaves_only_results(lab: "Lab") -> None:
     assert process.returncode == 0
     for task in (first, second):
         result = lab.result(task)
-        assert (result["status"], result["kind"]) == ("done", "train")
-        assert set(result["artefacts"]) == {"signals", "model", "steps"}
-        assert (result["guarantee"]["kind"], result["guarantee"]["epsilon"]) == ("none", None)
-        assert result["phases"]["main"]["steps"] == 12
-        here = result["provenance"]
+        assert (result.status, result.kind) == ("done", "train")
+        assert set(result.artefacts) == {"signals", "model", "steps"}
+        assert (result.training.guarantee.kind, result.training.guarantee.epsilon) == ("none", None)
+        assert result.training.phases["main"].steps == 12
+        here = result.provenance
         assert (here["device"], here["threads"], here["deterministic"]) == ("cpu", 1, True)
         assert here["fp32_convolution"] == here["fp32_matmul"] == "ieee"
-        assert result["started"] < result["finished"]
+        assert str(result.started) < str(result.finished)
         assert load(lab.store.read_artefact(result, "signals"))["members"].sum() == 30
         names = {file.name for file in lab.store.folder(task.key).iterdir()}
-        listed = {each["file"] for each in result["artefacts"].values()}
+        listed = {each.file for each in result.artefacts.values()}
         assert names == listed | {"spec.json", "result.json", "log.txt"}
-    assert lab.result(attack)["status"] == "done"
-    assert 0 <= lab.result(attack)["metrics"]["auc"] <= 1
+    assert lab.result(attack).status == "done"
+    assert 0 <= lab.result(attack).figures["metrics"]["auc"] <= 1
 
 
 def why(lab: "Lab", task: Task) -> tuple[str, str]:
     result = lab.result(task)
-    assert result["status"] == "failed"
-    assert result["artefacts"] == {}
-    assert "Traceback" in result["traceback"]
+    assert result.status == "failed"
+    assert result.artefacts == {}
+    assert "Traceback" in str(result.traceback)
     assert "Traceback" in (lab.store.folder(task.key) / "log.txt").read_text()
-    return result["reason"], result["message"]
+    return str(result.reason), str(result.message)
 
 
 def test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on(lab: "Lab", job: JobProcess) -> None:
@@ -160,11 +160,11 @@ def test_a_gpu_that_is_not_there_fails_trainings_until_it_is_and_no_attack(
     assert ended(lab.job(*lab.added(trained))) == 0
     monkeypatch.setenv("PRIVBENCH_DEVICE", "cuda")
     assert ended(lab.job(*lab.added(attack, open_still))) == 1
-    assert lab.result(attack)["provenance"]["device"] == "cpu"
+    assert lab.result(attack).provenance["device"] == "cpu"
     reason, message = why(lab, open_still)
     assert reason == "killed", "which the next enqueue runs again"
     assert "torch sees no GPU here" in message
-    assert lab.result(open_still)["provenance"]["device"] is None
+    assert lab.result(open_still).provenance["device"] is None
 
 
 def test_the_blind_check_of_a_cell_that_trains_on_everybody_gives_no_verdict(
@@ -174,7 +174,7 @@ def test_the_blind_check_of_a_cell_that_trains_on_everybody_gives_no_verdict(
     everybody = replace(half, cell=replace(half.cell, n_train=60))
     blind = replace(lab.attack(everybody, models=1), attack=Plugin("blind", family.get("blind").version))
     assert job.run(*lab.added(everybody, blind)) == ["done", "done"]
-    metrics = lab.result(blind)["metrics"]
+    metrics = lab.result(blind).figures["metrics"]
     assert (metrics["valid"], metrics["n_members"], metrics["n_nonmembers"]) == (None, 60, 0)
     assert "60 members and 0 non-members" in metrics["message"]
 
@@ -182,8 +182,8 @@ def test_the_blind_check_of_a_cell_that_trains_on_everybody_gives_no_verdict(
 def test_what_a_task_warns_of_is_told_once_in_its_result(lab: "Lab", job: JobProcess) -> None:
     quiet, warning = lab.task(seed=7), lab.task(seed=7, trouble="warn")
     assert job.run(*lab.added(quiet, warning)) == ["done", "done"]
-    assert lab.result(quiet)["warnings"] == []
-    assert lab.result(warning)["warnings"] == ["the sky is falling"]
+    assert lab.result(quiet).warnings == []
+    assert lab.result(warning).warnings == ["the sky is falling"]
     assert "warning: the sky is falling" in (lab.store.folder(warning.key) / "log.txt").read_text()
 
 
@@ -195,7 +195,7 @@ def test_a_task_that_is_not_what_it_says_is_refused(lab: "Lab", job: JobProcess)
     attack = lab.attack(good)
     altered = lab.task(seed=3)
     keys = lab.added(older, data, strange, attack, altered)
-    spec = lab.store.spec(altered.key)
+    spec = altered.file()
     spec["task"]["seed"] = 4
     write_atomic(lab.store.folder(altered.key) / "spec.json", json.dumps(spec).encode())
     assert job.run(*keys) == ["failed"] * len(keys)
@@ -267,8 +267,8 @@ def test_two_copies_of_one_task_leave_one_whole_result(
             process.give(key)
         assert [process.answer() for process in pair] == [f"{key} done"] * 2
         result = lab.result(task)
-        assert result["status"] == "done"
-        for name in result["artefacts"]:
+        assert result.status == "done"
+        for name in result.artefacts:
             assert lab.store.read_artefact(result, name)
         left = {each.name for each in lab.store.folder(key).iterdir()}
         assert not {name for name in left if name.startswith(".") or name == "heartbeat"}
@@ -284,8 +284,8 @@ def test_a_file_that_may_not_grow_fails_the_task_until_it_may(lab: "Lab", job: J
     finally:
         resource.prlimit(job.process.pid, resource.RLIMIT_FSIZE, everything)
     failed = lab.result(task)
-    assert failed["reason"] == "killed"  # which the next enqueue runs again
-    assert "no room to write" in failed["message"]
+    assert failed.reason == "killed"  # which the next enqueue runs again
+    assert "no room to write" in str(failed.message)
     lab.store.forget(key)
     assert job.run(key) == ["done"]
 
@@ -309,6 +309,6 @@ def test_a_full_disk_leaves_no_half_result_and_a_living_worker(lab: "Lab", job: 
         assert "No space left" in job.errors.read_text()
         ballast.unlink()
         assert job.run(key) == ["done"]
-        assert lab.result(task)["status"] == "done"
+        assert lab.result(task).status == "done"
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 import methods
 import workloads
 from harness.jobs.attack import load_model, read_trainings
-from harness.jobs.bench import Measure, plan_benches, run_bench
 from harness.jobs.loop import Stop, run_task
 from harness.jobs.memory_layout import apply_layout, restore_layout, takes_channels_last
 from harness.jobs.probe import probe
 from harness.jobs.run import Interrupted, Run
-from harness.jobs.train import answers, lay_out, per_example_loss, train
+from harness.jobs.setup import Setup, per_example_loss
+from harness.jobs.train import answers, train
+from harness.plan.benches import Measure, plan_benches
 from harness.plan.canaries import Marked
 from harness.plan.plan import make_plan
 from harness.plan.solving import solve
@@ -159,7 +160,9 @@ def in_probe(task: Task, folder: Path) -> None:
 def in_bench(task: Task, folder: Path) -> None:
     grid: dict[str, list[Any]] = {"workload": ["grey"], "method": ["dp-sgd"], "batch_size": [8]}
     (bench,) = plan_benches(grid, Measure(steps=1, warm_up=1, memory_steps=2))
-    run_bench(bench, Store(folder))
+    store = Store(folder)
+    store.add(bench)
+    assert run_task(store, bench.key, Stop()) == "done"
 
 
 @pytest.mark.parametrize("way", [in_training, in_probe, in_bench])
@@ -241,10 +244,10 @@ def test_a_saved_model_answers_as_it_did_when_it_was_judged(
     store.add(task)
     assert run_task(store, task.key, Stop()) == "done"
     results = read_trainings(task.cell, 1, store)
-    armed, _ = lay_out(task)
-    loaded = load_model(task, store, results, armed, 0)
+    setup = Setup(task.cell, task.index, CPU)
+    loaded = load_model(setup, store, results, 0)
     stored = load(store.read_artefact(results[0], "signals"))
-    assert torch.equal(answers(loaded, armed.asked, CPU), stored["logits"])
+    assert torch.equal(answers(loaded, setup.records.asked, CPU), stored["logits"])
 
 
 def test_the_layout_moves_the_last_bits_only(grey: Callable[..., Task]) -> None:

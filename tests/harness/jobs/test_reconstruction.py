@@ -25,6 +25,7 @@ from harness.results.collect import collect
 from harness.results.query import query
 from harness.spec import Json, Task
 from harness.store import Store
+from harness.store.result import figures_of
 from workloads.base import Records
 from workloads.errors import BenchError
 
@@ -83,8 +84,8 @@ def test_no_more_are_attacked_than_there_are() -> None:
 
 def test_a_perfect_answer_is_judged_perfect_and_canaries_are_left_out() -> None:
     attacker = Clairvoyant(lambda seen: seen.gradients[0])
-    outcome = invert(attacker, evidence(canaries=6), InversionParams(images=IMAGES))
-    figures, kept = outcome.payload["reconstruction"], load(outcome.artefacts["pictures.safetensors"])
+    made = invert(attacker, evidence(canaries=6), InversionParams(images=IMAGES))
+    figures, kept = figures_of(made.outcome)["reconstruction"], load(made.artefacts["pictures.safetensors"])
     assert figures["images"] == IMAGES and figures["label_accuracy"] == 1
     assert figures["mse_median"] < 1e-12 and figures["success_rate"] == figures["beats_mean_colour"] == 1
     assert kept["models"].tolist() == [0, 0, 0, 1, 1]
@@ -96,7 +97,8 @@ def test_the_mean_colour_does_not_beat_itself() -> None:
     attacker = Clairvoyant(
         lambda seen: seen.gradients[0].mean((2, 3), keepdim=True).expand(-1, 3, SIDE, SIDE)
     )
-    figures = invert(attacker, evidence(), InversionParams(images=IMAGES)).payload["reconstruction"]
+    made = invert(attacker, evidence(), InversionParams(images=IMAGES))
+    figures = figures_of(made.outcome)["reconstruction"]
     assert figures["mse_median"] == pytest.approx(figures["mse_median_mean_colour"], rel=1e-5)
     assert figures["success_rate"] == 0
 
@@ -206,8 +208,8 @@ def test_records_that_are_no_pictures_fail_with_a_reason(tmp_path: Path) -> None
     }
     store, tasks = run_sweep(content, tmp_path / "store")
     result = store.result(tasks[-1].key)
-    assert result is not None and result["status"] == "failed"
-    assert "records of shape (64,) are no pictures" in result["message"]
+    assert result is not None and result.status == "failed"
+    assert "records of shape (64,) are no pictures" in str(result.message)
 
 
 def test_pictures_side_by_side() -> None:

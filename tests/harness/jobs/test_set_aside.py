@@ -23,6 +23,7 @@ from harness.results.collect import collect
 from harness.results.query import query
 from harness.spec import Cell, Plugin
 from harness.store import Store
+from harness.store.result import Result
 from methods.base import Params, Problem, Released, Run
 from workloads.base import Records
 
@@ -101,15 +102,16 @@ def test_the_harness_knows_whose_records_they_are(swept: Any) -> None:
         # Members in order: those of the pool, then two rows of every canary whose coin fell so.
         owners = [row for row in np.flatnonzero(members) for _ in range(2 if row >= len(armed.pool) else 1)]
         assert set(np.flatnonzero(aside)) == set(owners[::SHARE])
-        assert result["set_aside"] == aside.sum()
+        assert result.training.set_aside == aside.sum()
 
 
 def test_accuracies_are_without_them(swept: Any) -> None:
     """The table knows who trained it, and nobody else."""
     plan, store = swept
     for result in read_trainings(plan.cells[0], MODELS, store):
-        assert result["metrics"]["train_accuracy"] == 1.0, "three quarters if they counted"
-        assert result["metrics"]["nonmember_accuracy"] < 0.2
+        assert result.training.metrics.train_accuracy == 1.0, "three quarters if they counted"
+        others = result.training.metrics.nonmember_accuracy
+        assert others is not None and others < 0.2
 
 
 def test_attacks_and_the_blind_check_count_them_as_neither(swept: Any) -> None:
@@ -139,7 +141,7 @@ def test_signals_from_before_say_that_nobody_was_set_aside(
     plan, store = swept
     read = Store.read_artefact
 
-    def older(self: Store, result: dict[str, Any], name: str) -> bytes:
+    def older(self: Store, result: Result, name: str) -> bytes:
         arrays = load(read(self, result, name))
         return save_arrays({key: value for key, value in arrays.items() if key != "set_aside"})
 
@@ -169,8 +171,8 @@ def test_a_wrong_declaration_fails_the_task(
     run_task(store, task.key, Stop())
     result = store.result(task.key)
     assert result is not None
-    assert result["status"] == "failed"
-    assert said in result["message"]
+    assert result.status == "failed"
+    assert said in str(result.message)
 
 
 # -- canaries --------------------------------------------------------------------------------------

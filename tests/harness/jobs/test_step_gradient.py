@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 import methods
 from harness.attacks.base import Shared
+from harness.jobs.setup import per_example_loss
 from harness.jobs.step_gradient import share
-from harness.jobs.train import per_example_loss
 from methods.base import Problem
 from methods.mechanisms.bessel import mean_resultant_length
 from methods.training.optimizer import OptimizerParams

@@ -13,13 +13,12 @@ from torch import nn
 import methods
 from harness.accounting import Guarantee
 from harness.jobs.run import Series
+from harness.jobs.setup import membership, same_version
 from harness.jobs.train import (
     answers,
     finite,
-    membership,
     promised,
     quantiles,
-    same_version,
     step_table,
     summary,
     train,
@@ -27,6 +26,7 @@ from harness.jobs.train import (
     warm_up,
 )
 from harness.spec import Cell, Plugin, Task
+from harness.store.outcomes import Quantiles, Training
 from methods.dp_sgd import DpSgdParams
 from methods.dp_sgd import method as dp_sgd
 from workloads.base import Records
@@ -46,24 +46,24 @@ def task(index: int = 0, method: str = "sgd", seed: int = 0, n_train: int = 718,
 
 
 def test_each_model_has_its_own_exact_number_of_members_whatever_the_method() -> None:
-    masks = [membership(task(index), 1437) for index in range(4)]
+    masks = [membership(task().cell, index, 1437) for index in range(4)]
     assert [int(mask.sum()) for mask in masks] == [718] * 4
     assert len({tuple(mask.tolist()) for mask in masks}) == 4
-    other = membership(task(1, method="dp-sgd", steps=5), 1437)
+    other = membership(task(method="dp-sgd", steps=5).cell, 1, 1437)
     assert torch.equal(other, masks[1])
-    assert not torch.equal(membership(task(1, seed=1), 1437), masks[1])
+    assert not torch.equal(membership(task(seed=1).cell, 1, 1437), masks[1])
 
 
 def test_members_are_drawn_evenly() -> None:
-    counts = torch.stack([membership(task(index, n_train=20), 40) for index in range(400)]).sum(0)
+    counts = torch.stack([membership(task(n_train=20).cell, index, 40) for index in range(400)]).sum(0)
     deviation = (counts - 200) / 10  # standard deviations of a binomial count
     assert deviation.abs().max() < 4.5
 
 
 def test_more_members_than_the_pool_holds_are_refused() -> None:
-    assert membership(task(n_train=40), 40).all()
+    assert membership(task(n_train=40).cell, 0, 40).all()
     with pytest.raises(SpecError, match="41 members of a pool of 40"):
-        membership(task(n_train=41), 40)
+        membership(task(n_train=41).cell, 0, 40)
 
 
 def test_a_task_runs_on_the_version_it_was_planned_for() -> None:
@@ -102,16 +102,18 @@ def test_a_training_gives_what_its_contract_says_and_the_same_bits_again(tmp_pat
     assert set(first.artefacts) == {"signals.safetensors", "model.safetensors", "steps.parquet"}
     for name in ("signals.safetensors", "model.safetensors"):
         assert first.artefacts[name] == second.artefacts[name]
-    for part in ("metrics", "guarantee", "stats"):
-        assert first.payload[part] == second.payload[part]
+    found, again = first.outcome, second.outcome
+    assert isinstance(found, Training) and isinstance(again, Training)
+    parts = ("metrics", "guarantee", "stats")
+    assert [getattr(found, part) for part in parts] == [getattr(again, part) for part in parts]
     signals = load(first.artefacts["signals.safetensors"])
     assert signals["logits"].shape == (1437, 10)
     assert int(signals["members"].sum()) == 718
     right = signals["logits"].argmax(1) == signals["labels"]
-    metrics = first.payload["metrics"]
-    assert metrics["train_accuracy"] == int(right[signals["members"]].sum()) / 718
-    assert metrics["nonmember_accuracy"] == int(right[~signals["members"]].sum()) / 719
-    assert 0.3 < metrics["test_accuracy"] <= 1
+    metrics = found.metrics
+    assert metrics.train_accuracy == int(right[signals["members"]].sum()) / 718
+    assert metrics.nonmember_accuracy == int(right[~signals["members"]].sum()) / 719
+    assert 0.3 < metrics.test_accuracy <= 1
     table = pq.read_table(io.BytesIO(first.artefacts["steps.parquet"]))
     assert table.num_rows == 20
     assert table["loss"].null_count == 0
@@ -121,9 +123,9 @@ def test_without_non_members_their_accuracy_is_null() -> None:
     logits, labels = torch.tensor([[1.0, 0.0]] * 4), torch.tensor([0, 1, 0, 1])
     signals = {"logits": logits, "labels": labels, "test_logits": logits, "test_labels": labels}
     found = utility(signals, torch.ones(4).bool(), torch.zeros(4).bool())
-    assert found["nonmember_accuracy"] is None
-    assert found["train_accuracy"] == 0.5
-    assert found["test_loss"] == pytest.approx(0.5 * (math.log1p(math.exp(-1)) + math.log1p(math.exp(1))))
+    assert found.nonmember_accuracy is None
+    assert found.train_accuracy == 0.5
+    assert found.test_loss == pytest.approx(0.5 * (math.log1p(math.exp(-1)) + math.log1p(math.exp(1))))
 
 
 def test_a_model_whose_answers_are_not_finite_has_diverged() -> None:
@@ -181,16 +183,16 @@ def test_the_step_table_has_a_row_per_step_and_null_where_nothing_was_seen() -> 
 
 def test_a_summary_leaves_the_warm_up_out_of_the_quantiles_only() -> None:
     found = summary(Series(wall=[100.0] * 10 + [1.0] * 90, cpu=[2.0] * 100))
-    assert found["steps"] == 100
-    assert found["total_seconds"] == 1090.0
-    assert found["wall"]["p95"] == found["wall"]["mean"] == 1.0
+    assert found.steps == 100
+    assert found.total_seconds == 1090.0
+    assert found.wall.p95 == found.wall.mean == 1.0
     assert [warm_up(steps) for steps in (0, 4, 5, 50, 1000)] == [0, 0, 1, 10, 10]
 
 
 def test_quantiles_of_nothing_are_null() -> None:
     names = ("p05", "p25", "p50", "p75", "p95", "mean")
-    assert quantiles([]) == quantiles([math.nan]) == dict.fromkeys(names)
-    assert quantiles([1.0, math.nan, 3.0])["p50"] == 2.0
+    assert quantiles([]) == quantiles([math.nan]) == Quantiles(**dict.fromkeys(names))
+    assert quantiles([1.0, math.nan, 3.0]).p50 == 2.0
 
 
 def test_a_phase_left_early_gives_a_whole_table(lab_module: ModuleType) -> None:

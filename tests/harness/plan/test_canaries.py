@@ -9,7 +9,7 @@ from torch.func import functional_call, grad
 
 import methods
 import workloads
-from harness.jobs.train import membership, per_example_loss
+from harness.jobs.setup import membership, per_example_loss
 from harness.plan.canaries import KINDS, MARK, Marked, Request, arm, coins, join, refusals
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
@@ -162,8 +162,8 @@ def test_normalised_records_have_lost_their_marks() -> None:
 
 @every_kind
 def test_members_are_the_same_people_with_and_without_canaries(digits: Workload, kind: str) -> None:
-    own = membership(Task("train", cell(kind), index=3), len(digits.pool()))
-    assert torch.equal(own, membership(Task("train", cell(None), index=3), len(digits.pool())))
+    own = membership(cell(kind), 3, len(digits.pool()))
+    assert torch.equal(own, membership(cell(None), 3, len(digits.pool())))
     armed = arm(digits, cell(kind))
     mask = torch.cat([own, coins(cell(kind), 3)])
     members = armed.members(mask)

@@ -10,8 +10,10 @@ from harness.jobs.probe import probe
 from harness.plan.estimate import ATTACK_SECONDS, Device, estimate, expected
 from harness.plan.plan import Plan
 from harness.plan.sweep_file import Sweep
-from harness.spec import Cell, Plugin, Task
+from harness.spec import Cell, Json, Plugin, Task
 from harness.store import Store
+from harness.store.result import Result
+from tests.harness import simulated
 
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 SMALL = {"steps": 30, "batch_size": 8, "learning_rate": 0.1}
@@ -27,6 +29,14 @@ def plan(*tasks: Task, done: frozenset[str] = frozenset()) -> Plan:
     return Plan(Sweep("sweep", 2, 0, (), ()), (), tasks, done, {})
 
 
+def phase(steps: int, seconds: float, peak: int) -> Json:
+    return simulated.phase(steps, seconds / steps, 0) | {"total_seconds": seconds, "peak_memory_bytes": peak}
+
+
+def trained(task: Task, **more: Any) -> Result:
+    return simulated.ended(task, **simulated.training(task, 0.9) | more)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """Three trainings of 100 steps of 10, 20 and 90 ms, and one second besides each."""
@@ -34,9 +44,8 @@ def store(tmp_path: Path) -> Store:
     for index, (seconds, peak) in enumerate(((1.0, 5), (2.0, 7), (9.0, 6))):
         task = training(index=index, steps=100)
         store.add(task)
-        phase = {"steps": 100, "total_seconds": seconds, "peak_memory_bytes": peak}
-        row = {"key": task.key, "kind": "train", "status": "done", "artefacts": {}}
-        store.publish({**row, "wall_seconds": seconds + 1.0, "phases": {"train": phase}})
+        phases = {"train": phase(100, seconds, peak)}
+        store.publish(trained(task, wall_seconds=seconds + 1.0, phases=phases))
     return store
 
 
@@ -53,8 +62,7 @@ def test_what_is_damaged_or_of_another_shape_tells_no_times(store: Store) -> Non
     for index, phases in enumerate(([], {"train": {}}, {"train": None}, "many"), start=10):
         task = training(index=index, steps=100)
         store.add(task)
-        row = {"key": task.key, "kind": "train", "status": "done", "artefacts": {}}
-        store.publish({**row, "wall_seconds": 1.0, "phases": phases})
+        store.publish(trained(task, wall_seconds=1.0, phases=phases))
     damaged = training(index=0, steps=100)
     (store.folder(damaged.key) / "spec.json").write_text("{")
     (store.tasks / "00").mkdir(exist_ok=True)
@@ -68,9 +76,8 @@ def test_each_kind_of_device_is_estimated_from_its_own(store: Store) -> None:
     for index, device in enumerate(("NVIDIA A100", "NVIDIA H100", "cpu"), start=10):
         task = training(index=index, steps=100)
         store.add(task)
-        phase = {"steps": 100, "total_seconds": 0.1, "peak_memory_bytes": 2**30}
-        row = {"key": task.key, "kind": "train", "status": "done", "artefacts": {}, "wall_seconds": 0.1}
-        store.publish({**row, "phases": {"train": phase}, "provenance": {"device": device}})
+        phases = {"train": phase(100, 0.1, 2**30)}
+        store.publish(trained(task, wall_seconds=0.1, phases=phases, provenance={"device": device}))
     task = training(index=5)
     found = {device: expected([task], store, device)[task.key] for device in DEVICES}
     assert {device: cost.source for device, cost in found.items()} == {
@@ -99,9 +106,8 @@ def test_what_is_done_costs_nothing(store: Store) -> None:
 def publish(store: Store, done: Task) -> None:
     """Two phases of 50 steps and a second each, and nothing besides."""
     store.add(done)
-    phase = {"steps": 50, "total_seconds": 1.0, "peak_memory_bytes": 5}
-    row = {"key": done.key, "kind": "train", "status": "done", "artefacts": {}, "wall_seconds": 2.0}
-    store.publish({**row, "phases": {"teachers": phase, "student": phase}})
+    each = phase(50, 1.0, 5)
+    store.publish(trained(done, wall_seconds=2.0, phases={"teachers": each, "student": each}))
 
 
 @pytest.fixture

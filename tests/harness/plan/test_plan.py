@@ -11,6 +11,7 @@ from harness.plan.plan import Plan, by_method, make_plan
 from harness.plan.sweep_file import from_options, read_sweep
 from harness.spec import Json
 from harness.store import Store
+from harness.store.result import Result, parse_result
 from methods import family as methods
 from workloads.errors import SpecError
 
@@ -34,8 +35,8 @@ def problems(*grids: dict[str, Any], **top: Any) -> list[str]:
     return caught.value.problems
 
 
-def result(key: str, status: str = "done", reason: str | None = None, kind: str = "train") -> Json:
-    return {
+def result(key: str, status: str = "done", reason: str | None = None, kind: str = "train") -> Result:
+    document: Json = {
         "key": key,
         "kind": kind,
         "status": status,
@@ -48,6 +49,7 @@ def result(key: str, status: str = "done", reason: str | None = None, kind: str 
         "wall_seconds": 0.0,
         "provenance": {},
     }
+    return parse_result(document)
 
 
 def test_a_cell_holds_every_parameter_resolved() -> None:

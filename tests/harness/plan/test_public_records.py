@@ -9,10 +9,12 @@ from safetensors.torch import load
 
 import methods
 import workloads
-from harness.jobs.train import lay_out, train
+from harness.jobs.setup import Setup
+from harness.jobs.train import train
 from harness.plan.plan import make_plan
 from harness.plan.public_records import find_lack, public_records
 from harness.plan.sweep_file import read_sweep
+from harness.store.outcomes import Training
 from workloads.base import Public
 from workloads.errors import SpecError
 
@@ -38,14 +40,15 @@ def test_a_workload_without_any_is_refused_by_name() -> None:
 def test_who_was_given_away_judges_nothing(tmp_path: Path) -> None:
     grid: dict[str, Any] = {"workload": "digits-linear", "method": "pate", **SMALL}
     task = make_plan(*read_sweep({"grid": [grid], "models": 1}, "test"), None).tasks[0]
-    outcome = train(task, torch.device("cpu"), tmp_path, lambda: False)
+    made = train(task, torch.device("cpu"), tmp_path, lambda: False)
     digits = workloads.family.get("digits-linear")
-    signals, test = load(outcome.artefacts["signals.safetensors"]), digits.test()
+    signals, test = load(made.artefacts["signals.safetensors"]), digits.test()
     assert isinstance(digits, Public)
     assert len(signals["test_logits"]) == len(test) - len(digits.public()) == 180
     assert torch.equal(signals["test_labels"], test.y[1::2])
     right = signals["test_logits"].argmax(1) == signals["test_labels"]
-    assert outcome.payload["metrics"]["test_accuracy"] == pytest.approx(float(right.double().mean()))
+    assert isinstance(made.outcome, Training)
+    assert made.outcome.metrics.test_accuracy == pytest.approx(float(right.double().mean()))
 
 
 def test_a_plan_refuses_a_method_that_lacks_them_and_attacks_read_the_same_judges() -> None:
@@ -54,5 +57,5 @@ def test_a_plan_refuses_a_method_that_lacks_them_and_attacks_read_the_same_judge
         make_plan(*read_sweep({"grid": [grid], "models": 1}, "test"), None)
     able = grid | {"workload": "digits-linear"}
     task = make_plan(*read_sweep({"grid": [able], "models": 1}, "test"), None).tasks[0]
-    armed, public = lay_out(task)
-    assert public is not None and len(armed.test) == 180
+    setup = Setup(task.cell, task.index, torch.device("cpu"))
+    assert setup.public is not None and len(setup.records.test) == 180

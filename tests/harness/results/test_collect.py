@@ -13,9 +13,10 @@ from scipy import stats
 
 import db
 from harness.results.collect import collect
-from harness.spec import Cell, Json, Notes, Task
+from harness.spec import Cell, Notes, Task
 from harness.store import Store, read_result
 from harness.store.files import checksum, dump
+from harness.store.result import Result
 from tests.harness.simulated import MODELS, STEPS, attack, cell, cells, fill, leakage, publish, training
 from workloads.errors import StoreError
 
@@ -97,8 +98,8 @@ def test_rows_hold_what_the_files_say(collected: Store) -> None:
     (run,) = rows(collected.database, f"from model_run where task = '{key}'")
     assert run["cell"] == each.key
     assert run["index"] == 2
-    assert run["test_accuracy"] == result["metrics"]["test_accuracy"]
-    assert run["nonmember_accuracy"] == result["metrics"]["nonmember_accuracy"]
+    assert run["test_accuracy"] == result.training.metrics.test_accuracy
+    assert run["nonmember_accuracy"] == result.training.metrics.nonmember_accuracy
     assert (run["epsilon"], run["epsilon_pld"], run["epsilon_rdp"]) == (1.0, 1.0, 1.25)
     assert run["epsilon_paper"] == 0.75
     assert json.loads(run["assumptions"]) == ["poisson sampling"]
@@ -113,7 +114,7 @@ def test_rows_hold_what_the_files_say(collected: Store) -> None:
     (task,) = rows(collected.database, f"from task where key = '{key}'")
     assert str(task["started"]) == "2026-01-02 03:04:05"
     assert (task["host"], task["threads"], task["protocol"]) == ("here", 2, 1)
-    assert json.loads(task["spec"]) == collected.spec(key)["task"]
+    assert json.loads(task["spec"]) == collected.task(key).file()["task"]
     assert (collected.path / task["steps_file"]).is_file()
 
 
@@ -240,13 +241,13 @@ def test_of_what_looks_as_it_did_only_the_cells_of_what_does_not_are_read(
 ) -> None:
     collect(store.path)
     read: list[str] = []
-    spec = Store.spec
+    task = Store.task
 
-    def noted(store: Store, key: str) -> Json:
+    def noted(store: Store, key: str) -> Task:
         read.append(key)
-        return spec(store, key)
+        return task(store, key)
 
-    monkeypatch.setattr(Store, "spec", noted)
+    monkeypatch.setattr(Store, "task", noted)
     each = cells("digits-mlp")[1]
     new = attack(each, "rmia")
     publish(store, new, leakage(0.6))
@@ -305,7 +306,7 @@ def test_what_looks_as_it_did_is_not_read_again(store: Store, monkeypatch: pytes
     collect(store.path)
     read: list[str] = []
 
-    def noted(folder: Path) -> Json | None:
+    def noted(folder: Path) -> Result | None:
         read.append(folder.name)
         return read_result(folder)
 

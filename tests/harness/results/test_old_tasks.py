@@ -7,7 +7,7 @@ import methods
 from harness.plan.declarations import uncounted
 from harness.results.old_tasks import ask_declared, ask_uncounted
 from harness.results.rows import cell_row
-from harness.spec import Declared, Task, configuration_of
+from harness.spec import Declared, Task, configuration_of, read_task
 from harness.store import Store
 from harness.store.imports import Origin
 from tests.harness.simulated import cell
@@ -18,7 +18,7 @@ PARAMS: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "noise_multiplier": 1.5
 def row_of(task: Task, *without: str) -> dict[str, Any]:
     file = task.file()
     file["notes"] = {name: value for name, value in file["notes"].items() if name not in without}
-    row = cell_row(Origin("", Store("unused"), Path("unused")), file)
+    row = cell_row(Origin("", Store("unused"), Path("unused")), read_task(file))
     assert row is not None
     return row
 

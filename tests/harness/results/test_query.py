@@ -15,8 +15,9 @@ import db
 from harness.results.collect import collect
 from harness.results.query import open_reader, query
 from harness.results.table import Answer, render
-from harness.spec import Cell, Plugin, Task
+from harness.spec import Cell, Json, Plugin, Task
 from harness.store import Store
+from harness.store.result import Result, parse_result
 from workloads.errors import SpecError, StoreError
 
 CELL = Cell(
@@ -28,7 +29,11 @@ CELL = Cell(
 )
 
 
-def result(task: Task) -> dict[str, object]:
+def failed(task: Task) -> Result:
+    return parse_result(head(task))
+
+
+def head(task: Task) -> Json:
     return {
         "key": task.key,
         "kind": task.kind,
@@ -42,22 +47,24 @@ def result(task: Task) -> dict[str, object]:
     }
 
 
-def trained(store: Store, task: Task, column: str) -> dict[str, object]:
+def trained(store: Store, task: Task, column: str) -> Result:
     """A finished training whose series has a column of its own."""
     sink = io.BytesIO()
     steps = {"phase": ["train"] * 3, "step": [0, 1, 2], "wall_seconds": [0.1, 0.2, 0.3]}
     table = pa.table({**steps, "cpu_seconds": [0.1, 0.2, 0.3], column: [1.0, 2.0, 3.0]})
     pq.write_table(table, sink)
-    return {
-        **result(task),
+    document = {
+        **head(task),
         "status": "done",
         "reason": None,
-        "metrics": {"test_accuracy": 0.5},
-        "guarantee": dict.fromkeys(("epsilon", "delta", "adjacency", "accountant")) | {"kind": "none"},
+        "metrics": {"test_accuracy": 0.5, "train_accuracy": 0.5},
+        "guarantee": dict.fromkeys(("epsilon", "delta"))
+        | dict.fromkeys(("kind", "adjacency", "accountant"), "none"),
         "stats": {},
         "phases": {},
         "artefacts": {"steps": store.write_artefact(task.key, "steps.parquet", sink.getvalue())},
     }
+    return parse_result(document)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +75,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         task = Task("train", CELL, index=index)
         store.add(task)
         assert store.publish(trained(store, task, column))
-    failed = Task("train", CELL, index=2)
-    store.add(failed)
-    assert store.publish(result(failed))
+    third = Task("train", CELL, index=2)
+    store.add(third)
+    assert store.publish(failed(third))
     collect(store.path)
     return store.path
 

@@ -8,16 +8,13 @@ from hypothesis import strategies as st
 
 from harness.spec import Cell, Plugin, Task
 from harness.store import Store
-from harness.store.checks import PURGED, is_beat, is_result, is_spec, is_sweep, purged_files
+from harness.store.checks import PURGED, is_spec, purged_files
 from harness.store.files import dump, parse_json
 from workloads.errors import StoreError
 
 CELL = Cell(Plugin("w", "1"), 5, Plugin("m", "1"), {}, seed=0)
 TASKS = (Task("train", CELL), Task("attack", CELL, models=1, attack=Plugin("loss", "1")))
-RESULT: dict[str, Any] = {"key": "k", "kind": "train", "status": "done", "reason": None, "artefacts": {}}
-ENTRY = {"key": "0" * 32, "kind": "train", "cell": "c"}
 Deep = st.SearchStrategy[Any]
-BEAT = {"time": 1.0, "phase": "train", "done": 1, "total": 2}
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 5_000])
@@ -53,49 +50,6 @@ def test_a_spec_is_known_by_its_shape(task: Task) -> None:
     assert not is_spec({**spec, "notes": {}})
     assert not is_spec({**spec, "task": None})
     assert is_spec({**spec, "task": {**spec["task"], "attack": 3}}) == (task.kind == "train")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"status": "perhaps"},
-        {"status": "failed"},
-        {"status": "failed", "reason": 3},
-        {"key": None},
-        {"artefacts": []},
-        {"artefacts": {"model": {"file": "../../other/model", "bytes": 1, "sha256": ""}}},
-        {"artefacts": {"model": {"file": "/etc/passwd", "bytes": 1, "sha256": ""}}},
-        {"artefacts": {"model": {"file": "..", "bytes": 1, "sha256": ""}}},
-        {"artefacts": {"model": {"file": "model"}}},
-        {"warnings": "text"},
-        {"warnings": [{}]},
-        {"audit": "text"},
-    ],
-)
-def test_a_result_of_another_shape_is_none(change: dict[str, Any]) -> None:
-    assert is_result(RESULT)
-    assert not is_result({**RESULT, **change})
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        [],
-        {},
-        {"tasks": [{**ENTRY, "key": "../../../elsewhere"}]},
-        {"tasks": [1]},
-        {"tasks": [], "backend": []},
-        {"tasks": [], "settings": 3},
-    ],
-)
-def test_a_sweep_of_another_shape_is_none(content: Any) -> None:
-    assert is_sweep({"tasks": [ENTRY]})
-    assert not is_sweep(content)
-
-
-def test_a_heartbeat_of_another_shape_is_none() -> None:
-    assert is_beat(BEAT)
-    assert not any(is_beat({**BEAT, name: None}) for name in BEAT)
 
 
 @pytest.mark.parametrize("name", ["../../bystander", "..", "/etc/passwd", "n" * 5_000, "nul\0", "", "*"])

@@ -18,6 +18,7 @@ from harness.store import Store
 from harness.store import purge as module
 from harness.store.checks import PURGED
 from harness.store.purge import holdings, purge
+from tests.harness.simulated import ended, sweep_record
 from workloads.errors import StoreError
 
 CELL = Cell(Plugin("digits-linear", "1"), 100, Plugin("sgd", "1"), {"steps": 3}, seed=0)
@@ -37,7 +38,7 @@ def finish(store: Store, task: Task, *artefacts: str) -> None:
     (folder / ".signals-of-a-crash").write_bytes(b"half")
     (folder / "checkpoint").mkdir()
     (folder / "checkpoint" / "7.safetensors").write_bytes(b"state")
-    store.publish({"key": task.key, "kind": task.kind, "status": "done", "reason": None, "artefacts": listed})
+    store.publish(ended(task, artefacts=listed))
 
 
 @pytest.fixture
@@ -45,9 +46,8 @@ def store(tmp_path: Path) -> Store:
     made = Store.open(tmp_path / "store", create=True)
     finish(made, TRAINING, "model.safetensors", "signals.safetensors", "steps.parquet")
     finish(made, ATTACK, "scores.safetensors")
-    entries = [{"key": task.key, "kind": task.kind, "cell": CELL.key} for task in (TRAINING, ATTACK)]
-    made.write_sweep("both", {"backend": "local", "settings": {}, "tasks": entries})
-    made.write_sweep("half", {"backend": "local", "settings": {}, "tasks": entries[:1]})
+    made.write_sweep(sweep_record("both", TRAINING, ATTACK))
+    made.write_sweep(sweep_record("half", TRAINING))
     return made
 
 
@@ -59,10 +59,10 @@ def test_member_data_goes_and_results_stay(store: Store) -> None:
     before = {task.key: store.result(task.key) for task in (TRAINING, ATTACK)}
     freed = purge(store, holdings(store))
     assert freed == sum(
-        each["bytes"]
+        each.bytes
         for result in before.values()
         if result
-        for name, each in result["artefacts"].items()
+        for name, each in result.artefacts.items()
         if name != "steps"
     ) + 2 * len(b"half" + b"state")
     assert names(store, TRAINING) == {"spec.json", "result.json", "log.txt", "steps", PURGED}

@@ -12,8 +12,10 @@ import pytest
 
 import harness.store
 from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
-from harness.store import Store, beat, read_result
+from harness.store import Store, heartbeat, read_result
 from harness.store.files import checksum, dump, sealed, unsealed, write_atomic
+from harness.store.records import SweepEntry, SweepRecord
+from harness.store.result import Result, parse_result
 from workloads.errors import StoreError
 
 KEY = "ab" * 16
@@ -28,9 +30,15 @@ def task(seed: int = 0) -> Task:
     return Task("train", Cell(Plugin("w", "1"), 5, Plugin("m", "1"), {"lr": 0.1}, seed))
 
 
-def result(status: str = "done", key: str = KEY, **more: Any) -> Json:
+def result(status: str = "done", key: str = KEY, **more: Any) -> Result:
     reason = None if status == "done" else "error"
-    return {"key": key, "kind": "train", "status": status, "reason": reason, "artefacts": {}, **more}
+    head: Json = {"key": key, "kind": "train", "status": status, "reason": reason, "artefacts": {}}
+    return parse_result({**head, **more})
+
+
+def status(store: Store) -> str | None:
+    found = store.result(KEY)
+    return None if found is None else found.status
 
 
 # -- the folder --------------------------------------------------------------------------------
@@ -95,15 +103,15 @@ def test_a_spec_is_written_once_and_mended_if_damaged_or_altered(store: Store) -
 
 def test_a_damaged_spec_is_told(store: Store) -> None:
     with pytest.raises(StoreError, match="no task abab"):
-        store.spec(KEY)
+        store.task(KEY)
     store.folder(KEY).mkdir(parents=True)
     (store.folder(KEY) / "spec.json").write_text('{"task":')
     with pytest.raises(StoreError, match="not whole"):
-        store.spec(KEY)
+        store.task(KEY)
     for strange in ("[]", "{}", '{"task": {}, "notes": {}}', '{"task": {"kind": "train"}}'):
         (store.folder(KEY) / "spec.json").write_text(strange)
         with pytest.raises(StoreError, match=r"is not (whole|the spec of a task)"):
-            store.spec(KEY)
+            store.task(KEY)
 
 
 def test_an_altered_spec_is_told_whether_the_task_or_its_notes_were(store: Store) -> None:
@@ -111,17 +119,17 @@ def test_an_altered_spec_is_told_whether_the_task_or_its_notes_were(store: Store
     store.add(given)
     file = store.folder(given.key) / "spec.json"
     written = file.read_bytes()
-    assert store.spec(given.key) == given.file()
+    assert store.task(given.key) == given
     for old, new in ((b'"lr": 0.1', b'"lr": 0.3'), (b'"label": "m', b'"label": "n')):
         assert written.count(old) == 1
         file.write_bytes(written.replace(old, new))
         with pytest.raises(StoreError, match="does not match its checksum; run or enqueue its sweep again"):
-            store.spec(given.key)
+            store.task(given.key)
     other = task(1)
     store.add(other)
     file.write_bytes((store.folder(other.key) / "spec.json").read_bytes())
     with pytest.raises(StoreError, match="hashes to another key"):
-        store.spec(given.key)
+        store.task(given.key)
 
 
 def test_a_seal_shows_damage_and_its_absence_is_older_than_seals() -> None:
@@ -142,7 +150,7 @@ def test_a_deleted_store_file_is_made_anew_and_the_results_stay(store: Store) ->
     with pytest.raises(StoreError, match="delete it and run or enqueue a sweep"):
         Store.open(store.path)
     (store.path / "store.json").unlink()
-    assert Store.open(store.path, create=True).spec(task().key) == task().file()
+    assert Store.open(store.path, create=True).task(task().key) == task()
 
 
 @pytest.mark.parametrize("age", [1e9, 40.0, -40.0, -1e9])
@@ -152,11 +160,11 @@ def test_a_heartbeat_is_recent_or_dead_also_if_it_is_of_the_future(store: Store,
         (store.path / "heartbeat").write_text(json.dumps(word))
 
     tell(age)
-    assert beat(store.path) is None
+    assert heartbeat(store.path) is None
     tell(0.0)
-    assert beat(store.path) is not None
+    assert heartbeat(store.path) is not None
     (store.path / "heartbeat").write_text('{"time": 1}')
-    assert beat(store.path) is None
+    assert heartbeat(store.path) is None
 
 
 def test_a_task_is_found_by_the_first_digits_of_its_key(store: Store) -> None:
@@ -179,13 +187,14 @@ def test_a_result_comes_back_as_it_was(store: Store) -> None:
     assert store.publish(result(metrics={"test_accuracy": 0.5}))
     found = store.result(KEY)
     assert found is not None
-    assert found.pop("checksum") == checksum(found)
-    assert found == result(metrics={"test_accuracy": 0.5})
+    assert found.checksum == checksum(found.document())
+    assert found.document() == result(metrics={"test_accuracy": 0.5}).document()
 
 
 def test_nothing_but_a_success_replaces_a_failure(store: Store) -> None:
     def standing() -> Any:
-        return (store.result(KEY) or {}).get("who")
+        found = store.result(KEY)
+        return found and found.figures["who"]
 
     assert store.publish(result("failed", who="first failure"))
     assert not store.publish(result("failed", who="second failure"))
@@ -226,9 +235,9 @@ def test_of_many_copies_publishing_at_once_one_success_wins_whole(store: Store, 
             assert wins.count("failed") <= (standing != "failure")
             found = store.result(KEY)
             assert found is not None
-            assert found["status"] == "done"
+            assert found.done
             content = store.read_artefact(found, "signals")
-            assert content == bytes(f"content of {found['who']}", "ascii") * 100
+            assert content == bytes(f"content of {found.figures['who']}", "ascii") * 100
     assert not list(store.folder(KEY).glob(".*"))
 
 
@@ -237,7 +246,7 @@ HARMS: dict[str, Callable[[Path, Path], object]] = {
     "an empty result": lambda file, artefact: file.write_bytes(b""),
     "not JSON": lambda file, artefact: file.write_bytes(b"\xff\xfe"),
     "another number": lambda file, artefact: file.write_text(file.read_text().replace("0.75", "0.85")),
-    "no checksum": lambda file, artefact: file.write_bytes(dump(result())),
+    "no checksum": lambda file, artefact: file.write_bytes(dump(result().document())),
     "a list": lambda file, artefact: file.write_text("[1]"),
     "a missing artefact": lambda file, artefact: artefact.unlink(),
     "a short artefact": lambda file, artefact: artefact.write_bytes(artefact.read_bytes()[:-1]),
@@ -248,7 +257,7 @@ HARMS: dict[str, Callable[[Path, Path], object]] = {
 def test_a_damaged_result_counts_as_absent_and_is_made_again(store: Store, harm: str) -> None:
     store.folder(KEY).mkdir(parents=True)
 
-    def complete() -> Json:
+    def complete() -> Result:
         artefact = store.write_artefact(KEY, "model.safetensors", b"weights")
         return result(accuracy=0.75, artefacts={"model": artefact})
 
@@ -262,7 +271,9 @@ def test_a_damaged_result_counts_as_absent_and_is_made_again(store: Store, harm:
     assert list(store.results()) == []
     store.publish(complete())  # an artefact with the same bits again may itself mend the old result
     assert store.broken() == []
-    assert (store.result(KEY) or {})["accuracy"] == 0.75
+    mended = store.result(KEY)
+    assert mended is not None
+    assert mended.figures["accuracy"] == 0.75
 
 
 def test_a_flipped_bit_in_an_artefact_is_told_on_reading(store: Store) -> None:
@@ -320,7 +331,7 @@ def test_a_success_that_comes_amid_forgetting_stands_without_locks(
     store.publish(result("failed"))
     monkeypatch.setattr(harness.store.store, "_taken_away", late)
     store.forget(KEY)
-    assert (store.result(KEY) or {})["status"] == "done"
+    assert status(store) == "done"
     assert not list((store.folder(KEY) / "failures").iterdir())
 
 
@@ -331,15 +342,15 @@ def test_results_come_with_their_specs_in_the_order_of_keys(store: Store) -> Non
     for each in tasks[:3]:
         store.publish(result(key=each.key))
     store.publish(result(key=KEY))  # a result whose spec is gone is nobody's
-    found = [(spec["task"]["seed"], row["key"]) for spec, row in store.results()]
+    found = [(ended.cell.seed, row.key) for ended, row in store.results()]
     assert sorted(found) == [(seed, tasks[seed].key) for seed in range(3)]
     assert [key for _, key in found] == sorted(key for _, key in found)
 
 
 def test_sweeps_are_remembered_by_name(store: Store) -> None:
-    store.write_sweep("one", {"tasks": []})
-    two = {"tasks": [{"key": KEY, "kind": "train", "cell": "c"}]}
-    store.write_sweep("two", two)
+    store.write_sweep(SweepRecord(name="one", tasks=[]))
+    two = SweepRecord(name="two", tasks=[SweepEntry(key=KEY, kind="train", cell="c")])
+    store.write_sweep(two)
     assert store.sweep("two") == two
     with pytest.raises(StoreError, match=r"no sweep 'three'.*Known: one, two"):
         store.sweep("three")
@@ -391,11 +402,11 @@ def test_a_full_disk_leaves_no_half_result(small_disk: Path) -> None:
         store.publish(result(metrics={"long": "x" * 10_000}))
     with pytest.raises(OSError, match="No space left"):
         store.write_artefact(KEY, "model.safetensors", b"x" * 10_000)
-    assert (store.result(KEY) or {})["status"] == "failed"
+    assert status(store) == "failed"
     assert [each.name for each in store.folder(KEY).iterdir()] == ["result.json"]
     ballast.unlink()
     assert store.publish(result(metrics={"long": "x" * 10_000}))
-    assert (store.result(KEY) or {})["status"] == "done"
+    assert status(store) == "done"
 
 
 def test_a_file_that_may_not_grow_leaves_no_half_result(store: Store) -> None:
@@ -414,7 +425,7 @@ def test_a_file_that_may_not_grow_leaves_no_half_result(store: Store) -> None:
 def test_a_crash_beside_a_result_is_no_result(store: Store) -> None:
     folder = store.folder(KEY)
     folder.mkdir(parents=True)
-    (folder / ".result-0123").write_bytes(dump({**result(), "checksum": checksum(result())}))
+    (folder / ".result-0123").write_bytes(sealed(result().document()))
     assert read_result(folder) is None
     write_atomic(folder / "result.json", (folder / ".result-0123").read_bytes())
     assert read_result(folder) is not None

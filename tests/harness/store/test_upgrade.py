@@ -19,7 +19,7 @@ from harness.plan.sweep_file import read_sweep
 from harness.report.reading import read
 from harness.results.collect import collect
 from harness.results.query import query
-from harness.spec import PROTOCOL, Json, despelled, key_of, read_task
+from harness.spec import PROTOCOL, Json, despelled, key_of
 from harness.store import Store
 from harness.store.checks import PURGED
 from harness.store.files import checksum, dump
@@ -101,9 +101,9 @@ def test_no_plan_takes_an_old_result_for_its_own(old: Store) -> None:
 
 
 def test_an_old_task_is_not_run_and_not_sent_again(old: Store) -> None:
-    key = old.sweep("old")["tasks"][0]["key"]
+    key = old.sweep("old").tasks[0].key
     with pytest.raises(StoreError, match=f"protocol 0, this privbench works under {PROTOCOL}"):
-        read_task(old.spec(key))
+        old.task(key).refuse_other_protocol()
     with pytest.raises(StoreError, match="enqueue the sweep again, which makes new tasks beside the old"):
         resend(old, "old", "local", Settings())
 

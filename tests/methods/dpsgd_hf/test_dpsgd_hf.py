@@ -16,6 +16,7 @@ from harness.accounting import price
 from harness.jobs.train import train
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
+from harness.store.outcomes import Training
 from methods.base import Calibrated, Problem, Rebuilt
 from methods.dp_sgd import DpSgdParams
 from methods.dp_sgd import method as dp_sgd
@@ -127,6 +128,8 @@ def test_published_settings_reach_the_published_accuracy_on_fashion_mnist(tmp_pa
     """Published with 60,000 members: 89.7 % at epsilon 3 by the classic conversion, 2.4 by PLD."""
     grid = {"workload": "fmnist-scatter-linear", "method": "dpsgd-hf", "epsilon": 2.4}
     task = make_plan(*read_sweep({"grid": [grid], "models": 1}, "published"), None).tasks[0]
-    outcome = train(task, torch.device("cpu"), tmp_path, lambda: False)
-    assert outcome.payload["guarantee"]["epsilon"] <= 2.4
-    assert outcome.payload["metrics"]["test_accuracy"] > 0.885
+    outcome = train(task, torch.device("cpu"), tmp_path, lambda: False).outcome
+    assert isinstance(outcome, Training)
+    assert outcome.guarantee.epsilon is not None
+    assert outcome.guarantee.epsilon <= 2.4
+    assert outcome.metrics.test_accuracy > 0.885

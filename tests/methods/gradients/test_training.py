@@ -6,7 +6,7 @@ import torch
 
 import workloads
 from harness.jobs.run import Run
-from harness.jobs.train import per_example_loss
+from harness.jobs.setup import per_example_loss
 from methods.base import Problem, Released
 from methods.dp_sgd import DpSgdParams, method
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import workloads
-from harness.jobs.bench import Measure, plan_benches
-from harness.jobs.train import per_example_loss
+from harness.jobs.setup import per_example_loss
+from harness.plan.benches import Measure, plan_benches
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import find_sweep, read_sweep
 from harness.results.published_tables import Published, published
@@ -54,8 +54,9 @@ def test_the_sweep_of_the_anomalous_batch_goes_from_no_to_all_labels_flipped() -
 def test_a_number_of_batches_can_be_benched_beside_batches_of_any_size() -> None:
     grid: dict[str, list[Any]] = {"workload": ["shape-linear-768x10"], "method": ["pd-sgd"], "batches": [4]}
     (task,) = plan_benches(grid, Measure())
-    assert list(task.cells) == ["sgd", "pd-sgd", "sgd again"]
-    assert task.cells["pd-sgd"].params["batch_size"] is None
+    assert task.timing is not None
+    assert list(task.timing.variants) == ["sgd", "pd-sgd", "sgd again"]
+    assert task.timing.variants["pd-sgd"].params["batch_size"] is None
 
 
 @pytest.mark.data
