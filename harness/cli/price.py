@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -22,15 +21,16 @@ METHOD = "method"
 
 
 class PriceList(TyperGroup):
-    """Mechanisms by their names; any other name is a method's."""
+    """Mechanisms by their names; any other name is a method's.
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    The classes of click are typed as Any: some versions of typer bring their own.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
         """The mechanisms, as help lists them."""
         return [name for name in super().list_commands(ctx) if name != METHOD]
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A mechanism; else the command for methods, or a method's mechanism where it gets its options."""
         name, *rest = args
         if name in self.list_commands(ctx) or name.startswith("-"):
@@ -42,7 +42,7 @@ class PriceList(TyperGroup):
         fits = mechanism is not None and special and special <= options_of(mechanism)
         return name, mechanism if fits else general, rest
 
-    def find_method(self, ctx: click.Context, name: str) -> "Method":
+    def find_method(self, ctx: Any, name: str) -> "Method":
         """The method called `name`; UnknownName with the mechanisms among the names that are known."""
         import methods
 
@@ -58,7 +58,7 @@ def words_of(args: list[str]) -> set[str]:
     return {word.partition("=")[0] for word in args if word.startswith("--")}
 
 
-def options_of(command: click.Command) -> set[str]:
+def options_of(command: Any) -> set[str]:
     """All spellings of a command's options."""
     return {"--help", *(word for each in command.params for word in (*each.opts, *each.secondary_opts))}
 
