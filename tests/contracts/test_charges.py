@@ -1,6 +1,6 @@
 """What a bench charges a method for: its steps without drawing batches, whatever parts it names."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ class Ticks:
 
 
 @pytest.fixture
-def ticks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ticks]:
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
     made = Ticks()
     monkeypatch.setattr(HostStopwatch, "mark", staticmethod(lambda: made.now))
     monkeypatch.setattr(BenchRun, "_process_time", lambda run: made.now)

@@ -18,6 +18,7 @@ from dp_accounting import (
 )
 from torch import Tensor
 
+from harness.jobs.checkpoint import write_checkpoint
 from harness.jobs.releases import Release, pack, unpack
 from harness.jobs.run import Interrupted, Run
 from methods.base import Noise
@@ -150,13 +151,10 @@ def test_a_resumed_run_has_the_ledger_of_an_undisturbed_one(step: int, tmp_path:
 def test_a_checkpoint_without_a_record_is_not_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.jobs import run as module
-
     def forget(file: Path, content: dict[str, Any]) -> None:
-        write(file, {name: each for name, each in content.items() if name != "releases"})
+        write_checkpoint(file, {name: each for name, each in content.items() if name != "releases"})
 
-    write = module.write_checkpoint
-    monkeypatch.setattr(module, "write_checkpoint", forget)
+    monkeypatch.setattr("harness.jobs.run.write_checkpoint", forget)
     train(run_of(folder=tmp_path))
     again = run_of(folder=tmp_path)
     assert train(again) == train(run_of()), "as releases of an older version would be lost"

@@ -38,7 +38,7 @@ def test_exponential_draws_have_mean_and_deviation_one() -> None:
 
 def test_gaussian_noise_has_the_stated_scale_however_it_is_added() -> None:
     value, scale = torch.full((MANY,), 2.0, dtype=torch.float64), 3.0
-    halves = add_gaussian_each(list(value.float().split(MANY // 2)), stream(1), scale)
+    halves = add_gaussian_each(list(torch.split(value.float(), MANY // 2)), stream(1), scale)
     numbers = [add_gaussian_number(2.0, random, 1.5, 2.0, secure=False) for random in [stream(2)] * MANY]
     found = [
         add_gaussian(value, stream(3), scale),
