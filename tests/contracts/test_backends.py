@@ -12,6 +12,7 @@ from harness.backends import DEFAULT, family
 from harness.backends.base import Backend, Settings, read_settings
 from harness.backends.gpus import DEVICES
 from harness.store import Store
+from harness.store.records import SweepRecord
 
 NAMES = family.names()
 PROFILED = [name for name in NAMES if family.get(name).Profile is not None]
@@ -53,7 +54,7 @@ def test_settings_survive_being_written_and_read(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sweep_without_open_tasks_is_in_nobody_s_hands(name: str, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
-    store.write_sweep("sweep", {"backend": name, "tasks": []})
+    store.write_sweep(SweepRecord(name="sweep", backend=name, tasks=[]))
     assert family.get(name).status(store, "sweep", set()).queued is False
 
 

@@ -115,9 +115,7 @@ class Lab:
         results = {task.key: self.store.result(task.key) for task in tasks}
         done = frozenset(key for key, each in results.items() if each and each.done)
         failed = {
-            key: each
-            for key, each in results.items()
-            if each and not each.done and each.reason not in AGAIN
+            key: each for key, each in results.items() if each and not each.done and each.reason not in AGAIN
         }
         cells = {task.cell.key: task.cell for task in tasks}
         asked = Sweep(sweep, 2, 0, (), ())
@@ -130,6 +128,10 @@ class Lab:
         if result is None:
             raise AssertionError(f"no result in {sorted(self.store.folder(task.key).iterdir())}")
         return result
+
+    def message(self, task: Task) -> str:
+        """What the row of a failed task says."""
+        return self.result(task).message or ""
 
     def rows(self, tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
         """What must be equal in two runs of the same tasks: everything but times and places."""

@@ -2,16 +2,16 @@
 
 import io
 import math
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.leakage.figures import Rate, unmeasured
+from harness.leakage.figures import unmeasured
 from harness.spec import Cell, Json, Notes, Plugin, Task, Timing
 from harness.store import Store
+from harness.store.outcomes import Rate
 from harness.store.records import SweepEntry, SweepRecord
 from harness.store.result import Result, parse_result
 
@@ -104,13 +104,19 @@ def training(task: Task, accuracy: float, seconds: float = 0.01) -> Json:
     }
 
 
+def known(figure: float | None) -> float:
+    """A figure that was measured."""
+    assert figure is not None
+    return figure
+
+
 def leakage(auc: float, **verdict: Any) -> Json:
-    blank = asdict(Rate())
+    blank = Rate().model_dump()
     point = {**blank, "value": auc / 2, "low": auc / 3, "high": auc, "tied": 0.0}
     missing = {**blank, "reason": "needs N >= 100000"}
     nobody = np.zeros((MODELS, 0), dtype=np.bool_)
     metrics = {
-        **unmeasured(nobody, nobody, ""),
+        **unmeasured(nobody, nobody, "").model_dump(exclude={"valid", "message"}),
         "note": None,
         "models": MODELS,
         "n_members": 400,

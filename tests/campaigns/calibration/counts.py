@@ -90,5 +90,7 @@ class Counts:
         return np.array(found, dtype=np.float64).reshape(-1, pairs) / MILLION
 
 
-def _whole(value: float) -> int:
+def _whole(value: float | None) -> int:
+    if value is None:
+        raise ValueError("a simulated cell has all of its figures")
     return round(value * MILLION)

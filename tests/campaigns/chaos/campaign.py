@@ -142,15 +142,15 @@ def collected(path: Path) -> Rows:
 
 def _released(store: Store) -> Iterator[str]:
     for _, result in store.results():
-        if result["status"] != "done":
+        if not result.done:
             continue
-        hashes = {name: each["sha256"] for name, each in result["artefacts"].items() if name != "steps"}
-        yield repr((result["key"], result.get("metrics"), result.get("stats"), hashes))
-        if "steps" in result["artefacts"]:
+        hashes = {name: each.sha256 for name, each in result.artefacts.items() if name != "steps"}
+        yield repr((result.key, result.figures.get("metrics"), result.figures.get("stats"), hashes))
+        if "steps" in result.artefacts:
             content = pa.BufferReader(store.read_artefact(result, "steps"))
             table = pq.read_table(content, use_threads=False)
             seen = [name for name in table.column_names if not re.search("seconds|^clock_", name)]
-            yield repr((result["key"], table.select(seen).to_pylist()))
+            yield repr((result.key, table.select(seen).to_pylist()))
 
 
 def faults(found: Rows, expected: Rows, whole: bool = True) -> Counter[str]:

@@ -145,13 +145,13 @@ def outcome(path: Path, harmed: Path, expected: Rows) -> Json:
 
 def failures(path: Path) -> Counter[str]:
     """Rows of failed tasks: they differ from those of a good run, and say so."""
-    failed = sum(result["status"] == "failed" for _, result in Store.open(path).results())
+    failed = sum(result.status == "failed" for _, result in Store.open(path).results())
     return Counter(different=failed)
 
 
 def words(path: Path) -> list[str]:
     """What the rows of failed tasks say."""
-    return [str(result["message"]) for _, result in Store.open(path).results() if result["message"]]
+    return [str(result.message) for _, result in Store.open(path).results() if result.message]
 
 
 def harmed(

@@ -21,6 +21,7 @@ from harness.spec import Json, Task
 from harness.store import Store
 from harness.store.files import sealed
 from tests.campaigns.chaos.campaign import arguments, close, finish, forked, ground, plan_of, say
+from tests.harness.simulated import sweep_record
 
 CELL = """
 name = "scale"
@@ -66,17 +67,15 @@ def simulate(text: str, path: Path, pattern: Path) -> int:
         (folder / "spec.json").write_bytes(sealed(task.file()))
         result = {**by_kind[kind_of(task)], "key": task.key, "artefacts": {}}
         (folder / "result.json").write_bytes(sealed(result))
-    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in plan.tasks]
-    store.write_sweep("scale", {"tasks": entries, "backend": "local", "settings": {}})
+    store.write_sweep(sweep_record("scale", *plan.tasks))
     return len(plan.tasks)
 
 
 def patterns(store: Store) -> dict[str, Json]:
     """A result of every kind of task."""
     found = {}
-    for spec, result in store.results():
-        name = spec["task"]["attack"]["name"] if spec["task"]["kind"] == "attack" else "train"
-        found[name] = {key: value for key, value in result.items() if key != "checksum"}
+    for task, result in store.results():
+        found[kind_of(task)] = result.document()
     return found
 
 

@@ -14,8 +14,9 @@ from harness.backends.local import Local
 from harness.backends.machine import queue as local
 from harness.backends.slurm.array_record import Record
 from harness.jobs.checkpoint import write_checkpoint
-from harness.spec import Cell, Json, Plugin, Task
+from harness.spec import Cell, Plugin, Task
 from harness.store import Store
+from tests.harness.simulated import ended, sweep_record
 
 TASK = Task("train", Cell(Plugin("w", "1"), 5, Plugin("m", "1"), {"lr": 0.1}, 0))
 Event = tuple[str, str, str]
@@ -58,21 +59,16 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
     monkeypatch.undo()
 
 
-def result(status: str, **more: Any) -> Json:
-    reason = None if status == "done" else "error"
-    return {"key": TASK.key, "kind": "train", "status": status, "reason": reason, "artefacts": {}, **more}
-
-
 @pytest.fixture
 def written(events: list[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Everything that a store acknowledges, written once: what it is to its path."""
     monkeypatch.setattr(local, "start_supervisor", lambda store: None)
     store = Store.open(tmp_path / "store", create=True)
     store.add(TASK)
-    store.write_sweep("sweep", {"tasks": []})
-    store.publish(result("failed"))
+    store.write_sweep(sweep_record("sweep"))
+    store.publish(ended(TASK, "failed", reason="error"))
     artefact = store.write_artefact(TASK.key, "signals.safetensors", b"content")
-    store.publish(result("done", artefacts={"signals": artefact}))
+    store.publish(ended(TASK, artefacts={"signals": artefact}))
     Local().submit([Job((TASK.key,))], store, "sweep", Settings())
     (identity,) = (file.stem for file in store.queue.glob("*.json"))
     Record("sweep.1", "sweep", ((TASK.key,),), {}, Settings(), 0.0).write(store)
@@ -83,7 +79,7 @@ def written(events: list[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "store": store.path / "store.json",
         "sweep": store.sweeps / "sweep.json",
         "result": folder / "result.json",
-        "artefact": folder / artefact["file"],
+        "artefact": folder / artefact.file,
         "submission": store.queue / f"{identity}.json",
         "record": store.path / "slurm" / "sweep.1.json",
         "checkpoint": folder / "checkpoint" / "train.safetensors",

@@ -17,8 +17,9 @@ from harness.plan.estimate import expected
 from harness.plan.sweep_file import find_sweep
 from harness.results.collect import collect
 from harness.spec import PROTOCOL, Json, despelled, key_of, read_task
-from harness.store import Store, beat
+from harness.store import Store, heartbeat
 from harness.store.files import checksum, dump
+from harness.store.records import parse_sweep
 from tests.campaigns.fuzz.ground import Ground
 from tests.campaigns.fuzz.inputs import altered, files, names, nested, values
 from tests.campaigns.fuzz.target import Target
@@ -57,7 +58,7 @@ def fill(store: Store) -> None:
         folder.mkdir(parents=True)
         (folder / "spec.json").write_bytes(dump(spec))
         (folder / "result.json").write_bytes(dump(result))
-    store.write_sweep(SWEEP, record(TASKS))
+    store.write_sweep(parse_sweep({"name": SWEEP, **record(TASKS)}))
     collect(store.path)
 
 
@@ -88,7 +89,7 @@ def spec_file(ground: Ground, content: bytes) -> str:
     store, key = ground.store, ATTACK[1]["key"]
     with replaced(store.folder(key) / "spec.json", content):
         ground.survives(lambda: look(store))
-        return ground.survives(lambda: read_task(store.spec(key)))
+        return ground.survives(lambda: store.task(key))
 
 
 def result_file(ground: Ground, content: bytes) -> str:
@@ -120,14 +121,14 @@ def store_file(ground: Ground, content: bytes) -> str:
         return ground.survives(lambda: Store.open(ground.store.path))
 
 
-def heartbeat(ground: Ground, content: bytes) -> str:
+def beat_file(ground: Ground, content: bytes) -> str:
     """What a task tells of itself, read while another writes it."""
     folder = ground.store.folder(TRAINING[1]["key"])
     (folder / "heartbeat").write_bytes(content)
     (folder / "result.json").rename(folder / "kept.json")  # a task that has ended needs no heartbeat
     try:
         ground.survives(lambda: look(ground.store))
-        return ground.survives(lambda: beat(folder))
+        return ground.survives(lambda: heartbeat(folder))
     finally:
         (folder / "kept.json").rename(folder / "result.json")
 
@@ -196,7 +197,7 @@ TARGETS = (
     Target(
         "heartbeat",
         altered(BEAT).map(text_of) | files(text_of(BEAT)) | deep,
-        heartbeat,
+        beat_file,
         text_of(BEAT),
         fill=fill,
     ),

@@ -1,6 +1,7 @@
 """Records of older versions are read as before."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from harness.backends.slurm.array_record import Record, records
 from harness.backends.slurm.profile import Profile
 from harness.store import Store
 from harness.store.files import sealed
+from harness.store.records import parse_sweep
+from tests.harness.simulated import sweep_record
 from workloads.errors import StoreError
 
 CONTAINER = {
@@ -25,7 +28,7 @@ CONTAINER = {
     "environment": {"PRIVBENCH_DATA": "/data"},
     "engine": "unix:///run/docker.sock",
 }
-OLD = {
+OLD: dict[str, Any] = {
     "slots": 2,
     "threads": 1,
     "timeout_seconds": None,
@@ -49,24 +52,25 @@ def queued(store: Store, **content: object) -> Path:
 
 
 def test_settings_of_an_old_sweep() -> None:
-    sweep = {"backend": "docker", "settings": OLD | {"profile": CONTAINER}, "tasks": []}
+    sweep = parse_sweep({"backend": "docker", "settings": OLD | {"profile": CONTAINER}, "tasks": []})
     found = sent_settings(sweep)
     assert (found.slots, found.gpus, found.profile_as(Container).read_only) == (2, [], ("/data",))
     assert sent_settings(sweep, "slurm").profile is None, "of another backend"
     # Of the time before GPUs were handed out, and before backends were told apart.
-    before = {"settings": {"slots": 1, "threads": 2, "timeout_seconds": 5.0, "environment": {}}}
+    plain = {"slots": 1, "threads": 2, "timeout_seconds": 5.0, "environment": {}}
+    before = parse_sweep({"settings": plain, "tasks": []})
     assert sent_backend(before) == "local"
     assert sent_settings(before) == Settings(1, 2, 5.0)
-    assert sent_settings({}) == Settings()
+    assert sent_settings(parse_sweep({"tasks": []})) == Settings()
 
 
 @pytest.mark.parametrize(
     "settings",
-    [OLD | {"of_the_future": 1}, OLD | {"profile": {"cpus": 1}}, OLD | {"threads": "many"}, []],
+    [OLD | {"of_the_future": 1}, OLD | {"profile": {"cpus": 1}}, OLD | {"threads": "many"}],
 )
-def test_settings_of_another_version_are_told(settings: object) -> None:
+def test_settings_of_another_version_are_told(settings: dict[str, Any]) -> None:
     with pytest.raises(StoreError, match="another version of privbench"):
-        sent_settings({"backend": "local", "settings": settings})
+        sent_settings(parse_sweep({"backend": "local", "settings": settings, "tasks": []}))
 
 
 def test_an_old_submission_is_of_the_backend_that_its_sweep_was_sent_to(store: Store) -> None:
@@ -75,7 +79,7 @@ def test_an_old_submission_is_of_the_backend_that_its_sweep_was_sent_to(store: S
     jobs = (QueuedJob(tasks=("a",), gpu=False), QueuedJob(tasks=("b",), needs=("a",)))
     plain = Submission(sweep="sweep", backend="local", settings=Settings(2, gpus=[]), jobs=jobs)
     assert read_submission(store, file) == plain
-    store.write_sweep("sweep", {"backend": "docker", "tasks": []})
+    store.write_sweep(sweep_record("sweep", backend="docker"))
     file = queued(store, sweep="sweep", settings=OLD | {"profile": CONTAINER}, jobs=[])
     found = read_submission(store, file)
     assert found is not None

@@ -7,8 +7,9 @@ import pytest
 from harness.backends.machine.queue import only_one, supervisor_summary
 from harness.backends.status import Progress
 from harness.cli.output import alarms
-from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
-from harness.store import BEAT_OLD_SECONDS, Store, beat
+from harness.spec import PROTOCOL, Cell, Plugin, Task
+from harness.store import BEAT_OLD_SECONDS, Store, heartbeat
+from tests.harness.simulated import ended, sweep_record
 from workloads.errors import StoreError
 
 CELLS = [Cell(Plugin("w", "1"), 5, Plugin("dp-sgd", "1"), {"epsilon": e}, 0) for e in (1.0, 4.0)]
@@ -20,15 +21,12 @@ def store(tmp_path: Path) -> Store:
     store = Store.open(tmp_path / "store", create=True)
     for task in TASKS:
         store.add(task)
-    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in TASKS]
-    store.write_sweep("sweep", {"tasks": entries})
+    store.write_sweep(sweep_record("sweep", *TASKS))
     return store
 
 
 def end(store: Store, task: Task, reason: str | None = None) -> None:
-    status = "failed" if reason else "done"
-    row: Json = {"key": task.key, "kind": "train", "status": status, "reason": reason, "artefacts": {}}
-    assert store.publish(row)
+    assert store.publish(ended(task, "failed" if reason else "done", reason=reason))
 
 
 def say(store: Store, task: Task, age: float = 0.0) -> None:
@@ -58,28 +56,21 @@ def test_tasks_are_counted_by_what_their_folders_say(store: Store) -> None:
     (running,) = progress.running
     assert (running.key, running.label) == (TASKS[3].key, "dp-sgd ε=4")
     assert (running.phase, running.done, running.total) == ("train", 3, 9)
-    assert [each["key"] for each in progress.failures] == [TASKS[2].key]
+    assert [each.key for each in progress.failures] == [TASKS[2].key]
     assert not progress.over
 
 
 def test_an_alarm_is_in_the_summary_of_a_sweep(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    entries = []
+    audits = []
     for cell, alarm in zip(CELLS, (True, False), strict=True):
         audit = Task("attack", cell, models=2, attack=Plugin("audit-one-run", "1"))
         store.add(audit)
-        found = {"alarm": alarm, "message": "epsilon is at least 9, above the priced 1"}
-        store.publish(
-            {
-                "key": audit.key,
-                "kind": "attack",
-                "status": "done",
-                "reason": None,
-                "artefacts": {},
-                "audit": found,
-            }
-        )
-        entries.append({"key": audit.key, "kind": "attack", "cell": cell.key})
-    store.write_sweep("audited", {"tasks": entries})
+        counts = {"trials": 100, "guesses": 50, "correct": 49, "canaries": 100, "copies": 1}
+        bound = {"epsilon": 9.0, "confidence": 0.95, "delta": 1e-5, "epsilon_priced": 1.0, "threat": None}
+        message = "epsilon is at least 9, above the priced 1"
+        store.publish(ended(audit, audit={**counts, **bound, "alarm": alarm, "message": message}))
+        audits.append(audit)
+    store.write_sweep(sweep_record("audited", *audits))
     progress = Progress.of(store, "audited")
     assert list(progress.alarms.values()) == ["epsilon is at least 9, above the priced 1"]
     alarms(progress.alarms)
@@ -90,7 +81,7 @@ def test_a_look_gives_what_is_new_once(store: Store) -> None:
     progress = Progress.of(store, "sweep")
     assert progress.look() == []
     end(store, TASKS[0])
-    assert [each["key"] for each in progress.look()] == [TASKS[0].key]
+    assert [each.key for each in progress.look()] == [TASKS[0].key]
     assert progress.look() == []
     for task in TASKS[1:]:
         end(store, task)
@@ -107,13 +98,13 @@ def test_a_damaged_result_is_not_an_end(store: Store) -> None:
 
 def test_an_old_or_broken_heartbeat_is_of_the_dead(store: Store) -> None:
     folder = store.folder(TASKS[0].key)
-    assert beat(folder) is None
+    assert heartbeat(folder) is None
     say(store, TASKS[0])
-    assert beat(folder) is not None
+    assert heartbeat(folder) is not None
     say(store, TASKS[0], age=BEAT_OLD_SECONDS + 1)
-    assert beat(folder) is None
+    assert heartbeat(folder) is None
     (folder / "heartbeat").write_text('{"pid": ')
-    assert beat(folder) is None
+    assert heartbeat(folder) is None
 
 
 def test_an_unknown_sweep_is_told(store: Store) -> None:

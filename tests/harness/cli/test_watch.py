@@ -12,6 +12,7 @@ from harness.backends.status import Progress
 from harness.cli.watch import Pace, ctrl_c, watch
 from harness.spec import Task
 from harness.store import Store
+from tests.harness.simulated import ended, sweep_record, training
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Lab
@@ -23,13 +24,12 @@ def console(terminal: bool = False) -> tuple[Console, io.StringIO]:
 
 
 def remember(store: Store, tasks: list[Task]) -> None:
-    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in tasks]
-    store.write_sweep("sweep", {"tasks": entries})
+    store.write_sweep(sweep_record("sweep", *tasks))
 
 
 def end(store: Store, task: Task, reason: str | None = None) -> None:
-    row = {"key": task.key, "kind": "train", "status": "failed" if reason else "done", "reason": reason}
-    assert store.publish({**row, "artefacts": {}, "phases": {"train": {"steps": 50}}})
+    found = training(task, accuracy=0.5)
+    assert store.publish(ended(task, "failed" if reason else "done", reason=reason, **found))
 
 
 @pytest.mark.parametrize("terminal", [False, True])

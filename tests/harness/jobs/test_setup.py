@@ -149,10 +149,15 @@ def test_in_a_bench_all_variants_share_one_copy_of_the_members() -> None:
 
 
 def test_parts_are_made_once_and_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
+    made: list[Any] = []
     arm = "harness.jobs.setup.arm"
     real = Setup.records.func.__globals__["arm"]  # type: ignore[attr-defined]
-    monkeypatch.setattr(arm, lambda *given: made.append(given) or real(*given))
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(arm, counted)
     setup = Setup(planned()[0].cell, 0, CPU)
     assert setup.params is setup.params and made == []
     assert setup.members is setup.members and setup.problem is setup.problem

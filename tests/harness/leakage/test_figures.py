@@ -23,6 +23,7 @@ from harness.leakage.roc import RATES
 from harness.leakage.scoring import lira_bayes, loss, rmia
 from tests.harness.leakage.test_influence import slow_auc
 from tests.harness.leakage.test_roc import gaussian_grid
+from tests.harness.simulated import known
 from workloads.errors import BenchError
 
 SCORES = st.sampled_from([-math.inf, -1.0, -0.5, 0.0, 0.5, 1.0, 1e300, math.inf]) | st.floats(-3, 3)
@@ -54,12 +55,6 @@ def cell(masks: Callable[..., Bools], models: int, records: int = 400, gap: floa
     phi = random.normal(1, 2, records) + random.normal(size=members.shape) + gap * members
     stored = {"scores": lira_bayes(phi, members, ~members), "members": members, "phi": phi}
     return stored | {"half_scores": apart(phi, members)}
-
-
-def known(figure: float | None) -> float:
-    """A figure that was measured."""
-    assert figure is not None
-    return figure
 
 
 def apart(phi: Floats, members: Bools) -> Floats:

@@ -81,8 +81,21 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     (task,) = planned(ENTRY, store=store).tasks
     store.add(task)
-    figures = {"workload": "digits-linear", "n_train": 10, "batch_size": 64, "parameters": 1, "threads": 1}
-    rest = {"device": "cpu", "clock": "cpu", "malloc": {}, "trustworthy": True, "reason": None, "methods": []}
+    figures: dict[str, Any] = {
+        "workload": "digits-linear",
+        "n_train": 10,
+        "batch_size": 64,
+        "parameters": 1,
+        "threads": 1,
+    }
+    rest: dict[str, Any] = {
+        "device": "cpu",
+        "clock": "cpu",
+        "malloc": {},
+        "trustworthy": True,
+        "reason": None,
+        "methods": [],
+    }
     outcome = Bench(bench=Benched(**figures, **rest))
     store.publish(build(task, outcome, started=datetime.now(UTC), wall_seconds=1.0, provenance={}))
     plan = planned(ENTRY, store=store)

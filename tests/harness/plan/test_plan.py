@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from harness.accounting import price
-from harness.plan.plan import Plan, by_method, make_plan
+from harness.plan.cells import by_method
+from harness.plan.plan import Plan, make_plan
 from harness.plan.sweep_file import from_options, read_sweep
 from harness.spec import Json
 from harness.store import Store

@@ -67,7 +67,7 @@ def add(
         return
     store.add(task)
     artefact = store.write_artefact(task.key, "scores.safetensors", save(content))
-    publish(store, task, {**recompute(content, "record"), "artefacts": {"scores": artefact}})
+    publish(store, task, {**recompute(content, "record").model_dump(), "artefacts": {"scores": artefact}})
 
 
 @pytest.fixture

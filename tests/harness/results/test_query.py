@@ -361,7 +361,7 @@ def test_a_reading_sees_one_state_however_often_the_database_is_replaced(path: P
         ((before,),) = reader.ask(count).rows
         task = Task("train", CELL, index=99)
         store.add(task)
-        assert store.publish(result(task))
+        assert store.publish(parse_result(head(task)))
         collect(store.path, later)
         later.replace(store.database)
         assert reader.ask(count).rows == [(before,)]

@@ -63,7 +63,7 @@ def undisturbed(lab: "Lab", tasks: Sequence[Task]) -> list[tuple[object, ...]]:
 
 
 def reasons(lab: "Lab", tasks: Sequence[Task]) -> list[str | None]:
-    return [lab.result(task)["reason"] for task in tasks]
+    return [lab.result(task).reason for task in tasks]
 
 
 def running(lab: "Lab", task: Task) -> int:
@@ -110,9 +110,9 @@ def test_an_attack_on_a_cell_that_failed_fails_as_upstream_and_alone(lab: "Lab")
     assert reasons(lab, bad) == ["diverged", "diverged"]
     assert reasons(lab, [*good, lab.attack(good[0])]) == [None] * 3
     lost = lab.result(lab.attack(bad[0]))
-    assert lost["reason"] == "upstream"
+    assert lost.reason == "upstream"
     # The first to fail is enough: which of the two it is, the machine decides.
-    assert any(task.key[:12] in lost["message"] for task in bad)
+    assert any(task.key[:12] in (lost.message or "") for task in bad)
     settled(lab)
     assert lab.send([*bad, lab.attack(bad[0])], slots=2) == 0  # a failure stands until retried
     assert resend(lab.store, "sweep", "local", Settings(slots=2)) == 3
@@ -181,8 +181,8 @@ def test_a_cancelled_sweep_has_a_row_for_every_task_and_spares_other_sweeps(lab:
     Local().stop(lab.store, "cancelled", cancel=True)
     lab.wait_for(*tasks, lab.attack(tasks[0]), shared)
     assert reasons(lab, [*tasks, lab.attack(tasks[0])]) == ["cancelled"] * 4
-    assert "checkpoint is kept" in lab.result(tasks[0])["message"]
-    assert lab.result(tasks[2])["message"] == "cancelled before it ran"
+    assert "checkpoint is kept" in lab.message(tasks[0])
+    assert lab.message(tasks[2]) == "cancelled before it ran"
     assert reasons(lab, [shared]) == [None]
     settled(lab)
     assert lab.send([tasks[0]], "cancelled", slots=2) == 1
@@ -200,8 +200,8 @@ def test_a_killed_worker_fails_its_task_alone_and_the_sweep_completes_when_asked
     lab.wait_for(*every)
     settled(lab)
     assert reasons(lab, every) == ["killed", None, None, "killed", "upstream"]
-    assert "SIGKILL" in lab.result(tasks[0])["message"]
-    assert "exit code 3" in lab.result(leaving)["message"]
+    assert "SIGKILL" in lab.message(tasks[0])
+    assert "exit code 3" in lab.message(leaving)
     assert lab.beat(tasks[0]) is None, "what the dead last told would pass for life"
     again = [tasks[0], every[-1]]
     lab.store.forget(every[-1].key)  # planning does so for an attack that can be made now
@@ -219,8 +219,10 @@ def test_after_a_worker_s_device_failed_the_next_task_gets_a_new_process(lab: "L
     lab.send(tasks, slots=1)
     lab.wait(lambda: all(lab.store.result(task.key) for task in tasks))
     ended = [lab.result(task) for task in tasks]
-    assert [each["reason"] for each in ended] == ["error", "out_of_memory", None, None, None]
-    assert "a kernel refused its input" in ended[0]["message"], "the worker's own row, not the supervisor's"
+    assert [each.reason for each in ended] == ["error", "out_of_memory", None, None, None]
+    assert "a kernel refused its input" in (ended[0].message or ""), (
+        "the worker's own row, not the supervisor's"
+    )
 
 
 def test_a_worker_that_somebody_else_asks_to_stop_leaves_a_row(lab: "Lab") -> None:
@@ -228,8 +230,8 @@ def test_a_worker_that_somebody_else_asks_to_stop_leaves_a_row(lab: "Lab") -> No
     lab.send([task], slots=2)
     os.kill(running(lab, task), signal.SIGTERM)
     lab.wait_for(task)
-    assert lab.result(task)["reason"] == "killed"
-    assert "SIGTERM" in lab.result(task)["message"]
+    assert lab.result(task).reason == "killed"
+    assert "SIGTERM" in lab.message(task)
     settled(lab)
 
 
@@ -238,7 +240,7 @@ def test_a_task_past_its_time_is_ended_as_timed_out(lab: "Lab") -> None:
     lab.send([quick, deaf], slots=1, timeout_seconds=12)
     lab.wait_for(quick, deaf)
     assert reasons(lab, [quick, deaf]) == [None, "timed_out"]
-    assert lab.result(deaf)["message"] == "ran longer than 12 s"
+    assert lab.message(deaf) == "ran longer than 12 s"
     settled(lab)
 
 
@@ -324,7 +326,7 @@ def test_nothing_runs_beside_a_task_that_runs_alone(lab: "Lab") -> None:
     Local().submit(jobs, lab.store, "alone", Settings(slots=2))
     settled(lab)
     found = [lab.store.result(task.key) for task in tasks]
-    spans = [(each.started, each.finished) for each in found if each is not None and each.done]
+    spans = [(each.started or "", each.finished or "") for each in found if each is not None and each.done]
     assert len(spans) == len(tasks)
     begin, end = spans[1]
     beside = [span for span in spans if span != spans[1] and span[0] < end and span[1] > begin]

@@ -36,7 +36,7 @@ def start(lab: "Lab", *tasks: Task, **profile: Any) -> "subprocess.Popen[bytes]"
 
 
 def reasons(lab: "Lab", *tasks: Task) -> list[str | None]:
-    return [lab.result(task)["reason"] for task in tasks]
+    return [lab.result(task).reason for task in tasks]
 
 
 def test_tasks_run_one_after_another_and_a_crash_costs_one(lab: "Lab") -> None:
@@ -45,7 +45,7 @@ def test_tasks_run_one_after_another_and_a_crash_costs_one(lab: "Lab") -> None:
     element = start(lab, good, crash, after, lost, lab.attack(good, models=1))
     assert element.wait(240) == 1
     assert reasons(lab, good, crash, after, lost) == [None, "killed", None, "upstream"]
-    assert lab.result(lost)["message"].endswith(crash.key[:12])
+    assert lab.message(lost).endswith(crash.key[:12])
     assert reasons(lab, lab.attack(good, models=1)) == [None]
     # What was forgotten runs again; what is done does not.
     lab.store.forget(lost.key)
@@ -60,7 +60,7 @@ def test_before_the_time_limit_state_is_saved_and_too_many_requeues_end_it(lab: 
     element.send_signal(signal.SIGUSR1)
     assert element.wait(120) == 1
     assert reasons(lab, long, never) == ["timed_out", "killed"]
-    assert "after 0 requeues, and the profile allows 0" in lab.result(long)["message"]
+    assert "after 0 requeues, and the profile allows 0" in lab.message(long)
     assert (lab.store.folder(long.key) / "checkpoint" / "warm.safetensors").exists()
 
 
@@ -97,7 +97,7 @@ def test_an_element_that_is_not_requeued_tells_why(
     element.send_signal(signal.SIGUSR1)
     assert element.wait(120) == 1
     assert reasons(lab, long) == ["timed_out"]
-    assert "SLURM does not requeue the job (not here)" in lab.result(long)["message"]
+    assert "SLURM does not requeue the job (not here)" in lab.message(long)
 
 
 def test_what_the_batch_script_took_before_counts_against_the_time_limit(
@@ -107,7 +107,7 @@ def test_what_the_batch_script_took_before_counts_against_the_time_limit(
     long = lab.task(steps=500, pause=0.1)
     element = start(lab, long, requeues=0, time="50")
     assert element.wait(120) == 1
-    assert "the time limit came" in lab.result(long)["message"]
+    assert "the time limit came" in lab.message(long)
 
 
 def test_a_preempted_element_leaves_its_tasks_open(lab: "Lab") -> None:

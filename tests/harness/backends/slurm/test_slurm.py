@@ -26,8 +26,9 @@ from harness.backends.slurm.slurm import (
     room,
     settle,
 )
-from harness.spec import Json, Task
+from harness.spec import Task
 from harness.store import Store
+from tests.harness.simulated import ended, sweep_record
 from workloads.errors import BackendError
 
 if TYPE_CHECKING:
@@ -61,15 +62,19 @@ def sent(lab: "Lab") -> tuple[Store, list[Task]]:
     """Four tasks in one array."""
     tasks = [lab.task(index) for index in range(4)]
     lab.added(*tasks)
-    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in tasks]
-    lab.store.write_sweep("sweep", {"backend": "slurm", "tasks": entries})
+    lab.store.write_sweep(sweep_record("sweep", *tasks, backend="slurm"))
     record(tasks).write(lab.store)
     return lab.store, tasks
 
 
 def reasons(store: Store, tasks: list[Task]) -> list[str | None]:
     results = [store.result(task.key) for task in tasks]
-    return [result["reason"] if result else None for result in results]
+    return [result.reason if result else None for result in results]
+
+
+def message(store: Store, task: Task) -> str:
+    result = store.result(task.key)
+    return (result.message or "") if result else ""
 
 
 def beat(store: Store, task: Task, age: float = 0.0, job: str | None = None) -> None:
@@ -89,15 +94,16 @@ def test_a_job_that_ended_without_a_row_gets_one_with_slurms_word(
         == []
     )
     assert reasons(store, tasks) == ["timed_out", "out_of_memory", "cancelled", "killed"]
-    message = (store.result(tasks[3].key) or {})["message"]
-    assert message == "SLURM says FAILED of job 7_3 on n1; running the sweep again resumes it"
+    assert (
+        message(store, tasks[3]) == "SLURM says FAILED of job 7_3 on n1; running the sweep again resumes it"
+    )
 
 
 def test_a_task_whose_job_ended_before_it_began_is_told_apart(sent: tuple[Store, list[Task]]) -> None:
     store, tasks = sent
     settle(store, unfinished(store, "sweep"), [word(0, "TIMEOUT")])
     assert reasons(store, tasks[:1]) == ["killed"]
-    assert "ended before it began" in (store.result(tasks[0].key) or {})["message"]
+    assert "ended before it began" in message(store, tasks[0])
 
 
 def test_an_element_that_looks_for_no_more_work_holds_nothing(sent: tuple[Store, list[Task]]) -> None:
@@ -114,7 +120,7 @@ def test_a_word_on_the_whole_array_is_for_elements_without_one(sent: tuple[Store
     store, tasks = sent
     settle(store, unfinished(store, "sweep"), [word(1, "RUNNING"), word(cluster.WHOLE, "CANCELLED")])
     assert reasons(store, tasks) == ["cancelled", None, "cancelled", "cancelled"]
-    assert "job 7 on" in (store.result(tasks[0].key) or {})["message"]
+    assert "job 7 on" in message(store, tasks[0])
 
 
 def test_what_lives_is_requeued_or_is_unknown_gets_no_row(
@@ -138,7 +144,7 @@ def test_an_element_that_alone_of_its_array_is_not_listed_has_ended(
         (store.folder(task.key) / "log.txt").write_text("it ran")
     assert [each.index for each in settle(store, unfinished(store, "sweep"), [word(0, "PENDING")])] == [0]
     assert reasons(store, tasks) == [None, "cancelled", "killed", "timed_out"]
-    assert "not its job 7_1: cancelled before it began" in (store.result(tasks[1].key) or {})["message"]
+    assert "not its job 7_1: cancelled before it began" in message(store, tasks[1])
 
 
 def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_forgotten_its_job(
@@ -356,7 +362,6 @@ def test_where_there_is_no_slurm_the_backend_says_so(
 
 def test_a_result_that_came_is_never_replaced_by_a_word(sent: tuple[Store, list[Task]]) -> None:
     store, tasks = sent
-    row: Json = {"key": tasks[0].key, "kind": "train", "status": "done", "reason": None, "artefacts": {}}
-    assert store.publish(row)
+    assert store.publish(ended(tasks[0]))
     settle(store, unfinished(store, "sweep"), [word(0, "NODE_FAIL")])
-    assert (store.result(tasks[0].key) or {})["status"] == "done"
+    assert reasons(store, tasks[:1]) == [None] and store.result(tasks[0].key) is not None

@@ -160,7 +160,7 @@ class Boxes:
     def finish(self, tasks: Sequence[Task]) -> list[str | None]:
         """Wait until all is worked off; why tasks failed, None for those that are done."""
         self.lab.wait(lambda: not submissions(self.store), seconds=400)
-        return [self.lab.result(task)["reason"] for task in tasks]
+        return [self.lab.result(task).reason for task in tasks]
 
     def containers(self) -> list[str]:
         """The containers of this store, whatever their state."""
@@ -183,7 +183,7 @@ class Boxes:
 
     def message(self, task: Task) -> str:
         """What a failed task's row says."""
-        return str(self.lab.result(task)["message"])
+        return str(self.lab.message(task))
 
     def close(self) -> None:
         """Let the supervisor end; nothing may be left of it or of its containers."""

@@ -45,7 +45,7 @@ def test_rows_are_those_of_local_and_one_container_makes_them_all(boxes: "Boxes"
     assert boxes.finish(every) == [None] * 3
     assert len(names) == 1
     assert boxes.lab.rows(every) == undisturbed(peaceful, every)
-    told = boxes.lab.result(tasks[0])["provenance"]
+    told = boxes.lab.result(tasks[0]).provenance
     assert told["image"] == daemon.image_id(str(boxes.profile["image"]))
     assert told["host"] == os.uname().nodename
     owner = (boxes.store.folder(tasks[0].key) / "result.json").stat()

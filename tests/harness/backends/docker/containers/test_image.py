@@ -21,8 +21,9 @@ def rows(store: Path) -> dict[str, Any]:
     kept = ("status", "reason", "metrics", "guarantee", "stats", "warnings")
     found = {}
     for _, result in Store.open(store).results():
-        files = {name: each["sha256"] for name, each in result["artefacts"].items() if name != "steps"}
-        found[result["key"]] = [*(result.get(name) for name in kept), files]
+        files = {name: each.sha256 for name, each in result.artefacts.items() if name != "steps"}
+        document = result.document()
+        found[result.key] = [*(document.get(name) for name in kept), files]
     return found
 
 

@@ -120,7 +120,7 @@ class Sweeper:
 
     def reasons(self, tasks: Sequence[Task]) -> list[str | None]:
         """Why tasks failed; None for those that are done."""
-        return [self.lab.result(task)["reason"] for task in tasks]
+        return [self.lab.result(task).reason for task in tasks]
 
     def runs(self, task: Task) -> int:
         """How often a task was started."""

@@ -71,7 +71,7 @@ def test_every_job_has_a_gpu_of_its_own_and_tells_where_it_ran(sweeper: "Sweeper
     cpu = {"PRIVBENCH_DEVICE": "cpu"}  # the GPUs are none
     sweeper.send(tasks, pack=1, gpus=1, options={"nodelist": "n2"}, environment=cpu)
     sweeper.finish(tasks)
-    said = [sweeper.lab.result(task)["provenance"] for task in tasks]
+    said = [sweeper.lab.result(task).provenance for task in tasks]
     assert sorted(each["cuda_visible_devices"] for each in said) == ["0", "1"]
     assert {each["node"] for each in said} == {"n2"}
     assert {each["job"].partition("_")[2] for each in said} == {"0", "1"}
@@ -85,7 +85,7 @@ def test_attacks_with_a_partition_of_their_own_hold_no_gpu(sweeper: "Sweeper") -
     sweeper.send([*tasks, attack], gpus=1, attack_partition="scavenge", environment=cpu)
     sweeper.finish([*tasks, attack])
     assert sweeper.reasons([*tasks, attack]) == [None] * 3
-    seen = [sweeper.lab.result(task)["provenance"]["cuda_visible_devices"] for task in (*tasks, attack)]
+    seen = [sweeper.lab.result(task).provenance["cuda_visible_devices"] for task in (*tasks, attack)]
     assert (all(seen[:2]), seen[2]) == (True, "")
 
 
@@ -119,7 +119,7 @@ def test_what_failed_stands_until_it_is_retried(sweeper: "Sweeper") -> None:
     sweeper.send(every, timeout=20.0, pack=5)
     sweeper.finish(every)
     assert sweeper.reasons(every) == ["error", "error", "upstream", "timed_out", None]
-    assert "no luck today" in lab.result(bad[0])["message"]
+    assert "no luck today" in lab.message(bad[0])
     assert sweeper.send(every, timeout=20.0) == 0
     again = privbench(sweeper, "retry", "sweep")  # with its profile and its time limit
     assert "sweep: 4 tasks sent again." in again.stdout, again.stdout + again.stderr
@@ -139,7 +139,7 @@ def test_a_cancelled_sweep_has_a_row_for_every_task_and_spares_other_sweeps(swee
     sweeper.running(running)
     assert privbench(sweeper, "cancel", "cancelled").returncode == 0
     assert sweeper.reasons([running, waiting]) == ["cancelled", "cancelled"]
-    assert "checkpoint is kept" in lab.result(running)["message"]
+    assert "checkpoint is kept" in lab.message(running)
     sweeper.finish([shared, lab.attack(shared, models=1)], "other")
     assert sweeper.reasons([shared, lab.attack(shared, models=1)]) == [None, None]
     lab.wait(lambda: not sweeper.elements())

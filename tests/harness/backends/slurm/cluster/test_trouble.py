@@ -17,6 +17,7 @@ import pytest
 from harness.backends.slurm.array_record import records
 from harness.spec import Task
 from harness.store import Store
+from tests.harness.simulated import sweep_record
 
 if TYPE_CHECKING:
     from tests.harness.backends.slurm.cluster.conftest import Cluster, Sweeper
@@ -47,9 +48,9 @@ def test_a_killed_worker_costs_its_task_and_a_killed_element_its_pack(sweeper: "
     worker.parent().kill()  # the element
     sweeper.finish(every)
     assert sweeper.reasons(every) == ["killed", None, "killed", "killed"]
-    assert "SIGKILL" in lab.result(victim)["message"]
-    assert "SLURM says FAILED of job" in lab.result(other)["message"]
-    assert "ended before it began" in lab.result(never)["message"]
+    assert "SIGKILL" in lab.message(victim)
+    assert "SLURM says FAILED of job" in lab.message(other)
+    assert "ended before it began" in lab.message(never)
     lab.wait(lambda: not worker.is_running())  # an orphan saves its state and ends
     assert sweeper.send(every, pack=3) == 3
     sweeper.finish(every)
@@ -62,8 +63,7 @@ def test_an_enqueue_killed_between_submissions_is_completed_by_the_next(
 ) -> None:
     tasks = [sweeper.lab.task(index) for index in range(12)]
     keys = sweeper.lab.added(*tasks)
-    entries = [{"key": task.key, "kind": task.kind, "cell": task.cell.key} for task in tasks]
-    sweeper.lab.store.write_sweep("sweep", {"backend": "slurm", "tasks": entries})
+    sweeper.lab.store.write_sweep(sweep_record("sweep", *tasks, backend="slurm"))
     # An sbatch that kills the one who calls it: the second time after submitting, the third time before.
     real, shim, count = shutil.which("sbatch"), tmp_path / "bin" / "sbatch", tmp_path / "count"
     shim.parent.mkdir()
@@ -134,7 +134,7 @@ def test_a_lost_node_that_works_on_and_its_requeued_copy_make_one_result(
     sweeper.lab.wait_for(task)
     sweeper.finish([task])
     assert sweeper.runs(task) == 1, "the copy waits for the first, and finds its result"
-    assert sweeper.lab.result(task)["provenance"]["node"] == node
+    assert sweeper.lab.result(task).provenance["node"] == node
     assert same_as_in_peace(sweeper, peaceful, [task])
 
 
@@ -143,7 +143,7 @@ def test_a_quota_that_is_used_up_fails_a_task_and_not_its_siblings(sweeper: "Swe
     sweeper.send([large, small], pack=2, setup=["ulimit -f 64"])  # kilobytes; 6,000 steps take more
     sweeper.finish([large, small])
     assert sweeper.reasons([large, small]) == ["killed", None]
-    assert "no room to write" in sweeper.lab.result(large)["message"]
+    assert "no room to write" in sweeper.lab.message(large)
     assert sweeper.send([large, small]) == 1
     sweeper.finish([large, small])
     assert sweeper.reasons([large, small]) == [None, None]
@@ -162,7 +162,7 @@ def test_a_full_disk_fails_a_task_and_not_its_siblings(
     sweeper.send([large, small], pack=2)
     sweeper.finish([large, small])
     assert sweeper.reasons([large, small]) == ["killed", None]
-    assert "No space left" in sweeper.lab.result(large)["message"]
+    assert "No space left" in sweeper.lab.message(large)
     ballast.unlink()
     assert sweeper.send([large, small]) == 1
     sweeper.finish([large, small])
@@ -180,10 +180,10 @@ def test_a_sweep_under_fire_ends_with_the_rows_of_an_undisturbed_one(
     assert len(every) >= 60
     deadline = time.monotonic() + 900
     struck: dict[str, int] = {}
-    while any((lab.store.result(task.key) or {}).get("status") != "done" for task in every):
+    while not all((found := lab.store.result(task.key)) and found.done for task in every):
         assert time.monotonic() < deadline, struck
         for task in every:  # planning does so for an attack that can be made now
-            if (lab.store.result(task.key) or {}).get("reason") == "upstream":
+            if (found := lab.store.result(task.key)) and found.reason == "upstream":
                 lab.store.forget(task.key)
         sweeper.send(every, pack=8)
         while sweeper.backend.attend(sweeper.store, "sweep") and time.monotonic() < deadline:
