@@ -114,9 +114,7 @@ class Lab:
         results = {task.key: self.store.result(task.key) for task in tasks}
         done = frozenset(key for key, each in results.items() if each and each.done)
         failed = {
-            key: each
-            for key, each in results.items()
-            if each and not each.done and each.reason not in AGAIN
+            key: each for key, each in results.items() if each and not each.done and each.reason not in AGAIN
         }
         cells = {task.cell.key: task.cell for task in tasks}
         asked = Sweep(sweep, 2, 0, (), ())
