@@ -11,8 +11,10 @@ from pydantic import ValidationError
 from harness.spec import Cell, Json, Plugin, Task, Timing
 from harness.store.files import dump
 from harness.store.outcomes import (
+    Audited,
     AuditOutcome,
     Bench,
+    Benched,
     InferenceOutcome,
     Membership,
     Outcome,
@@ -94,10 +96,10 @@ ENDED: dict[str, tuple[Task, Outcome | Failure]] = {
     "training": (TRAIN, Training(**trained())),
     "membership": (ATTACK, Membership(**leakage(0.6), dependence="record")),
     "blind check": (ATTACK, Membership(**leakage(0.5, valid=True, message="looked"))),
-    "audit": (ATTACK, AuditOutcome(**{"audit": AUDIT})),
+    "audit": (ATTACK, AuditOutcome(audit=Audited(**AUDIT))),
     "attribute": (ATTACK, InferenceOutcome(attribute={"attribute": "sex", "gap": 0.1, "n_members": 3})),
     "inversion": (ATTACK, Reconstruction(reconstruction={"images": 4, "mse_median": 0.25})),
-    "bench": (BENCH, Bench(**{"bench": BENCHED})),
+    "bench": (BENCH, Bench(bench=Benched(**BENCHED))),
     "failure": (TRAIN, Failure(reason="diverged", message="loss is not finite", traceback="Traceback")),
 }
 
