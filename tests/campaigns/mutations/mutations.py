@@ -94,9 +94,9 @@ MUTATIONS = (
         "per-record truth",
         "one score per record, the mean over targets, is kept",
         "harness/jobs/judge.py",
-        'return Outcome({**payload, "dependence": dependence}, {',
+        "return Made(Membership(**payload, dependence=dependence), {",
         'stored["scores"] = stored["scores"].mean(axis=0)\n'
-        '    return Outcome({**payload, "dependence": dependence}, {',
+        "    return Made(Membership(**payload, dependence=dependence), {",
         "tests/harness/jobs/test_judge_keeps.py::test_the_score_of_every_record_under_every_target_is_kept",
     ),
     Mutation(
@@ -247,8 +247,8 @@ MUTATIONS = (
     Mutation(
         "exchangeable targets",
         "all models of a cell have the same members",
-        "harness/jobs/train.py",
-        "{cell.seed}/{task.index}",
+        "harness/jobs/setup.py",
+        "{cell.seed}/{index}",
         "{cell.seed}",
         "tests/harness/jobs/test_train.py"
         "::test_each_model_has_its_own_exact_number_of_members_whatever_the_method",
@@ -256,9 +256,9 @@ MUTATIONS = (
     Mutation(
         "exchangeable targets",
         "models of a cell differ in their number of members",
-        "harness/jobs/train.py",
+        "harness/jobs/setup.py",
         "mask[order[: cell.n_train]] = True",
-        "mask[order[: cell.n_train - task.index]] = True",
+        "mask[order[: cell.n_train - index]] = True",
         "tests/harness/jobs/test_train.py"
         "::test_each_model_has_its_own_exact_number_of_members_whatever_the_method",
     ),
@@ -352,7 +352,7 @@ MUTATIONS = (
         "the referee prices",
         "the ledger of a training is not held against its target",
         "harness/jobs/train.py",
-        "    check(guarantee, bound(method, params))\n",
+        "    check(guarantee, bound(setup.method, params))\n",
         "",
         "tests/harness/jobs/test_train.py::test_a_training_that_cost_more_than_it_was_to_cost_fails",
     ),
@@ -499,7 +499,7 @@ MUTATIONS = (
         "alarm above the price",
         "the summary of a sweep does not mention alarms",
         "harness/backends/status.py",
-        'if (result.get("audit") or {}).get("alarm"):',
+        "if isinstance(result.outcome, AuditOutcome) and result.outcome.audit.alarm:",
         "if False:",
         "tests/harness/backends/test_status.py::test_an_alarm_is_in_the_summary_of_a_sweep",
     ),
@@ -523,9 +523,9 @@ MUTATIONS = (
     Mutation(
         "no selection on test data",
         "public records that a method trained on are test records",
-        "harness/jobs/train.py",
-        "armed = replace(armed, test=without(armed.test, public))",
-        "pass",
+        "harness/jobs/setup.py",
+        "return replace(records, test=without(records.test, self.public))",
+        "return records",
         "tests/harness/plan/test_public_records.py::test_who_was_given_away_judges_nothing",
     ),
     Mutation(
@@ -555,9 +555,9 @@ MUTATIONS = (
     Mutation(
         "counted tuning",
         "the noise that was solved for makes another configuration",
-        "harness/plan/plan.py",
-        "        uncounted.add(method.free)\n",
-        "",
+        "harness/plan/declarations.py",
+        "free = {method.free} if isinstance(method, Calibrated) else set[str]()",
+        "free = set[str]()",
         "tests/harness/plan/test_plan.py"
         "::test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine",
     ),
@@ -663,7 +663,7 @@ MUTATIONS = (
     Mutation(
         "failures stay visible",
         "a failure without its reason",
-        "harness/jobs/loop.py",
+        "harness/jobs/failures.py",
         '        reason = "diverged"\n',
         '        reason = "error"\n',
         "tests/harness/jobs/test_loop.py::test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on",
@@ -780,8 +780,8 @@ MUTATIONS = (
         "fair costs",
         "the cost of a training is that of one phase",
         "harness/results/rows.py",
-        '"train_seconds": sum(seconds.values()),',
-        '"train_seconds": seconds[longest],',
+        '"train_seconds": sum(each.seconds for each in phases.values()),',
+        '"train_seconds": phase.seconds,',
         "tests/harness/results/test_collect.py::test_rows_hold_what_the_files_say",
     ),
     Mutation(
@@ -795,7 +795,7 @@ MUTATIONS = (
     Mutation(
         "fingerprints",
         "a task runs on another version than it was planned for",
-        "harness/jobs/train.py",
+        "harness/jobs/setup.py",
         "    if asked.version != installed:\n",
         "    if False:\n",
         "tests/harness/jobs/test_train.py::test_a_task_runs_on_the_version_it_was_planned_for",

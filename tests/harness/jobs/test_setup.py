@@ -17,18 +17,17 @@ from harness.jobs.probe import probe
 from harness.jobs.setup import Setup, membership
 from harness.jobs.train import train
 from harness.plan.benches import Measure, plan_benches
-from harness.plan.canaries import coins
+from harness.plan.canaries import Armed, arm, coins
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Cell, Plugin, Task
 from harness.store import Store
 from methods.base import Assisted, Problem, Released
 from methods.sgd import Sgd
-from workloads.base import Public, Records
+from workloads.base import Public, Records, Workload
 from workloads.errors import SpecError
 
 CPU = torch.device("cpu")
-STEP = {"batch_size": [32], "optimizer": ["sgd"], "momentum": [0.0]}
 GIVEN: dict[str, Any] = {"workload": "digits-linear", "method": "sgd", "steps": 2}
 PATE = {"method": "pate", "noise": 5.0, "teachers": 5, "queries": 20, "teacher_steps": 3, "steps": 3}
 
@@ -149,15 +148,13 @@ def test_in_a_bench_all_variants_share_one_copy_of_the_members() -> None:
 
 
 def test_parts_are_made_once_and_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    arm = "harness.jobs.setup.arm"
-    real = Setup.records.func.__globals__["arm"]  # type: ignore[attr-defined]
+    made: list[Cell] = []
 
-    def counted(*given: Any) -> Any:
-        made.append(given)
-        return real(*given)
+    def noted(workload: Workload, cell: Cell) -> Armed:
+        made.append(cell)
+        return arm(workload, cell)
 
-    monkeypatch.setattr(arm, counted)
+    monkeypatch.setattr("harness.jobs.setup.arm", noted)
     setup = Setup(planned()[0].cell, 0, CPU)
     assert setup.params is setup.params and made == []
     assert setup.members is setup.members and setup.problem is setup.problem

@@ -53,8 +53,8 @@ def train(store: Store, on: Cell, *accuracies: float, rejection_rates: Sequence[
         "kind": "none" if epsilon is None else "approximate-dp",
         "epsilon": epsilon,
         "delta": None if epsilon is None else 1e-5,
-        "adjacency": None,
-        "accountant": None if epsilon is None else "pld",
+        "adjacency": "add-or-remove-one",
+        "accountant": "none" if epsilon is None else "pld",
     }
     for index, accuracy in enumerate(accuracies):
         metrics = {"test_accuracy": accuracy, "train_accuracy": accuracy}
