@@ -25,7 +25,7 @@ CONTAINER = {
     "environment": {"PRIVBENCH_DATA": "/data"},
     "engine": "unix:///run/docker.sock",
 }
-OLD = {
+OLD: dict[str, object] = {
     "slots": 2,
     "threads": 1,
     "timeout_seconds": None,
@@ -62,7 +62,7 @@ def test_settings_of_an_old_sweep() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [OLD | {"of_the_future": 1}, OLD | {"profile": {"cpus": 1}}, OLD | {"threads": "many"}, []],
+    [OLD | {"of_the_future": 1}, OLD | {"profile": {"cpus": 1}}, OLD | {"threads": "many"}, 5],
 )
 def test_settings_of_another_version_are_told(settings: object) -> None:
     with pytest.raises(StoreError, match="another version of privbench"):
