@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from workloads.errors import BenchError, UnknownName
 
@@ -47,18 +47,10 @@ class Family(Generic[T]):
 
     def load(self, name: str) -> T:
         """The same as `get`, with no other member imported where its name tells where it is."""
-        if "members" in vars(self):
-            return self.get(name)
-        stem = name.replace("-", "_")
-        points = entry_points(group=f"privbench.{self.kind}s", name=name)
-        package = importlib.import_module(self.package)
-        ours = [info.name for info in pkgutil.iter_modules(package.__path__) if info.name == stem]
-        if ours and not points:
-            found = self._bound(importlib.import_module(f"{self.package}.{stem}"), stem)
-            return next((member for _, each, member in found if each == name), None) or self.get(name)
-        if len(points) == 1 and not ours:
-            return cast(T, next(iter(points)).load())
-        return self.get(name)
+        known = "members" in vars(self)
+        found = [] if known else [*self._files(name.replace("-", "_")), *self._entry_points(name)]
+        alike = [member for _, each, member in found if each == name]
+        return alike[0] if len(alike) == 1 else self.get(name)
 
     @cached_property
     def own(self) -> frozenset[str]:
@@ -75,11 +67,13 @@ class Family(Generic[T]):
             found[name] = member
         return found
 
-    def _files(self) -> Iterator[tuple[str, str, T]]:
+    def _files(self, stem: str | None = None) -> Iterator[tuple[str, str, T]]:
+        """The members in the package's files, or in the one called `stem`."""
         package = importlib.import_module(self.package)
         for info in pkgutil.iter_modules(package.__path__):
-            module = importlib.import_module(f"{self.package}.{info.name}")
-            yield from self._bound(module, info.name)
+            if stem in (None, info.name):
+                module = importlib.import_module(f"{self.package}.{info.name}")
+                yield from self._bound(module, info.name)
 
     def _bound(self, module: ModuleType, stem: str) -> Iterator[tuple[str, str, T]]:
         member: Any = vars(module).get(self.word)
@@ -91,8 +85,11 @@ class Family(Generic[T]):
         else:
             yield origin, stem.replace("_", "-"), member
 
-    def _entry_points(self) -> Iterator[tuple[str, str, T]]:
+    def _entry_points(self, name: str | None = None) -> Iterator[tuple[str, str, T]]:
+        """The members of other packages, or those called `name`."""
         for point in entry_points(group=f"privbench.{self.kind}s"):
+            if name not in (None, point.name):
+                continue
             try:
                 yield point.value, point.name, point.load()
             except Exception as error:  # noqa: BLE001 - somebody else's broken package must not stop ours

@@ -114,8 +114,11 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
     }
     tasks = Counter(task.cell_key for task in made.tasks)
     cached = Counter(task.cell_key for task in made.tasks if task.key in made.done)
-    labels = distinct_labels(made.cells)
-    rows = [_plan_row(each, labels[each.key], tasks[each.key], cached[each.key], cost) for each in made.cells]
+    labels, solved = distinct_labels(made.cells), made.solved
+    rows = [
+        _plan_row(each, labels[each.key], solved.get(each.key), tasks[each.key], cached[each.key], cost)
+        for each in made.cells
+    ]
     if json:
         simulated = {"schedule": vars(schedule)} if schedule else {}
         json_out({**content, **simulated, "warnings": made.warnings, "cells_planned": rows})
@@ -153,13 +156,16 @@ def _span(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{seconds / 60:.1f} minutes"
 
 
-def _plan_row(each: "Cell", label: str, tasks: int, cached: int, cost: "Estimate | None") -> dict[str, Any]:
+def _plan_row(
+    each: "Cell", label: str, solved: str | None, tasks: int, cached: int, cost: "Estimate | None"
+) -> dict[str, Any]:
     training = cost.costs.get(each.key) if cost else None
     return {
         "cell": each.key[:12],
         "workload": each.workload.name,
         "method": label,
-        "noise": each.params.get("noise_multiplier"),
+        "solved": solved,
+        "value": each.params.get(solved) if solved else None,
         "tasks": tasks,
         "cached": cached,
         "s / training": training.seconds if training else None,

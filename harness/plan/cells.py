@@ -117,8 +117,8 @@ def _from_recipe(
 def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
     """A sweep made of options, with a grid per method that holds only what the method has.
 
-    So `--method sgd,dp-sgd --epsilon 1` compares the two. What none of the methods has stays, and is
-    refused with the other mistakes.
+    So an epsilon compares a private method with one that has none. What none of the methods has stays, and
+    is refused with the other mistakes.
     """
     grids = []
     for grid in content["grid"]:

@@ -47,6 +47,12 @@ class Plan:
         """What is still to be run."""
         return [task for task in self.tasks if task.key not in self.done and task.key not in self.failed]
 
+    @property
+    def solved(self) -> dict[str, str]:
+        """Cell key to the parameter that was solved for, where one was."""
+        noted = ((task.cell.key, task.notes.declared) for task in self.tasks)
+        return {key: declared.solved for key, declared in noted if declared and declared.solved}
+
 
 def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     """Resolve a sweep; SpecError with all that is wrong, `problems` of its form first.

@@ -35,7 +35,7 @@ def match_benches(benches: Iterable[Row], cells: Iterable[Row]) -> list[Row]:
     """Rows of `bench_match`: the step of the cell is the one that was timed.
 
     Batch size and everything else that decides the work of a step agree; real numbers (epsilon, noise, rates)
-    and `steps` may differ. Plain sgd is the baseline whatever way it draws its batches.
+    and `steps` may differ. The plain baseline is the same whatever way it draws its batches.
     """
     by_name: dict[tuple[Any, ...], list[Row]] = {}
     for bench in benches:

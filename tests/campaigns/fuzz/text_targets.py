@@ -124,7 +124,7 @@ def profile_file(ground: Ground, content: bytes) -> str:
 
 
 def votes_file(ground: Ground, given: tuple[str, bytes]) -> str:
-    """`privbench price pate --votes FILE`."""
+    """`privbench price votes --votes FILE`."""
     file = ground.lay(f"votes.{given[0]}", given[1])
     return ground.survives(lambda: find_votes(file, None, None, None))
 

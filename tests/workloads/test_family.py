@@ -1,0 +1,78 @@
+"""A family: members by name, one at a time or all."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import methods
+import workloads
+from methods.base import Method
+from workloads.errors import BenchError, UnknownName
+from workloads.family import Family
+
+LAZY = (
+    "import sys, methods\n"
+    "found = methods.family.load('dp-sgd')\n"
+    "assert found is not None\n"
+    "assert 'methods.pate' not in sys.modules\n"
+    "assert found is methods.family.get('dp-sgd')\n"
+    "assert 'methods.pate' in sys.modules\n"
+)
+
+
+def test_one_member_is_loaded_alone() -> None:
+    subprocess.run([sys.executable, "-c", LAZY], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+@pytest.mark.parametrize("name", methods.family.names())
+def test_a_member_is_the_same_however_it_is_found(name: str) -> None:
+    fresh: Family[Method] = Family("method", "methods", "method")
+    assert fresh.load(name) is methods.family.get(name)
+    assert name in methods.family.own
+
+
+def test_a_member_of_a_group_is_found_by_looking_at_all() -> None:
+    name = workloads.family.names()[0]
+    fresh: Family[object] = Family("workload", "workloads", "workloads")
+    assert getattr(fresh.load(name), "name", None) == name
+
+
+@pytest.mark.parametrize("name", ["dp-sdg", "base", "gradients"])
+def test_a_name_that_no_member_has(name: str) -> None:
+    fresh: Family[Method] = Family("method", "methods", "method")
+    with pytest.raises(UnknownName):
+        fresh.load(name)
+
+
+def install(site: Path, *points: str) -> None:
+    """Entry points as an installed package declares them."""
+    folder = site / "other-1.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text("\n".join(["[privbench.methods]", *points]) + "\n")
+
+
+def test_a_plug_in_is_found_and_is_not_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "scaled = tests.harness.scaled:method")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    fresh: Family[Method] = Family("method", "methods", "method")
+    assert fresh.load("scaled").free == "scale"  # type: ignore[attr-defined]
+    assert "scaled" not in fresh.own
+
+
+def test_a_plug_in_may_not_take_our_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "sgd = tests.harness.scaled:method")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    fresh: Family[Method] = Family("method", "methods", "method")
+    with pytest.raises(BenchError, match="two methods are called 'sgd'"):
+        fresh.load("sgd")
+
+
+def test_a_plug_in_that_does_not_load_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "gone = nowhere_at_all:method")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    fresh: Family[Method] = Family("method", "methods", "method")
+    with pytest.raises(UnknownName):
+        fresh.load("gone")
