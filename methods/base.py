@@ -1,7 +1,7 @@
 """What a method is, and the run it trains through. The harness implements Run; methods only use it."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from torch import Tensor, nn
 
 from workloads.base import Records
+from workloads.drawings import Drawing, Printed, Trained
 
 State = Mapping[str, Any]
 """What a phase must remember: things with `state_dict`, tensors, and dicts or lists of plain values."""
@@ -215,6 +216,18 @@ class Baseline(Protocol):
     """A method that others are compared with. One of this package's has each role; a plug-in takes none."""
 
     role: ClassVar[Role]
+
+
+@runtime_checkable
+class Illustrated(Protocol):
+    """A method with figures of its own: its theory, beside what its trainings reported."""
+
+    def illustrate(self, trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
+        """The figure and tables, from all trainings of a store and what papers printed of the method.
+
+        Both may be empty: what needs no data is drawn all the same.
+        """
+        ...
 
 
 @runtime_checkable

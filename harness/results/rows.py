@@ -91,6 +91,7 @@ def cell_row(origin: Origin, spec: Json) -> Json | None:
         "method_version": task["method"]["version"],
         "role": declared.role,
         "solved": declared.solved,
+        "illustrated": declared.illustrated,
         "params": _text(task["params"]),
         "epsilon_asked": params.get("epsilon"),
         "delta": params.get("delta"),

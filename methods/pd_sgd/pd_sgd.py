@@ -1,5 +1,6 @@
 """pd-sgd: noisy steps that are taken only where enough other batches could have given them."""
 
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,11 +12,13 @@ from torch import Tensor
 from methods.base import Count, Fraction, Level, Positive, Problem, Rate, Released, Run
 from methods.pd_sgd.batch_gradient import BatchGradient
 from methods.pd_sgd.deniability import DeniabilityTest, Verdict, count_plausible
+from methods.pd_sgd.illustration import illustrate
 from methods.pd_sgd.partition import TOGETHER, Partition, flip_labels
 from methods.pd_sgd.rejections import Rejections
 from methods.training.optimizer import OptimizerParams, make_optimizer
 from methods.training.sampling import HOST
 from workloads.base import Records
+from workloads.drawings import Drawing, Printed, Trained
 
 Ablation = Literal["full", "only_noise", "only_test", "random_rejection"]
 
@@ -130,6 +133,10 @@ class PdSgd:
         "rejection_rate and the other stats are read from the data and released with the result",
     )
     Params: ClassVar[type[PdSgdParams]] = PdSgdParams
+
+    def illustrate(self, trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
+        """What the privacy test lets pass."""
+        return illustrate(trained, printed)
 
     def train(self, members: Records, problem: Problem, params: PdSgdParams, run: Run) -> Released:
         """Try `params.steps` steps and release the last iterate; a rejected step leaves it as it is."""

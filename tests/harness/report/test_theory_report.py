@@ -1,4 +1,4 @@
-"""`privbench report pd-sgd-theory`: what it writes with and without a store."""
+"""`privbench report theory`: what it writes with and without a store."""
 
 import csv
 from collections import defaultdict
@@ -62,7 +62,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_theory_needs_no_store(tmp_path: Path) -> None:
     out = tmp_path / "here"
     missing = str(tmp_path / "none")
-    done = CliRunner().invoke(app.app, ["report", "pd-sgd-theory", "--out", str(out), "--store", missing])
+    done = CliRunner().invoke(app.app, ["report", "theory", "--out", str(out), "--store", missing])
     assert done.exit_code == 0, done.output
     assert sorted(file.name for file in out.iterdir()) == FILES
     assert imread(out / "pd-sgd-theory.png").shape[2] == 4
@@ -86,7 +86,7 @@ def test_the_theory_needs_no_store(tmp_path: Path) -> None:
 
 
 def test_the_experiment_comes_from_the_store(store: Path) -> None:
-    done = CliRunner().invoke(app.app, ["report", "pd-sgd-theory", "--store", str(store)])
+    done = CliRunner().invoke(app.app, ["report", "theory", "--store", str(store)])
     assert done.exit_code == 0, done.output
     assert sorted(file.name for file in (store / "reports").iterdir()) == FILES
     drawn = points(store / "reports" / "pd-sgd-theory.csv")
@@ -100,7 +100,7 @@ def test_the_experiment_comes_from_the_store(store: Path) -> None:
 
 def test_wrong_use_is_told(tmp_path: Path) -> None:
     def refusal(*arguments: str) -> str:
-        command = ["report", "pd-sgd-theory", "--store", str(tmp_path / "none"), *arguments]
+        command = ["report", "theory", "--store", str(tmp_path / "none"), *arguments]
         done = CliRunner().invoke(app.app, command)
         assert isinstance(done.exception, SpecError)
         return str(done.exception)
