@@ -1,10 +1,10 @@
 -- Views for people. Their columns are an interface; the README documents them.
 -- Plain SQL that DuckDB and PostgreSQL both read. A statement ends with a semicolon at a line's end.
 
--- bench: what a step costs relative to plain sgd, one row per bench, workload, batch size and method. All of
--- a bench took turns in one process. ratio and its 95 % interval are of CPU time (device time on a GPU)
--- without drawing the batch; ratio_whole_step is with it; ratio_wall is by the wall clock.
---   role           yardstick (sgd), control (sgd measured again: how far it is from 1 is noise) or method
+-- bench: what a step costs relative to the plain baseline, one row per bench, workload, batch size and
+-- method. All of a bench took turns in one process. ratio and its 95 % interval are of CPU time (device time on
+-- a GPU) without drawing the batch; ratio_whole_step is with it; ratio_wall is by the wall clock.
+--   role           yardstick (the plain baseline), control (it, measured again: how far it is from 1 is noise) or method
 --   trustworthy    false where the machine was too noisy or the steps too few; doubt tells which
 --   newest         no later bench has a row of this variant on the same workload, batch size, device, threads, host
 --                  origin and protocol; one that is trustworthy goes before any that is not
@@ -28,16 +28,16 @@ select
 from bench_result b
 join task t on t.key = b.task;
 
--- model_cost: one row per trained model, with its cost as ratios to plain sgd, each named for what it is:
---   step_overhead       a step over one of sgd at the same batch size, both this cell's, from a bench that interleaved
+-- model_cost: one row per trained model, with its cost as ratios to the plain baseline, each named for what it is:
+--   step_overhead       a step over one of the baseline at the same batch size, this cell's, from a bench that interleaved
 --                       the two (`bench_match`); its 95 % interval beside it; null where none has timed it
---   example_overhead    the step over its batch_size, relative to the same of sgd: at each cell's own batch size, so a
+--   example_overhead    the step over its batch_size, relative to the same of the baseline: at each cell's own batch size, so a
 --                       larger batch, which spreads the fixed cost of a step over more examples, is cheaper
 --   training_overhead   the seconds of the whole training, all steps of all phases
---   overhead_by         which of the first two to read: 'bench', else 'per example', with ', other host' where sgd ran
---                       on other machines only; null where there is neither
--- But for the bench, sgd is the median over all sgd models of the same workload (name, version, n_train), origin and
--- protocol that ran on the same device with the same number of threads: on this host, and where none did on any other,
+--   overhead_by         which of the first two to read: 'bench', else 'per example', with ', other host' where the
+--                       baseline ran on other machines only; null where there is neither
+-- But for the bench, the baseline is the median over all of its models of the same workload (name, version, n_train),
+-- origin and protocol that ran on the same device with the same number of threads: on this host, and where none did on any other,
 -- whose processor may be another one. The ratios are null where there is none.
 create view model_cost as
 with run as (

@@ -1,18 +1,25 @@
-"""What a method is, and the run it trains through. The harness implements Run; methods only use it."""
+"""What a method is, and the run it trains through. The harness implements Run; methods only use it.
+
+Names torch in types only: what a method declares can be asked, and its plan priced, without loading it.
+"""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
-import torch
-from dp_accounting import DpEvent
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
-from torch import Tensor, nn
 
-from workloads.base import Records
-from workloads.drawings import Drawing, Printed, Trained
+if TYPE_CHECKING:
+    import torch
+    from dp_accounting import DpEvent
+    from torch import Tensor, nn
+
+    from workloads.base import Records
+    from workloads.drawings import Drawing, Printed, Trained
 
 State = Mapping[str, Any]
 """What a phase must remember: things with `state_dict`, tensors, and dicts or lists of plain values."""
@@ -244,6 +251,18 @@ class Calibrated(Protocol):
         ...
 
 
+FreeKind = Literal["noise", "concentration", "count"]
+"""How a parameter is traded for privacy: more noise costs less, more concentration costs more, and so does a
+larger whole number of releases."""
+
+
+@runtime_checkable
+class Searched(Calibrated, Protocol):
+    """A calibrated method whose free parameter is no noise: it says how to look for its value."""
+
+    free_kind: ClassVar[FreeKind]
+
+
 @runtime_checkable
 class Extensible(Calibrated, Protocol):
     """A calibrated method that can be solved for another parameter, a number of releases, instead.
@@ -252,6 +271,14 @@ class Extensible(Calibrated, Protocol):
     """
 
     extent: ClassVar[str]
+
+
+@runtime_checkable
+class Quoted(Protocol):
+    """A method whose mechanism is in the price list: `privbench price` takes that one's options as well."""
+
+    mechanism: ClassVar[str]
+    """A command of `privbench price`."""
 
 
 @runtime_checkable
@@ -270,6 +297,16 @@ class Budgeted(Protocol):
     def bound(self, params: Any) -> float | None:
         """The epsilon that the ledger's price may not pass; None where the budget was kept under a charge
         that is not the price."""
+        ...
+
+
+@runtime_checkable
+class Stepped(Protocol):
+    """Parameters of a method that takes gradient steps: one of them can be had, to see what it shares."""
+
+    def one_step(self, count: int, rate: float) -> dict[str, Any]:
+        """The settings of one step on all of `count` records: that it is taken, without momentum or decay and
+        with this step size. Settings of the protection are not among them."""
         ...
 
 

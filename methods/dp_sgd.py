@@ -68,6 +68,8 @@ class DpSgd:
     )
     Params: ClassVar[type[DpSgdParams]] = DpSgdParams
     free: ClassVar[str] = "noise_multiplier"
+    extent: ClassVar[str] = "steps"
+    mechanism: ClassVar[str] = "subsampled-gaussian"
 
     def planned(self, params: DpSgdParams, n_train: int) -> DpEvent:
         """The ledger that `train` on `n_train` members will hold."""

@@ -1,6 +1,6 @@
 """sgd: mini-batch gradient descent without privacy, the upper anchor of utility and leakage."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from dp_accounting import NonPrivateDpEvent
@@ -23,6 +23,10 @@ class SgdParams(OptimizerParams):
     schedule: Schedule = Field(
         default="constant", description="The step size over the steps: as it is, or down to 0 as a cosine."
     )
+
+    def one_step(self, count: int, rate: float) -> dict[str, Any]:
+        """The settings of one plain gradient step on all of `count` records (methods/base.py, Stepped)."""
+        return super().one_step(count, rate) | {"schedule": "constant"}
 
 
 class Sgd:

@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from methods.base import Rebuilt as Rebuilt
     from methods.base import Released as Released
     from methods.base import Run as Run
+    from methods.base import Searched as Searched
     from methods.base import Shaped as Shaped
+    from methods.base import Stepped as Stepped
     from methods.gradients import Engine as Engine
     from methods.gradients import make_engine as make_engine
     from methods.training.optimizer import OptimizerParams as OptimizerParams
@@ -108,7 +110,9 @@ _HOMES = {
         "Rebuilt",
         "Released",
         "Run",
+        "Searched",
         "Shaped",
+        "Stepped",
     ),
     "methods.gradients": ("Engine", "make_engine"),
     "methods.training.optimizer": ("OptimizerParams", "make_optimizer"),

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from workloads.errors import BenchError, UnknownName
 
@@ -44,6 +44,21 @@ class Family(Generic[T]):
             return self.members[name]
         except KeyError:
             raise UnknownName(self.kind, name, self.members) from None
+
+    def load(self, name: str) -> T:
+        """The same as `get`, with no other member imported where its name tells where it is."""
+        if "members" in vars(self):
+            return self.get(name)
+        stem = name.replace("-", "_")
+        points = entry_points(group=f"privbench.{self.kind}s", name=name)
+        package = importlib.import_module(self.package)
+        ours = [info.name for info in pkgutil.iter_modules(package.__path__) if info.name == stem]
+        if ours and not points:
+            found = self._bound(importlib.import_module(f"{self.package}.{stem}"), stem)
+            return next((member for _, each, member in found if each == name), None) or self.get(name)
+        if len(points) == 1 and not ours:
+            return cast(T, next(iter(points)).load())
+        return self.get(name)
 
     @cached_property
     def own(self) -> frozenset[str]:

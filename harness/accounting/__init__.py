@@ -14,14 +14,14 @@ pricelist.py            settings of a mechanism -> a quote, for `privbench price
 from harness.accounting.filter import Allotment, Filter
 from harness.accounting.guarantee import Guarantee, check
 from harness.accounting.pricing import price
-from harness.accounting.solver import FREE, KAPPA, NOISE, STEPS, Free, calibrate
+from harness.accounting.solver import CONCENTRATION, COUNT, NOISE, SEARCHES, Free, calibrate
 from harness.accounting.tradeoff import Ceiling, find_ceilings, tpr_ceiling, tpr_ceilings
 
 __all__ = [
-    "FREE",
-    "KAPPA",
+    "CONCENTRATION",
+    "COUNT",
     "NOISE",
-    "STEPS",
+    "SEARCHES",
     "Allotment",
     "Ceiling",
     "Filter",

@@ -11,7 +11,7 @@ from harness.accounting.accountants.rdp import ORDERS, divergences, supports_rdp
 from harness.accounting.adjacency import ADD_OR_REMOVE, find_relation
 from harness.accounting.ledger import check_priceable, count_releases, expand, is_private
 from harness.accounting.pricing import price
-from harness.accounting.solver import STEPS, calibrate
+from harness.accounting.solver import COUNT, calibrate
 from workloads.errors import AccountingError
 
 
@@ -128,7 +128,7 @@ class Allotment:
             self.uses = 0
             return
         most = calibrate(
-            lambda uses: SelfComposedDpEvent(self.event, int(uses)), self.epsilon, self.delta, free=STEPS
+            lambda uses: SelfComposedDpEvent(self.event, int(uses)), self.epsilon, self.delta, free=COUNT
         )
         self.uses = int(most)
 

@@ -141,8 +141,8 @@ def expand(event: DpEvent, charge: str = "all_attempts") -> DpEvent:
     """The same event in words that accountants know: nothing private is read.
 
     A metric promise becomes a pure one, votes become noisy counts, and selective release becomes all its
-    attempts; with charge = "paper" only the accepted ones, which is what DPSUR's authors count. A claim
-    becomes what is claimed.
+    attempts; with charge = "paper" only the accepted ones, as Fu et al. 2024 count. A claim becomes what is
+    claimed.
     """
     if isinstance(event, MetricDpEvent):
         return PureDpEvent(event.epsilon * event.diameter)

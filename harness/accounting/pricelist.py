@@ -1,8 +1,7 @@
 """The price list behind `privbench price`: settings of a mechanism to a quote. Loads no torch."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dp_accounting import (
@@ -16,9 +15,9 @@ from dp_accounting import (
 )
 
 from harness.accounting import (
-    KAPPA,
+    CONCENTRATION,
+    COUNT,
     NOISE,
-    STEPS,
     Ceiling,
     Free,
     Guarantee,
@@ -46,6 +45,8 @@ class Quote:
     lower_bounds: dict[str, float] = field(default_factory=dict)
     """Epsilons that are surely spent in the worst case when only the paper's charge is paid."""
     notes: tuple[str, ...] = ()
+    defaults: Settings = field(default_factory=dict)
+    """Further settings, which were not given."""
 
     def asdict(self) -> dict[str, Any]:
         """Plain values for programs."""
@@ -53,6 +54,7 @@ class Quote:
         return {
             "mechanism": self.mechanism,
             "settings": self.settings,
+            "defaults": self.defaults,
             "kind": promise["kind"],
             "epsilon": promise["epsilon"],
             "delta": promise["delta"],
@@ -95,7 +97,16 @@ def ceilings(event: DpEvent, guarantee: Guarantee, fprs: Sequence[float]) -> tup
         return tpr_ceilings(guarantee, fprs)
 
 
-def quote_dp_sgd(
+def without_data(guarantee: Guarantee) -> Guarantee:
+    """The same without the price that looks at data, which a plan has none of."""
+    return replace(
+        guarantee,
+        epsilons={name: value for name, value in guarantee.epsilons.items() if name != "data_dependent"},
+        assumptions=tuple(line for line in guarantee.assumptions if line != NOT_SANITISED),
+    )
+
+
+def quote_subsampled(
     n: int,
     batch_size: int,
     noise: float | None,
@@ -105,14 +116,15 @@ def quote_dp_sgd(
     fprs: Sequence[float] = (),
     sampling: str = "poisson",
 ) -> Quote:
-    """DP-SGD: a clipped sum with Gaussian noise per batch."""
+    """The Gaussian mechanism on random batches: a clipped sum with noise for each (Abadi et al. 2016)."""
     form = Form()
     check_common(form, delta, target, fprs)
     form.number("--n", n, 1, open_low=False)
     form.number("--batch-size", batch_size, 1, max(n, 1), open_low=False)
     form.number("--noise", noise, 0)
     form.number("--steps", steps, 1, open_low=False)
-    free = choose_free(form, target, {"noise": noise, "steps": steps}, (("noise", NOISE), ("steps", STEPS)))
+    order = (("noise", NOISE), ("steps", replace(COUNT, name="steps")))
+    free = choose_free(form, target, {"noise": noise, "steps": steps}, order)
     form.finish()
 
     def event_of(values: Settings) -> DpEvent:
@@ -126,7 +138,7 @@ def quote_dp_sgd(
 
     settings = {"n": n, "batch_size": batch_size, "noise": noise, "steps": steps, "sampling": sampling}
     solved = (free.name, free) if free else None
-    return quote("dp-sgd", settings, event_of, delta, target, solved, fprs)
+    return quote("subsampled-gaussian", settings, event_of, delta, target, solved, fprs)
 
 
 def quote_noise(
@@ -166,7 +178,10 @@ def quote_directional(
     sample: tuple[int, int] | None = None,
     aggregate: bool = False,
 ) -> Quote:
-    """DirDP-SGD: von Mises-Fisher noise on directions. `rows` maps a dimension to how many rows have it."""
+    """Von Mises-Fisher noise on directions (Weggenmann and Kerschbaum 2021).
+
+    `rows` maps a dimension to how many rows have it.
+    """
     form = Form()
     check_common(form, delta, target, fprs)
     form.needs(bool(rows), "give --dimension or --rows: how long the noised directions are")
@@ -178,7 +193,7 @@ def quote_directional(
     total = sum(rows.values())
     if sample:
         form.number("--batch-size", sample[1], 1, sample[0], open_low=False)
-    free = choose_free(form, target, {"kappa": kappa}, (("kappa", KAPPA),))
+    free = choose_free(form, target, {"kappa": kappa}, (("kappa", replace(CONCENTRATION, name="kappa")),))
     form.finish()
 
     def event_of(values: Settings) -> DpEvent:
@@ -191,7 +206,7 @@ def quote_directional(
             once = SampledWithoutReplacementDpEvent(*sample, once)
         return SelfComposedDpEvent(once, uses)
 
-    notes = ["the paper calls kappa epsilon; one use of one direction is 2 kappa pure, and every use adds up"]
+    notes = ["papers call kappa epsilon; one use of one direction is 2 kappa pure, and every use adds up"]
     if total > 1:
         notes.append(
             f"the paper charges 2 kappa sqrt({total}) per use for {total} rows; independent rows compose to "
@@ -201,11 +216,11 @@ def quote_directional(
     if sample:
         settings |= {"n": sample[0], "batch_size": sample[1]}
     solved = ("kappa", free) if free else None
-    return quote("dirdp-sgd", settings, event_of, delta, target, solved, fprs, notes)
+    return quote("directional", settings, event_of, delta, target, solved, fprs, notes)
 
 
 def quote_votes(event: NoisyVotesDpEvent, delta: float, fprs: Sequence[float] = ()) -> Quote:
-    """PATE: noisy votes of teachers. Rows of zeros stand for votes that are not known."""
+    """Noisy votes (Papernot et al. 2017 and 2018). Rows of zeros stand for votes that are not known."""
     form = Form()
     check_common(form, delta, None, fprs)
     form.number("--noise", event.noise, 0)
@@ -216,11 +231,7 @@ def quote_votes(event: NoisyVotesDpEvent, delta: float, fprs: Sequence[float] = 
     known = any(any(row) for row in event.votes)
     guarantee = price(event, delta)
     if not known:
-        guarantee = dataclasses.replace(
-            guarantee,
-            epsilons={name: value for name, value in guarantee.epsilons.items() if name != "data_dependent"},
-            assumptions=tuple(line for line in guarantee.assumptions if line != NOT_SANITISED),
-        )
+        guarantee = without_data(guarantee)
     settings = {
         "aggregator": event.aggregator,
         "noise": event.noise,
@@ -229,11 +240,11 @@ def quote_votes(event: NoisyVotesDpEvent, delta: float, fprs: Sequence[float] = 
         "threshold": event.threshold,
         "threshold_noise": event.threshold_noise,
     }
-    return Quote("pate", settings, guarantee, ceilings(event, guarantee, fprs))
+    return Quote("votes", settings, guarantee, ceilings(event, guarantee, fprs))
 
 
 def quote_selective(run: Selection, delta: float, fprs: Sequence[float] = (), lower: bool = True) -> Quote:
-    """DPSUR: all attempts (the headline), the paper's charge, and the worst-case lower bound."""
+    """Selective release (Fu et al. 2024): all attempts (the headline), the paper's charge, a lower bound."""
     form = Form()
     check_common(form, delta, None, fprs)
     form.needs(delta > 0, "--delta must be > 0 for Gaussian noise, got 0: 1e-5 is usual")
@@ -259,7 +270,7 @@ def quote_selective(run: Selection, delta: float, fprs: Sequence[float] = (), lo
             f"costs at least {bounds['worst_case']:.4g}"
         )
     return Quote(
-        "dpsur",
+        "selective",
         vars(run) | {"extra": list(run.extra)},
         guarantee,
         ceilings(event, guarantee, fprs),

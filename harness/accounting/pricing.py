@@ -47,7 +47,7 @@ NOT_SANITISED = (
     "headline does not use it"
 )
 DISPUTED = (
-    "epsilons.paper charges accepted attempts only, as DPSUR's authors do; that claim does not hold in the "
+    "epsilons.paper charges accepted attempts only, as Fu et al. 2024 do; that claim does not hold in the "
     "worst case; the headline does not use it"
 )
 CLAIMED = "epsilons.paper is what the authors charge, which does not cover all that was let out"
@@ -204,7 +204,7 @@ def find_claims(event: DpEvent) -> list[SelectiveReleaseDpEvent | ClaimedDpEvent
 
 
 def price_lower(event: DpEvent, delta: float) -> dict[str, float]:
-    """What DPSUR costs at least, in the worst case, where accepted attempts only are let out."""
+    """What selective release costs at least, in the worst case, where accepted attempts only are let out."""
     run = find_selection(event)
     if run is None or run.accepted == 0 or run.rate == 1:
         return {}

@@ -54,14 +54,16 @@ class Free:
 
 NOISE = Free("noise", 1e-2, 1e6, protects=True)
 """A noise multiplier or scale. Below the range, the Gaussian mechanism protects nobody."""
-KAPPA = Free("kappa", 1e-6, 1e9, protects=False, remedy="ask for that much, or for fewer uses or rows")
-STEPS = Free("steps", 1, 1e7, protects=False, whole=True, remedy="ask for that much, or for more noise")
-QUERIES = Free("queries", 1, 1e7, protects=False, whole=True, remedy="ask for that much, or for more noise")
+CONCENTRATION = Free(
+    "concentration", 1e-6, 1e9, protects=False, remedy="ask for that much, or for fewer uses or rows"
+)
+COUNT = Free("count", 1, 1e7, protects=False, whole=True, remedy="ask for that much, or for more noise")
+"""A number of releases."""
 
-FREE = {"kappa": KAPPA, "steps": STEPS, "queries": QUERIES}
-"""Parameters that cost more when there is more of them. Any other name is taken for a kind of noise.
+SEARCHES = {each.name: each for each in (NOISE, CONCENTRATION, COUNT)}
+"""How each kind of parameter that a method can declare is searched.
 
-A wrong guess cannot break a promise, since the finished ledger is priced again.
+A wrong declaration cannot break a promise, since the finished ledger is priced again.
 """
 
 

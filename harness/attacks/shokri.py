@@ -22,7 +22,7 @@ class ShokriParams(methods.base.Params):
     )
     only_correct: bool = Field(
         default=False,
-        description="Teach only with records that the shadow got right (DirDP-SGD's evaluation).",
+        description="Teach only with records that the shadow got right, as one published evaluation did.",
     )
     trees: Count = Field(default=100, description="Boosting rounds of each classifier.")
 

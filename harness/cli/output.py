@@ -112,8 +112,11 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
     }
     tasks = Counter(task.cell.key for task in made.tasks)
     cached = Counter(task.cell.key for task in made.tasks if task.key in made.done)
-    labels = distinct_labels(made.cells)
-    rows = [_plan_row(each, labels[each.key], tasks[each.key], cached[each.key], cost) for each in made.cells]
+    labels, solved = distinct_labels(made.cells), made.solved
+    rows = [
+        _plan_row(each, labels[each.key], solved.get(each.key), tasks[each.key], cached[each.key], cost)
+        for each in made.cells
+    ]
     if json:
         simulated = {"schedule": vars(schedule)} if schedule else {}
         json_out({**content, **simulated, "warnings": made.warnings, "cells_planned": rows})
@@ -150,13 +153,16 @@ def _span(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{seconds / 60:.1f} minutes"
 
 
-def _plan_row(each: "Cell", label: str, tasks: int, cached: int, cost: "Estimate | None") -> dict[str, Any]:
+def _plan_row(
+    each: "Cell", label: str, solved: str | None, tasks: int, cached: int, cost: "Estimate | None"
+) -> dict[str, Any]:
     training = cost.costs.get(each.key) if cost else None
     return {
         "cell": each.key[:12],
         "workload": each.workload.name,
         "method": label,
-        "noise": each.params.get("noise_multiplier"),
+        "solved": solved,
+        "value": each.params.get(solved) if solved else None,
         "tasks": tasks,
         "cached": cached,
         "s / training": training.seconds if training else None,
@@ -273,12 +279,12 @@ def bench(document: "Json") -> None:
         if entry["status"] == "failed":
             say(f"{entry['variant']} failed: {entry['reason']}: {entry['message']}")
     time = "CPU time" if document["clock"] == "cpu" else "time between events"
-    say(f"step / sgd: {time} of a step without drawing the batch, median and 95 % interval.")
+    say(f"step / plain: {time} of a step without drawing the batch, median and 95 % interval.")
     say("extra memory: peak of a step above the level before it; below a few MiB it is noise.")
     if any(entry["role"] == "method" and (entry["ratio"] or 1) < 1 for entry in document["methods"]):
         say(
-            "below 1: sgd computes by autograd and pays for its graph, which the method partly does without; "
-            "this compares implementations, it does not make privacy free."
+            "below 1: the plain baseline computes by autograd and pays for its graph, which the method "
+            "partly does without; this compares implementations, it does not make privacy free."
         )
     if not document["trustworthy"]:
         say(f"NOT TRUSTWORTHY: {document['reason']}")
@@ -290,13 +296,13 @@ def _bench_row(entry: dict[str, Any]) -> dict[str, Any]:
     return {
         "method": entry["variant"],
         "engine": entry["engine_used"],
-        "step / sgd": interval(measured, "ratio"),
+        "step / plain": interval(measured, "ratio"),
         "whole step": _rounded(entry["ratio_whole_step"], 1, 3),
         "CPU ms": _rounded(entry["median_cpu_seconds"], 1e3, 3),
         "IQR": _rounded(entry["iqr_cpu_seconds"], 1e3, 3),
         "wall ms": _rounded(entry["median_wall_seconds"], 1e3, 3),
         "extra MiB": _rounded(entry["peak_memory_bytes"], 2**-20, 1),
-        "memory / sgd": _rounded(entry["memory_ratio"], 1, 2),
+        "memory / plain": _rounded(entry["memory_ratio"], 1, 2),
         "steps": entry["steps"],
     }
 

@@ -4,19 +4,73 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from harness.cli import output
-from workloads.errors import SpecError
+from workloads.errors import SpecError, UnknownName
 
 if TYPE_CHECKING:
     from harness.accounting.pricelist import Quote
+    from methods.base import Method
+
+EXAMPLE = (
+    "privbench price dp-sgd --set noise_multiplier=1.1 --set batch_size=256 --set steps=14062 --n-train 60000"
+)
+METHOD = "method"
+"""The command for whatever is no mechanism: its name is looked up among the methods."""
+
+
+class PriceList(TyperGroup):
+    """Mechanisms by their names; any other name is a method's.
+
+    The classes of click are typed as Any: some versions of typer bring their own.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The mechanisms, as help lists them."""
+        return [name for name in super().list_commands(ctx) if name != METHOD]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A mechanism; else the command for methods, or a method's mechanism where it gets its options."""
+        name, *rest = args
+        if name in self.list_commands(ctx) or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        general = self.commands[METHOD]
+        special = words_of(rest) - options_of(general)
+        method = None if words_of(rest) <= {"--help"} else self.find_method(ctx, name)
+        mechanism = self.commands.get(getattr(method, "mechanism", ""))
+        fits = mechanism is not None and special and special <= options_of(mechanism)
+        return name, mechanism if fits else general, rest
+
+    def find_method(self, ctx: Any, name: str) -> "Method":
+        """The method called `name`; UnknownName with the mechanisms among the names that are known."""
+        import methods
+
+        try:
+            return methods.family.load(name)
+        except UnknownName:
+            known = [*methods.family.names(), *self.list_commands(ctx)]
+            raise UnknownName("method or mechanism", name, known) from None
+
+
+def words_of(args: list[str]) -> set[str]:
+    """The options among the words."""
+    return {word.partition("=")[0] for word in args if word.startswith("--")}
+
+
+def options_of(command: Any) -> set[str]:
+    """All spellings of a command's options."""
+    return {"--help", *(word for each in command.params for word in (*each.opts, *each.secondary_opts))}
+
 
 price_app = typer.Typer(
-    help="What a mechanism costs, by every accountant, without running anything. Give the noise and get "
-    "epsilon, or give --target-epsilon and get the noise. The headline is the PLD upper bound, the same that "
-    "is stored for a trained model.",
-    epilog="Example: privbench price dp-sgd --n 60000 --batch-size 256 --noise 1.1 --steps 14062 "
-    "--delta 1e-5. More: docs/accounting.md.",
+    cls=PriceList,
+    help="What a method or a mechanism costs, by every accountant, without running anything. Give a METHOD "
+    "its parameters by --set and --n-train, and get epsilon; or give --target-epsilon, and get the parameter "
+    "that is left out. The mechanisms below have options of their own. The headline is the PLD upper bound, "
+    "the same that is stored for a trained model.",
+    epilog=f"Example: {EXAMPLE}. More: docs/accounting.md.",
+    subcommand_metavar="METHOD|MECHANISM [OPTIONS]",
     no_args_is_help=True,
 )
 
@@ -38,8 +92,41 @@ RecordsOption = Annotated[int, typer.Option("--n", help="Records in the training
 BatchOption = Annotated[int, typer.Option("--batch-size", help="Expected records per batch.")]
 
 
-@price_app.command("dp-sgd")
-def dp_sgd(
+@price_app.command(METHOD)
+def method(
+    context: typer.Context,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE of a parameter; may be given again. Others are defaults."),
+    ] = None,
+    n_train: Annotated[
+        int | None, typer.Option("--n-train", help="Records in the training set; else the workload's number.")
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option("--workload", help="Take its number of records, its recipe and its model's shape."),
+    ] = None,
+    target_epsilon: TargetOption = None,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="The delta of the promise; else the method's default.")
+    ] = None,
+    tpr_at_fpr: FprOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Price what a method plans with these parameters, or solve for the one that is left out.
+
+    `privbench show method NAME` lists its parameters.
+    Given epsilon and the noise, some methods are solved for their steps.
+    """
+    from harness.plan.method_price import parse_settings, quote_method
+
+    given = parse_settings(settings or ())
+    name = str(context.info_name)
+    show(quote_method(name, given, n_train, workload, target_epsilon, delta, tpr_at_fpr or ()), json)
+
+
+@price_app.command("subsampled-gaussian")
+def subsampled_gaussian(
     n: RecordsOption,
     batch_size: BatchOption,
     noise: Annotated[
@@ -58,11 +145,11 @@ def dp_sgd(
     tpr_at_fpr: FprOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Price DP-SGD: clipped sums with Gaussian noise. Solves for --noise or --steps."""
-    from harness.accounting.pricelist import quote_dp_sgd
+    """Price clipped sums of random batches with Gaussian noise. Solves for --noise or --steps."""
+    from harness.accounting.pricelist import quote_subsampled
 
     show(
-        quote_dp_sgd(n, batch_size, noise, steps, delta, target_epsilon, tpr_at_fpr or (), sampling),
+        quote_subsampled(n, batch_size, noise, steps, delta, target_epsilon, tpr_at_fpr or (), sampling),
         json,
     )
 
@@ -101,8 +188,8 @@ def laplace(
     show(quote_noise("laplace", noise, count, delta, target_epsilon, tpr_at_fpr or ()), json)
 
 
-@price_app.command("dirdp-sgd")
-def dirdp_sgd(
+@price_app.command()
+def directional(
     dimension: Annotated[
         int | None, typer.Option("--dimension", help="Parameters, where the whole gradient is one direction.")
     ] = None,
@@ -125,7 +212,7 @@ def dirdp_sgd(
     tpr_at_fpr: FprOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Price DirDP-SGD: von Mises-Fisher noise on directions. Solves for --kappa."""
+    """Price von Mises-Fisher noise on directions. Solves for --kappa."""
     from harness.accounting.price_inputs import parse_rows
     from harness.accounting.pricelist import quote_directional
 
@@ -141,8 +228,8 @@ def dirdp_sgd(
     )
 
 
-@price_app.command()
-def pate(
+@price_app.command("votes")
+def votes_of_teachers(
     noise: Annotated[
         float, typer.Option("--noise", help="The Laplace scale, or the Gaussian's standard deviation.")
     ],
@@ -172,7 +259,7 @@ def pate(
     tpr_at_fpr: FprOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Price PATE's noisy votes; with votes also the data-dependent price, which must not be published."""
+    """Price noisy votes; with --votes also the data-dependent price, which must not be published."""
     from harness.accounting.price_inputs import find_votes
     from harness.accounting.pricelist import quote_votes
     from methods.mechanisms.events import NoisyVotesDpEvent
@@ -186,7 +273,7 @@ def pate(
 
 
 @price_app.command()
-def dpsur(
+def selective(
     n: RecordsOption,
     batch_size: BatchOption,
     noise: Annotated[float, typer.Option("--noise", help="Of the proposal, over its clipping norm.")],
@@ -206,7 +293,8 @@ def dpsur(
     tpr_at_fpr: FprOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Price DPSUR three ways: all attempts (the headline), the paper's charge, a worst-case lower bound."""
+    """Price releasing accepted updates only, three ways: all attempts (the headline), the paper's charge, a
+    worst-case lower bound."""
     from harness.accounting.accountants.selective import Selection
     from harness.accounting.pricelist import quote_selective
 
@@ -236,7 +324,7 @@ def show(quoted: "Quote", json: bool) -> None:
 
 def page(content: dict[str, Any]) -> dict[str, Any]:
     """A quote as people read it: the headline first, then who says what, then what it rests on."""
-    settings = ", ".join(f"{name} {output.cell(value)}" for name, value in content["settings"].items())
+    settings = _listed(content["settings"])
     shown: dict[str, Any] = {content["mechanism"]: settings}
     if content["epsilon"] is None:
         shown["headline"] = "no guarantee at all"
@@ -261,7 +349,12 @@ def page(content: dict[str, Any]) -> dict[str, Any]:
             {"FPR": row["fpr"], "TPR at most": row["tpr"], "from": row["basis"]}
             for row in content["ceilings"]
         ]
-    return shown | {"assumes": content["assumptions"], "note": content["notes"]}
+    defaults = {"defaults": _listed(content["defaults"])} if content["defaults"] else {}
+    return shown | {"assumes": content["assumptions"], "note": content["notes"]} | defaults
+
+
+def _listed(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {output.cell(value)}" for name, value in settings.items())
 
 
 REMARKS = {

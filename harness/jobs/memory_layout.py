@@ -1,7 +1,7 @@
 """One layout of images in memory for every method: channels last on a CPU, where the model takes it.
 
-There convolutions are quicker on images whose channels lie side by side, those of plain sgd as well as those
-of per-example gradients. A ratio of two step times tells of the methods only where both computed alike, so
+There convolutions are quicker on images whose channels lie side by side, those of plain gradients as well as
+those of per-example ones. A ratio of two step times tells of the methods only where both computed alike, so
 the layout of a training is decided here, by model and kind of device and never by timing, and methods take
 what they are given. On other devices nobody has measured it: there it is torch's default, as it is in
 evaluation and attacks.

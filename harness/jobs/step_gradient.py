@@ -5,7 +5,6 @@ for the real training. Nothing is re-implemented: an attack cannot be tried on g
 """
 
 import hashlib
-import math
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
@@ -16,28 +15,13 @@ from torch import Tensor, nn
 
 from harness.attacks.base import Shared, When
 from harness.jobs.run import Run
-from methods.base import Budget, Method, Params, Problem, Rebuilt
+from methods.base import Budget, Method, Params, Problem, Rebuilt, Stepped
 from workloads.base import Records
 from workloads.errors import SpecError
 
 CPU = torch.device("cpu")
 RATE = 2.0**20
 """Of the step. A power of two divides out exactly; a large one leaves 2^-44 of the weights' own rounding."""
-ONE_PLAIN_STEP: dict[str, Any] = {
-    "steps": 1,
-    "learning_rate": RATE,
-    "schedule": "constant",
-    "optimizer": "sgd",
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    # Where a method takes only some of its steps (pd-sgd, dpsur), the question is what a taken one shares.
-    "T": 1,
-    "batches": None,
-    "anomalous_share": None,
-    "beta": math.inf,
-}
-"""Settings of the step, for the parameters a method has. Those of its protection stay the cell's."""
-NEEDED = ("steps", "batch_size", "learning_rate")
 
 
 class OneStep:
@@ -95,10 +79,10 @@ def share(
         name: of the training that the step belongs to; noise is drawn anew for other records.
         when: the moment of that training.
     """
-    refuse_what_shares_no_gradient(method, params)
+    single = one_step(method, params, len(records))
     run = LoneStep(f"{name}/{when}/{fingerprint(records)}", CPU)
     here = Problem(problem.classes, lambda seed: deepcopy(model), problem.loss, problem.public)
-    released = method.train(records, here, one_plain_step(params, len(records)), run)
+    released = method.train(records, here, single, run)
     run.finish()
     before, after = weights_of(model), weights_of(released.predictor)
     steps = [len(series.wall) for series in run.phases.values()]
@@ -113,21 +97,21 @@ def share(
     return Shared(model, [(move / RATE).float() for move in moves])
 
 
-def refuse_what_shares_no_gradient(method: Method, params: Params) -> None:
-    """A SpecError for a method that cannot be asked for one plain step."""
-    lacking = [name for name in NEEDED if name not in type(params).model_fields]
-    if lacking or isinstance(method, Rebuilt):
-        why = f"has no {', '.join(lacking)}" if lacking else "releases another module than the one it trains"
+def one_step(method: Method, params: Params, count: int) -> Params:
+    """The cell's parameters with the settings of one step on `count` records, as the method declares them.
+
+    A SpecError for a method that cannot be asked for one.
+    """
+    if isinstance(method, Rebuilt) or not isinstance(params, Stepped):
+        why = (
+            "releases another module than the one it trains"
+            if isinstance(method, Rebuilt)
+            else f"declares no single step: {type(params).__name__} has no one_step"
+        )
         raise SpecError(
             f"'{type(method).__name__}' {why}: it cannot be asked for one gradient step; attack its answers"
         )
-
-
-def one_plain_step(params: Params, count: int) -> Params:
-    """The parameters of one step on `count` records: the cell's, except what decides on steps and batches."""
-    fields = type(params).model_fields
-    step = {name: value for name, value in ONE_PLAIN_STEP.items() if name in fields}
-    return type(params)(**{**params.model_dump(), **step, "batch_size": count})
+    return type(params)(**{**params.model_dump(), **params.one_step(count, RATE)})
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

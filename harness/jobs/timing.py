@@ -19,8 +19,8 @@ BATCH = "batch"
 LEAST_STEPS = 50
 """Fewer steps make no median to rely on."""
 RATIO_BOUND, INTERVAL_BOUND, SPREAD_BOUND = 0.1, 0.2, 0.5
-"""How far sgd measured again may be from sgd: the ratio and its interval from 1, the middle half of
-single rounds' ratios in width."""
+"""How far the baseline measured again may be from itself: the ratio and its interval from 1, the middle half
+of single rounds' ratios in width."""
 RESAMPLES = 1000
 
 Numbers = NDArray[np.float64]
@@ -94,17 +94,18 @@ def find_doubt(control: Json, again: Laps, yardstick: Laps, clock: str) -> str |
     if rounds < LEAST_STEPS:
         return f"only {rounds} timed steps: give --steps {LEAST_STEPS} or more"
     low, middle, high = np.quantile(again.net(clock) / yardstick.net(clock), [0.25, 0.5, 0.75])
-    noisy = "too noisy to trust: sgd measured again is"
+    noisy = "too noisy to trust: the baseline measured again is"
     if abs(control["ratio"] - 1) > RATIO_BOUND:
-        return f"{noisy} {control['ratio']:.2f} of sgd, allowed is {1 - RATIO_BOUND:g} to {1 + RATIO_BOUND:g}"
+        allowed = f"{1 - RATIO_BOUND:g} to {1 + RATIO_BOUND:g}"
+        return f"{noisy} {control['ratio']:.2f} of itself, allowed is {allowed}"
     if max(1 - control["ratio_low"], control["ratio_high"] - 1) > INTERVAL_BOUND:
         return (
-            f"{noisy} {control['ratio_low']:.2f} to {control['ratio_high']:.2f} of sgd (95 %), allowed is "
+            f"{noisy} {control['ratio_low']:.2f} to {control['ratio_high']:.2f} of itself (95 %), allowed is "
             f"{1 - INTERVAL_BOUND:g} to {1 + INTERVAL_BOUND:g}"
         )
     if (high - low) / middle > SPREAD_BOUND:
         return (
-            f"{noisy} {low:.2f} to {high:.2f} of sgd in the middle half of the rounds, allowed is a "
+            f"{noisy} {low:.2f} to {high:.2f} of itself in the middle half of the rounds, allowed is a "
             f"width of {SPREAD_BOUND:g} of the median"
         )
     return None

@@ -214,7 +214,7 @@ def mislabelled(given: Request) -> Made:
 def near_duplicate(given: Request) -> Made:
     """Mislabelled pairs, a record and a nearly equal one, in or out together.
 
-    They vouch for each other where a defence asks models that did not see a record (SELENA).
+    They vouch for each other where a defence asks models that did not see a record (Tang et al. 2022).
     """
     picked, _ = mislabelled(given)
     x, stream = picked.x, given.stream
@@ -309,7 +309,7 @@ class Marked(nn.Module):
     """A model with weights that only gradient canaries move, one column for each (Nasr et al. 2021's Dirac).
 
     The gradient of canary i lies in column i alone, with norm SCALE |p - y|, and every other record's is zero
-    there. Under plain SGD a column ends as the sum of all noisy updates of it: nothing that an
+    there. Under plain gradient steps a column ends as the sum of all noisy updates of it: nothing that an
     observer of the single steps could know about the canary is lost in the released weights.
     """
 

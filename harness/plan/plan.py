@@ -1,27 +1,26 @@
 """From a sweep to tasks: look names up, resolve every parameter, solve for noise, leave out what is done."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
-from torch import nn
 
 import methods
 import workloads
 from harness import attacks
-from harness.accounting import FREE, NOISE, calibrate
 from harness.attacks.base import Attack, Audit, Selection
 from harness.leakage.candidates import FAMILY
 from harness.plan.canaries import KINDS, OTHERS, armed_model, refusals
 from harness.plan.declarations import declared_by, uncounted
 from harness.plan.public_records import find_lack
+from harness.plan.solving import overdetermined, solve
 from harness.plan.sweep_file import Choice, Sweep
 from harness.spec import FIRST_VERSION, Cell, Json, Notes, Plugin, Task, configuration_of
 from harness.store import AGAIN, Store
 from harness.store.checks import purged_files
-from methods.base import Calibrated, Extensible, Level, Method, Params, Shaped
+from methods.base import Calibrated, Level, Method, Params
 from workloads.errors import BenchError, SpecError, unknown
 from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
 
@@ -54,6 +53,12 @@ class Plan:
     def todo(self) -> list[Task]:
         """What is still to be run."""
         return [task for task in self.tasks if task.key not in self.done and task.key not in self.failed]
+
+    @property
+    def solved(self) -> dict[str, str]:
+        """Cell key to the parameter that was solved for, where one was."""
+        noted = ((task.cell.key, task.notes.declared) for task in self.tasks)
+        return {key: declared.solved for key, declared in noted if declared and declared.solved}
 
 
 def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
@@ -196,8 +201,8 @@ def _cell(point: Mapping[str, Any], where: str, seed: int, problems: list[str]) 
         problems += [f"{where}: {each}" for each in strange]
         if params is None or n_train is None or strange:
             return None
-        extend = isinstance(method, Calibrated) and {"epsilon", method.free} <= given.keys()
-        params = solve(method, params, n_train, armed_model(workload, canary, count or 0), extend)
+        model = armed_model(workload, canary, count or 0)
+        params = solve(method, params, n_train, model, given)
     except BenchError as error:
         problems.append(f"{where}: {error}")
         return None
@@ -260,8 +265,8 @@ def _from_recipe(
 def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
     """A sweep made of options, with a grid per method that holds only what the method has.
 
-    So `--method sgd,dp-sgd --epsilon 1` compares the two. What none of the methods has stays, and is
-    refused with the other mistakes.
+    So an epsilon compares a private method with one that has none. What none of the methods has stays, and
+    is refused with the other mistakes.
     """
     grids = []
     for grid in content["grid"]:
@@ -280,42 +285,6 @@ def _accepts(method: str, names: Sequence[str]) -> set[str]:
     books = [recipe(workloads.family.get(name)) for name in names if name in workloads.family.names()]
     numbered = {"setting"} if any(book.numbers(method) for book in books) else set()
     return {*methods.family.get(method).Params.model_fields, *numbered}
-
-
-def overdetermined(method: Method, given: Collection[str]) -> str | None:
-    """Why these parameters leave nothing to solve for; None where they do, or nothing is to be solved."""
-    if not isinstance(method, Calibrated) or not {"epsilon", method.free} <= set(given):
-        return None
-    if not isinstance(method, Extensible):
-        return f"epsilon is solved for {method.free}: give one of the two"
-    if method.extent in given:
-        return f"epsilon, {method.free} and {method.extent} are given: give two, and the third is solved for"
-    return None
-
-
-def solve(
-    method: Method, params: Params, n_train: int, model: Callable[[int], nn.Module], extend: bool = False
-) -> Params:
-    """Fill in what the model's shape decides and the free parameter of a method with a target epsilon.
-
-    `extend` keeps the free parameter as it is and solves for the extent of an Extensible method.
-    """
-    if isinstance(method, Shaped):
-        params = method.shaped(params, model(0))
-    epsilon = getattr(params, "epsilon", None)
-    if not isinstance(method, Calibrated) or epsilon is None:
-        return params
-    name = method.extent if extend and isinstance(method, Extensible) else method.free
-    free = FREE.get(name, NOISE)
-    if math.isinf(epsilon) and free.protects:
-        return params.model_copy(update={name: 0.0})
-    value = calibrate(
-        lambda value: method.planned(params.model_copy(update={name: value}), n_train),
-        epsilon,
-        params.delta,  # type: ignore[attr-defined]  # a Calibrated method's Params hold delta
-        free=free,
-    )
-    return params.model_copy(update={name: int(value) if free.whole else value})
 
 
 def _has(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:

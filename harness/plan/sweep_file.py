@@ -106,14 +106,14 @@ def from_options(
         raise SpecError("give a sweep file, the name of a ready-made sweep, or --workload and --method")
     grid: dict[str, Any] = {"workload": workload.split(","), "method": method.split(",")}
     if epsilon is not None:
-        grid["epsilon"] = [_value(each) for each in epsilon.split(",")]
+        grid["epsilon"] = [parse_value(each) for each in epsilon.split(",")]
     if n_train is not None:
         grid["n_train"] = n_train
     for setting in settings or []:
         name, equals, values = setting.partition("=")
         if not equals or not name:
             raise SpecError(f"--set {setting}: give NAME=VALUE or NAME=VALUE,VALUE")
-        grid[name] = [_value(each) for each in values.split(",")]
+        grid[name] = [parse_value(each) for each in values.split(",")]
     data: dict[str, Any] = {"grid": [grid], "attacks": attack.split(",") if attack else []}
     if models is not None:
         data["models"] = models
@@ -121,7 +121,7 @@ def from_options(
     return data | {"name": f"ad-hoc-{words[:8]}"}
 
 
-def _value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """A TOML value, else the text itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]

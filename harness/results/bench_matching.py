@@ -36,7 +36,7 @@ def match_benches(benches: Iterable[Json], cells: Iterable[Json]) -> list[Json]:
     """Rows of `bench_match`: the step of the cell is the one that was timed.
 
     Batch size and everything else that decides the work of a step agree; real numbers (epsilon, noise, rates)
-    and `steps` may differ. Plain sgd is the baseline whatever way it draws its batches.
+    and `steps` may differ. The plain baseline is the same whatever way it draws its batches.
     """
     by_name: dict[tuple[Any, ...], list[Json]] = {}
     for bench in benches:

@@ -50,11 +50,11 @@ class Results:
         return self._view("runs", where)
 
     def overhead(self, where: str | None = None) -> "pd.DataFrame":
-        """What training costs relative to plain sgd: a row per cell and kind of machine."""
+        """What training costs relative to the plain baseline: a row per cell and kind of machine."""
         return self._view("overhead", where)
 
     def bench(self, where: str | None = None) -> "pd.DataFrame":
-        """Steps timed in turn with plain sgd: a row per bench and method."""
+        """Steps timed in turn with the plain baseline: a row per bench and method."""
         return self._view("bench", where)
 
     def audit(self, where: str | None = None) -> "pd.DataFrame":

@@ -6,8 +6,8 @@ The only place that says which. Databases, reports and exports are made of what 
 from harness.spec import Json
 
 PRIVATE_EPSILONS = ("data_dependent",)
-"""Of a guarantee's epsilons. PATE's price of the votes as they fell reads them and is not sanitised (Papernot
-et al. 2018): that epsilon itself tells how the teachers voted."""
+"""Of a guarantee's epsilons. The price of votes as they fell reads them and is not sanitised (Papernot et al.
+2018): that epsilon itself tells how the teachers voted."""
 
 
 def publishable(result: Json) -> Json:

@@ -10,7 +10,18 @@ from dp_accounting import ComposedDpEvent, DpEvent, NonPrivateDpEvent, SelfCompo
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from methods.base import Count, Positive, PrivacyParams, Probability, Problem, Rate, Released, Run, Technical
+from methods.base import (
+    Count,
+    FreeKind,
+    Positive,
+    PrivacyParams,
+    Probability,
+    Problem,
+    Rate,
+    Released,
+    Run,
+    Technical,
+)
 from methods.dirdp_sgd.directions import redraw
 from methods.dirdp_sgd.layout import Granularity, Layout, cut_blocks, find_layout, parse, spell
 from methods.gradients import Engine, EngineName, Loss, make_engine
@@ -105,6 +116,8 @@ class DirDpSgd:
     )
     Params: ClassVar[type[DirDpSgdParams]] = DirDpSgdParams
     free: ClassVar[str] = "kappa"
+    free_kind: ClassVar[FreeKind] = "concentration"
+    mechanism: ClassVar[str] = "directional"
 
     def shaped(self, params: DirDpSgdParams, model: nn.Module) -> DirDpSgdParams:
         """The parameters with the directions that this model's gradient has."""

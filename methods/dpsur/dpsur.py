@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSampledDpEvent
@@ -52,6 +52,10 @@ class DpsurParams(ClippingParams, OptimizerParams, PrivacyParams):
     C_v: Rate = Field(default=0.001, description="The change of the validation loss is clipped to +-C_v.")
     sigma_v: Rate = Field(default=1.3, description="Noise of a test: standard deviation over 2 C_v.")
     beta: float = Field(default=-1.0, description="A noisy change below beta C_v is accepted.")
+
+    def one_step(self, count: int, rate: float) -> dict[str, Any]:
+        """The settings of one accepted attempt on all of `count` records (methods/base.py, Stepped)."""
+        return super().one_step(count, rate) | {"beta": math.inf}
 
     @model_validator(mode="after")
     def _something_can_be_accepted(self) -> "DpsurParams":
@@ -102,6 +106,7 @@ class Dpsur:
         "the stats are read from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpsurParams]] = DpsurParams
+    mechanism: ClassVar[str] = "selective"
 
     def bound(self, params: DpsurParams) -> float | None:
         """The budget, where it was kept under the charge that the harness prices."""

@@ -124,6 +124,7 @@ class Pate:
     Params: ClassVar[type[PateParams]] = PateParams
     free: ClassVar[str] = "noise"
     extent: ClassVar[str] = "queries"
+    mechanism: ClassVar[str] = "votes"
     public_use: ClassVar[str] = "the queries that its teachers answer"
 
     def planned(self, params: PateParams, n_train: int) -> DpEvent:

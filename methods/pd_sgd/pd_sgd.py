@@ -99,6 +99,10 @@ class PdSgdParams(OptimizerParams):
             )
         return self
 
+    def one_step(self, count: int, rate: float) -> dict[str, Any]:
+        """The settings of one step on all of `count` records that is accepted (methods/base.py, Stepped)."""
+        return super().one_step(count, rate) | {"T": 1, "batches": None, "anomalous_share": None}
+
     @property
     def needed(self) -> int:
         """Plausible batches that a step needs; 1 where nothing is tested."""

@@ -23,6 +23,10 @@ class DescentParams(OptimizerParams):
         default="constant", description="The step size over the steps: as it is, or down to 0 as a cosine."
     )
 
+    def one_step(self, count: int, rate: float) -> dict[str, Any]:
+        """The settings of one plain gradient step on all of `count` records (methods/base.py, Stepped)."""
+        return super().one_step(count, rate) | {"schedule": "constant"}
+
 
 class Descent:
     """A model on its way down the mean loss of shuffled batches; belongs into the state of `run.steps`.

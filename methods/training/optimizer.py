@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from torch import nn, optim
@@ -11,6 +11,9 @@ from methods.base import Amount, Count, Fraction, Params, Rate
 
 Schedule = Literal["constant", "cosine"]
 """The step size over the steps."""
+
+PLAIN: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0}
+"""Settings under which an update is the gradient times the step size."""
 
 
 class OptimizerParams(Params):
@@ -24,6 +27,10 @@ class OptimizerParams(Params):
     )
     momentum: Fraction = Field(default=0.0, description="Momentum of optimizer 'sgd'.")
     weight_decay: Amount = Field(default=0.0, description="L2 penalty added to the gradient.")
+
+    def one_step(self, count: int, rate: float) -> dict[str, Any]:
+        """The settings of one plain gradient step on all of `count` records (methods/base.py, Stepped)."""
+        return {"steps": 1, "batch_size": count, "learning_rate": rate, **PLAIN}
 
     @model_validator(mode="after")
     def _momentum_is_sgds(self) -> "OptimizerParams":

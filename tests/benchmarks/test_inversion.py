@@ -17,7 +17,7 @@ from harness.attacks.parts.inversion import Intercepted, Pixels, cosine_distance
 from harness.attacks.parts.picture_metrics import Figures, compare, summarise
 from harness.jobs.step_gradient import share
 from harness.jobs.train import per_example_loss
-from harness.plan.plan import solve
+from harness.plan.solving import solve
 from methods.base import Problem
 from workloads.models.lenet import lenet
 

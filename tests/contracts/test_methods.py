@@ -16,7 +16,8 @@ from harness.accounting import check, price
 from harness.accounting.ledger import expand
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.train import per_example_loss, train
-from harness.plan.plan import make_plan, solve
+from harness.plan.plan import make_plan
+from harness.plan.solving import solve
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Task
 from methods.base import GUARANTEES, Calibrated, Method, Params, Problem, Rebuilt, Released

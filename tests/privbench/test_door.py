@@ -10,7 +10,18 @@ import privbench
 
 EXPORTED = {
     *("Results", "open_store", "Guarantee", "price"),
-    *("Method", "Calibrated", "Extensible", "Shaped", "Budgeted", "Assisted", "Rebuilt", "Detached"),
+    *(
+        "Method",
+        "Calibrated",
+        "Extensible",
+        "Searched",
+        "Shaped",
+        "Stepped",
+        "Budgeted",
+        "Assisted",
+        "Rebuilt",
+        "Detached",
+    ),
     *("Params",),
     *("Problem", "Run", "Released", "Budget", "Engine", "make_engine", "OptimizerParams", "make_optimizer"),
     *("Sampler", "PoissonSampler", "FixedSizeSampler", "ShuffleSampler"),

@@ -1,4 +1,4 @@
-"""PATE: what noisy votes cost when one may look at them. Not sanitised, so never a headline.
+"""Noisy votes of teachers: what they cost when one may look at them. Not sanitised, so never a headline.
 
 Papernot et al. 2017 (Laplace) and 2018 (Gaussian, confident). All bounds are Rényi divergences at every
 order; 2017's moments are alpha(l) = l D_{l+1}.

@@ -1,4 +1,4 @@
-"""Selective release (DPSUR and kin): what rejected attempts cost, and what leaving them out hides.
+"""Selective release (Fu et al. 2024): what rejected attempts cost, and what leaving them out hides.
 
 The headline charges all attempts. The other prices show how far the paper's charge can be from the truth.
 """
@@ -28,7 +28,7 @@ THRESHOLDS = (1.5, 2.0)
 
 @dataclass(frozen=True)
 class Selection:
-    """A run of DPSUR (Fu et al. 2024): a noisy proposal and a noisy test of it, on two Poisson samples."""
+    """A run of Fu et al. 2024: a noisy proposal and a noisy test of it, on two Poisson samples."""
 
     rate: float
     noise: float
@@ -62,7 +62,7 @@ class Selection:
 
 
 def find_selection(event: DpEvent) -> Selection | None:
-    """The run of DPSUR that a ledger tells of; None where it tells of something else."""
+    """The run of selective release that a ledger tells of; None where it tells of something else."""
     if isinstance(event, ComposedDpEvent) and event.events:
         run, *others = event.events
         extra = tuple(each.noise_multiplier for each in others if isinstance(each, GaussianDpEvent))

@@ -15,7 +15,7 @@ from dp_accounting import (
     SelfComposedDpEvent,
 )
 
-from harness.accounting import KAPPA, STEPS, calibrate, price
+from harness.accounting import CONCENTRATION, COUNT, calibrate, price
 from harness.accounting.solution_cache import default_folder
 from methods.mechanisms.events import VonMisesFisherDpEvent
 from workloads.errors import AccountingError
@@ -73,13 +73,13 @@ def test_concentration_is_the_largest_that_keeps_the_target(tmp_path: Path) -> N
     def family(kappa: float) -> DpEvent:
         return SelfComposedDpEvent(VonMisesFisherDpEvent(16000, kappa), 30)
 
-    kappa = calibrate(family, 1.0, 1e-5, free=KAPPA, cache=tmp_path)
+    kappa = calibrate(family, 1.0, 1e-5, free=CONCENTRATION, cache=tmp_path)
     epsilon = price(family(kappa), 1e-5).epsilon
     assert epsilon is not None
     assert 1 - 1e-3 <= epsilon <= 1
-    assert calibrate(family, 1.0, 1e-5, free=KAPPA, cache=tmp_path) == kappa
-    with pytest.raises(AccountingError, match="any kappa will do beyond; got inf"):
-        calibrate(family, math.inf, 1e-5, free=KAPPA, cache=tmp_path)
+    assert calibrate(family, 1.0, 1e-5, free=CONCENTRATION, cache=tmp_path) == kappa
+    with pytest.raises(AccountingError, match="any concentration will do beyond; got inf"):
+        calibrate(family, math.inf, 1e-5, free=CONCENTRATION, cache=tmp_path)
 
 
 @pytest.mark.parametrize(("noise", "target", "steps"), [(10.0, 2.0, 25), (1.0, 4.4, 1)])
@@ -91,7 +91,7 @@ def test_steps_are_the_most_that_keep_the_target(
     def family(count: float) -> DpEvent:
         return SelfComposedDpEvent(GaussianDpEvent(noise), int(count))
 
-    found = calibrate(family, target, 1e-5, free=STEPS, cache=tmp_path)
+    found = calibrate(family, target, 1e-5, free=COUNT, cache=tmp_path)
     assert found == steps
     assert (price(family(found), 1e-5).epsilon or 0) <= target
     assert (price(family(found + 1), 1e-5).epsilon or 0) > target
@@ -103,7 +103,7 @@ def test_too_few_steps_to_take_says_so(tmp_path: Path) -> None:
             lambda count: SelfComposedDpEvent(GaussianDpEvent(1.0), int(count)),
             1.0,
             1e-5,
-            free=STEPS,
+            free=COUNT,
             cache=tmp_path,
         )
 

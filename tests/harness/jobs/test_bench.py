@@ -239,7 +239,7 @@ def test_time_of_an_update_counts_rejected_steps() -> None:
     [
         ([1.0] * 60, None),
         ([1.0] * 49, "only 49 timed steps"),
-        ([1.3] * 60, "is 1.30 of sgd"),
+        ([1.3] * 60, "is 1.30 of itself"),
         ([0.6, 1.0, 1.0, 1.4] * 15, None),
         ([0.5, 1.0, 1.5] * 20, "in the middle half of the rounds"),
         ([0.7] * 29 + [1.0] * 2 + [1.3] * 29, "(95 %)"),

@@ -20,7 +20,8 @@ from harness.jobs.probe import probe
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.train import answers, lay_out, per_example_loss, train
 from harness.plan.canaries import Marked
-from harness.plan.plan import make_plan, solve
+from harness.plan.plan import make_plan
+from harness.plan.solving import solve
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Task
 from harness.store import Store

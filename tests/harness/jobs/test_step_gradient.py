@@ -13,6 +13,7 @@ from harness.jobs.step_gradient import share
 from harness.jobs.train import per_example_loss
 from methods.base import Problem
 from methods.mechanisms.bessel import mean_resultant_length
+from methods.training.optimizer import OptimizerParams
 from workloads.base import Records
 from workloads.errors import SpecError
 from workloads.models.lenet import lenet
@@ -139,3 +140,18 @@ def test_a_method_of_several_phases_shares_no_gradient() -> None:
 def test_a_method_that_releases_something_else_shares_no_gradient() -> None:
     with pytest.raises(SpecError, match="'Memguard' releases another module"):
         shared("memguard", records())
+
+
+def test_a_method_that_declares_no_step_shares_no_gradient() -> None:
+    with pytest.raises(SpecError, match="DpagdParams has no one_step"):
+        shared("dpagd", records(), epsilon=8.0)
+
+
+@pytest.mark.parametrize("name", methods.family.names())
+def test_settings_of_one_step_are_the_methods_own(name: str) -> None:
+    kind = methods.family.get(name).Params
+    assert issubclass(kind, OptimizerParams) == hasattr(kind, "one_step")
+    if issubclass(kind, OptimizerParams):
+        settings = kind.one_step(kind.model_construct(), 3, 2.0)
+        assert settings.keys() <= kind.model_fields.keys()
+        assert (settings["steps"], settings["batch_size"], settings["learning_rate"]) == (1, 3, 2.0)

@@ -95,6 +95,17 @@ def test_a_number_of_releases_is_remembered_as_solved_for() -> None:
     assert declared_by("pate", task.cell.params).solved == "noise"
 
 
+def test_a_plan_knows_what_was_solved_for() -> None:
+    grids: list[dict[str, Any]] = [
+        {"workload": "digits-linear", "method": name} for name in ("sgd", "dp-sgd")
+    ]
+    grids[1] |= {"epsilon": 4.0}
+    plan = make_plan(*read_sweep({"name": "s", "models": 1, "grid": grids}, "s"), None)
+    plain, private = plan.cells
+    assert plan.solved == {private.key: "noise_multiplier"}
+    assert plain.key != private.key
+
+
 def test_notes_are_no_part_of_a_key() -> None:
     for task in planned(method="dp-sgd", epsilon=4.0, steps=20):
         bare = replace(task, notes=Notes())

@@ -14,7 +14,8 @@ from torch import Tensor
 import methods
 from harness.accounting import price
 from harness.accounting.ledger import expand
-from harness.plan.plan import make_plan, solve
+from harness.plan.plan import make_plan
+from harness.plan.solving import solve
 from harness.plan.sweep_file import read_sweep
 from methods.base import Assisted, Calibrated, Problem
 from methods.mechanisms.events import NoisyVotesDpEvent
