@@ -22,6 +22,7 @@ from harness.report.tables import TextTable, write_tables
 from harness.results.published_tables import published
 from harness.results.query import Source
 from workloads.drawings import Drawing, DrawnTable, Printed, Trained
+from workloads.errors import UnknownName
 
 
 def write_theory(out: Path, store: Source | None = None, sheet: Sheet = SCREEN) -> list[Path]:
@@ -49,7 +50,10 @@ def drawings(names: Iterable[str], trained: Sequence[Row]) -> Mapping[str, Drawi
 
     found: dict[str, Drawing] = {}
     for name in names:
-        method = family.members.get(name)
+        try:
+            method = family.load(name)
+        except UnknownName:
+            continue
         if isinstance(method, Illustrated):
             own = [row for row in trained if row["method"] == name and row["stats"] is not None]
             runs = [Trained(row["workload"], row["params"], row["stats"]) for row in own]
