@@ -54,6 +54,8 @@ class Cell(Base):
     """`plain-baseline` or `private-baseline`: what others are compared with; null for all other methods."""
     solved: Mapped[str | None]
     """The parameter that was solved for to meet `epsilon_asked`; null where nothing was."""
+    illustrated: Mapped[bool] = mapped_column(default=False)
+    """Whether the method brings figures of its own: `privbench report theory` draws them."""
     params: Mapped[dict[str, Any]]
     """Resolved parameters; an infinity is {"$number": "inf"} as in the task."""
     epsilon_asked: Mapped[float | None]

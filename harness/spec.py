@@ -101,6 +101,8 @@ class Declared:
     """A `Role` of methods/base.py; None for a method that nothing is compared with."""
     solved: str | None = None
     """The parameter that was solved for to meet epsilon; None where nothing was."""
+    illustrated: bool = False
+    """Whether it brings figures of its own, which a report then asks it for."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from workloads.base import Records
+    from workloads.drawings import Drawing, Printed, Trained
 
 State = Mapping[str, Any]
 """What a phase must remember: things with `state_dict`, tensors, and dicts or lists of plain values."""
@@ -402,6 +403,18 @@ class Benched(Protocol):
 
     in_benches: ClassVar[Mapping[str, Any]]
     """By name; what the user gives comes before."""
+
+
+@runtime_checkable
+class Illustrated(Protocol):
+    """A method with figures of its own: its theory, beside what its trainings reported."""
+
+    def illustrate(self, trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
+        """The figure and tables, from all trainings of a store and what papers printed of the method.
+
+        Both may be empty: what needs no data is drawn all the same.
+        """
+        ...
 
 
 @runtime_checkable

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from methods.base import Detached as Detached
     from methods.base import Extensible as Extensible
     from methods.base import Fraction as Fraction
+    from methods.base import Illustrated as Illustrated
     from methods.base import Method as Method
     from methods.base import Noise as Noise
     from methods.base import Params as Params
@@ -85,6 +86,13 @@ if TYPE_CHECKING:
     from workloads.base import Records as Records
     from workloads.base import Sensitive as Sensitive
     from workloads.base import Workload as Workload
+    from workloads.drawings import Dot as Dot
+    from workloads.drawings import Drawing as Drawing
+    from workloads.drawings import DrawnPanel as DrawnPanel
+    from workloads.drawings import DrawnTable as DrawnTable
+    from workloads.drawings import Line as Line
+    from workloads.drawings import Printed as Printed
+    from workloads.drawings import Trained as Trained
     from workloads.errors import AccountingError as AccountingError
     from workloads.errors import BackendError as BackendError
     from workloads.errors import BenchError as BenchError
@@ -129,6 +137,7 @@ _HOMES = {
         "Detached",
         "Extensible",
         "Fraction",
+        "Illustrated",
         "Method",
         "Noise",
         "Params",
@@ -147,6 +156,7 @@ _HOMES = {
     "methods.training.optimizer": ("OptimizerParams", "make_optimizer"),
     "methods.training.sampling": ("FixedSizeSampler", "PoissonSampler", "Sampler", "ShuffleSampler"),
     "workloads.base": ("Attribute", "Prepared", "Public", "Records", "Sensitive", "Workload"),
+    "workloads.drawings": ("Dot", "Drawing", "DrawnPanel", "DrawnTable", "Line", "Printed", "Trained"),
     "workloads.errors": (
         "AccountingError",
         "BackendError",

@@ -24,7 +24,7 @@ def report(
             "audit",
             "reconstructions",
             "reproduce",
-            "pd-sgd-theory",
+            "theory",
             "all",
         ],
         typer.Argument(help="Which report."),
@@ -57,8 +57,8 @@ def report(
     `calibration` compares methods at equal measured leakage, `compare` cells by paired tests; `audit` shows
     what canaries prove about epsilon.
     `reconstructions` shows members beside what gradient inversion rebuilt of them.
-    `reproduce` puts published numbers beside ours, as text. `pd-sgd-theory` draws what pd-sgd's privacy test
-    lets pass; it needs no store.
+    `reproduce` puts published numbers beside ours, as text. `theory` draws what methods
+    bring of their own; it needs no store.
     """
     if (attack or fpr is not None) and kind not in DRAWN_BY_LEAKAGE:
         raise SpecError(f"--attack and --fpr choose the axis of leakage, which `report {kind}` has not")
@@ -69,10 +69,10 @@ def report(
         return _reproduce(source(store, database), table, where, folder, form or "table")
     if table or form:
         raise SpecError(f"--table and --format belong to `report reproduce`, not to `report {kind}`")
-    if database and kind in ("pd-sgd-theory", "reconstructions"):
+    if database and kind in ("theory", "reconstructions"):
         raise SpecError(f"`report {kind}` reads the store's own files: leave --database out")
-    if kind == "pd-sgd-theory":
-        return _pd_sgd_theory(store_path(store), where, out, columns)
+    if kind == "theory":
+        return _theory(store_path(store), where, out, columns)
     from harness import report as reports
     from harness.report.figure.paper_sizes import SHEETS
 
@@ -118,16 +118,14 @@ def _reproduce(source: Path | str, table: str | None, where: str | None, out: Pa
         output.say(str(file))
 
 
-def _pd_sgd_theory(
-    path: Path, where: str | None, out: Path | None, columns: Literal["1", "2"] | None
-) -> None:
+def _theory(path: Path, where: str | None, out: Path | None, columns: Literal["1", "2"] | None) -> None:
     """Write figure, data and tables; the experiment comes from the store's database, where there is one."""
     from harness.report.figure.paper_sizes import SHEETS
-    from harness.report.pd_sgd.theory_report import write_theory
+    from harness.report.theory_report import write_theory
     from harness.store import Store
 
     if where:
-        raise SpecError("--where selects rows of a view, and `report pd-sgd-theory` reads none: leave it out")
+        raise SpecError("--where selects rows of a view, and `report theory` reads none: leave it out")
     store = Store(path)
     store.check()
     if out is None and not store.exists():

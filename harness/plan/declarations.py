@@ -5,7 +5,7 @@ from typing import Any
 
 import methods
 from harness.spec import Declared
-from methods.base import Baseline, Calibrated, Extensible, Method, Role, Technical
+from methods.base import Baseline, Calibrated, Extensible, Illustrated, Method, Role, Technical
 from workloads.errors import BenchError
 
 
@@ -49,4 +49,5 @@ def uncounted(method: Method) -> frozenset[str]:
 
 def declared_by(name: str, params: Mapping[str, Any], given: Collection[str] = ()) -> Declared:
     """What is noted with the tasks of a cell of the method called `name`."""
-    return Declared(role_of(name), solved_for(methods.family.get(name), params, given))
+    method = methods.family.get(name)
+    return Declared(role_of(name), solved_for(method, params, given), isinstance(method, Illustrated))

@@ -40,13 +40,13 @@ CELLS = """
 RUNS = "select r.*, t.provenance from runs r join task t on t.key = r.task"
 """The trainings behind the points, and with what each was made."""
 
-REJECTIONS = """
-    select c.workload, c.params, r.stats
-    from model_run r join cell c on c.key = r.cell
-    where c.method = 'pd-sgd'
+ILLUSTRATED = """
+    select c.method, c.workload, c.params, r.stats
+    from cell c left join model_run r on r.cell = c.key
+    where c.illustrated
     order by c.key, r.index
 """
-"""What PD-SGD tells of its privacy test."""
+"""What the trainings of methods with figures of their own reported; of a cell without any, no statistics."""
 
 CEILINGS = """
     select distinct cell, cast(ceiling_curve as varchar) as curve
@@ -99,8 +99,8 @@ class Reading:
     """Every attribute inference on the cells that the condition selects."""
     runs: list[Row] = field(default_factory=list)
     """The trainings of the frontier's cells, by cell and index; with their provenance."""
-    rejections: list[Row] = field(default_factory=list)
-    """Parameters and statistics of every PD-SGD training."""
+    illustrated: list[Row] = field(default_factory=list)
+    """Parameters and statistics of every training of a method that brings figures of its own."""
     reproduction: list[Row] = field(default_factory=list)
     """Every published number and ours beside it, whatever the condition."""
     conflicts: list[Row] = field(default_factory=list)
@@ -187,7 +187,7 @@ def _read(reader: Reader, where: str | None, view: str) -> Reading:
         reconstructions=list(rebuilt),
         attributes=list(read_rows(reader, f"{select('attribute', among)} order by cell, attack_task")),
         runs=sorted(runs, key=lambda row: (row["cell"], row["index"])),
-        rejections=list(read_rows(reader, REJECTIONS)),
+        illustrated=list(read_rows(reader, ILLUSTRATED)),
         reproduction=list(read_rows(reader, "select * from reproduction order by published_key")),
         conflicts=list(read_rows(reader, "select * from conflicts order by origin, task, figure")),
         comparisons=list(read_rows(reader, "select * from comparison order by workload, axis, cell, other")),

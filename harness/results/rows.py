@@ -108,6 +108,7 @@ def cell_row(origin: Origin, task: Task) -> Row | None:
         "method_version": cell.method.version,
         "role": declared.role,
         "solved": declared.solved,
+        "illustrated": declared.illustrated,
         "params": _text(spelled(cell.params)),
         "epsilon_asked": cell.params.get("epsilon"),
         "delta": cell.params.get("delta"),

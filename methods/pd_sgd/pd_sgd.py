@@ -1,6 +1,7 @@
 """pd-sgd: noisy steps that are taken only where enough other batches could have given them."""
 
 import math
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,11 +14,13 @@ from methods.base import Count, Fraction, Level, Positive, Problem, Rate, Releas
 from methods.mechanisms.draws import fill_gaussian
 from methods.pd_sgd.batch_gradient import BatchGradient
 from methods.pd_sgd.deniability import DeniabilityTest, Verdict, count_plausible
+from methods.pd_sgd.illustration import illustrate
 from methods.pd_sgd.partition import TOGETHER, Partition, flip_labels
 from methods.pd_sgd.rejections import Rejections
 from methods.training.optimizer import OptimizerParams, make_optimizer
 from methods.training.sampling import HOST
 from workloads.base import Records
+from workloads.drawings import Drawing, Printed, Trained
 
 Ablation = Literal["full", "only_noise", "only_test", "random_rejection"]
 
@@ -138,6 +141,10 @@ class PdSgd:
         "rejection_rate and the other stats are read from the data and released with the result",
     )
     Params: ClassVar[type[PdSgdParams]] = PdSgdParams
+
+    def illustrate(self, trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
+        """What the privacy test lets pass."""
+        return illustrate(trained, printed)
 
     def train(self, members: Records, problem: Problem, params: PdSgdParams, run: Run) -> Released:
         """Try `params.steps` steps and release the last iterate; a rejected step leaves it as it is."""

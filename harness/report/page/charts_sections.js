@@ -1,4 +1,4 @@
-// The plots of the later sections: costs, equal leakage, audits, PD-SGD's theory.
+// The plots of the later sections: costs, equal leakage, audits, methods' theory.
 
 const SOURCES = { bench: "square", paper: "diamond-open" };
 const OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8a7f00"];
@@ -93,7 +93,7 @@ function drawAudits(rows) {
   Plotly.react("audit-plot", traces, layout, CONFIG);
 }
 
-// ---- PD-SGD's theory
+// ---- methods' theory
 
 function drawPanel(target, panel) {
   const traces = panel.curves.map((curve, place) => ({
@@ -104,6 +104,7 @@ function drawPanel(target, panel) {
   const layout = baseLayout(panel.x, panel.y);
   layout.showlegend = true;
   layout.legend = { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)", font: { size: 11 } };
-  if (panel.log) Object.assign(layout.yaxis, { type: "log", range: [-6, 0.3], dtick: 1, tickformat: "~g" });
+  if (panel.log) Object.assign(layout.yaxis, { type: "log", dtick: 1, tickformat: "~g" });
+  if (panel.range) layout.yaxis.range = panel.range.map(Math.log10);
   Plotly.react(target, traces, layout, CONFIG);
 }

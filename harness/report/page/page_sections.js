@@ -120,8 +120,8 @@ function fillReproduction() {
 function showTheory() {
   const panels = DATA.theory;
   showOnly("theory", panels.length > 0);
-  find("theory-note").textContent = "What the paper's lemmas let pass, and where measured, what was rejected. "
-    + "The settings of the paper's tables: privbench report pd-sgd-theory.";
+  find("theory-note").textContent = "What methods state of themselves, and where measured, what their trainings reported. "
+    + "All figures and their tables: privbench report theory.";
   blocksIn(find("theory-plots"), panels.length).forEach(({ title, plot, box }, place) => {
     title.textContent = panels[place].title;
     box.hidden = true;

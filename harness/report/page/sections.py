@@ -1,4 +1,4 @@
-"""Data of the page's later sections: calibration, PD-SGD's theory, rebuilt pictures, published numbers."""
+"""Data of the page's later sections: calibration, methods' theory, rebuilt pictures, published numbers."""
 
 import base64
 import io
@@ -17,23 +17,14 @@ from harness.report.calibration import (
     calibrate_pictures,
     calibration_tables,
 )
-from harness.report.pd_sgd.curves import Curve as TheoryCurve
-from harness.report.pd_sgd.curves import rejection_curves, theory
-from harness.report.pd_sgd.theory_figure import DISTANCE
 from harness.report.reading import Reading, Row, name_groups
 from harness.report.reconstructions import SHOWN, Bytes, Gallery, group, lines_of, name_block, strip
 from harness.report.reproduce import FIGURES, STATUSES, WORDS, remarks_of
+from harness.report.theory_report import drawings
+from workloads.drawings import Line
 
 PICTURE_BYTES = 800_000
 """Of all pictures in a page, at most."""
-PANELS = {
-    "plausibility": ("Lemma 1: a batch passes", DISTANCE, "probability q", False),
-    "bounds": ("Lemma 2, Corollary 1: bounds", DISTANCE, "probability q", True),
-    "figure 1, q <= 0.05": ("Figure 1: from where q ≤ 0.05", "sigma", "sqrt(d* / k)", False),
-    "figure 1, q <= 1e-05": ("Figure 1: from where q ≤ 1e-5", "sigma", "sqrt(d* / k)", False),
-    "figure 3": ("Figure 3: rejected seeds, measured", "share of flipped labels", "rejection rate", False),
-}
-"""Of PD-SGD's theory: title, axes, and whether the upward one is logarithmic."""
 
 
 def calibration_data(reading: Reading) -> list[dict[str, Any]]:
@@ -78,24 +69,29 @@ def _corners(curve: Curve, reach: float) -> dict[str, Any]:
 
 
 def theory_data(reading: Reading) -> list[dict[str, Any]]:
-    """The panels of PD-SGD's theory where the database knows the method; without curves left out."""
-    if "pd-sgd" not in reading.methods:
-        return []
-    curves = [*theory(), *rejection_curves(reading.rejections)]
-    panels = []
-    for panel, (title, x, y, log) in PANELS.items():
-        own = [_line(curve) for curve in curves if curve.panel == panel]
-        if own:
-            panels.append({"title": title, "x": x, "y": y, "log": log, "curves": own})
-    return panels
+    """The panels that methods of the database bring of their theory; those without lines are left out."""
+    names = sorted({row["method"] for row in reading.illustrated})
+    return [
+        {
+            "title": f"{name}: {panel.title}",
+            "x": panel.x,
+            "y": panel.y,
+            "log": panel.log_y,
+            "range": panel.y_limits if panel.log_y and None not in (panel.y_limits or (None,)) else None,
+            "curves": [_line(line) for line in panel.lines],
+        }
+        for name, drawing in (drawings(names, reading.illustrated) if names else {}).items()
+        for panel in drawing.panels
+        if panel.lines
+    ]
 
 
-def _line(curve: TheoryCurve) -> dict[str, Any]:
+def _line(line: Line) -> dict[str, Any]:
     """Every other point, four digits: a bound that does not hold has none."""
-    step = 1 if len(curve.x) < 50 else 2
-    points = [point for point in list(zip(curve.x, curve.y, strict=True))[::step] if math.isfinite(point[1])]
-    name = curve.name if curve.gamma is None else f"{curve.name}, gamma {curve.gamma:g}"
-    return {"name": name, "x": [round(x, 4) for x, _ in points], "y": [float(f"{y:.4g}") for _, y in points]}
+    step = 1 if len(line.x) < 50 else 2
+    points = [point for point in list(zip(line.x, line.y, strict=True))[::step] if math.isfinite(point[1])]
+    x, y = [round(x, 4) for x, _ in points], [float(f"{y:.4g}") for _, y in points]
+    return {"name": line.label, "x": x, "y": y}
 
 
 def picture_data(reading: Reading) -> dict[str, Any]:

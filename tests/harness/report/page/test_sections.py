@@ -54,6 +54,7 @@ def page(open_once: Open) -> Any:
         "reconstructions": [inversion("a")],
         "pictures": {"a": pictures(0)},
         "methods": ["dp-sgd", "pd-sgd", "sgd"],
+        "illustrated": [{"method": "pd-sgd", "workload": "w", "params": {}, "stats": {}}],
     }
     return open_once(make_reading(quickstart_rows(), **whole))
 
@@ -102,7 +103,7 @@ def test_methods_are_compared_at_equal_leakage(page: Any) -> None:
     assert least[2] == "-"
 
 
-def test_theory_is_drawn_where_pd_sgd_is(page: Any) -> None:
+def test_theory_is_drawn_where_a_method_brings_it(page: Any) -> None:
     page.locator("#theory").scroll_into_view_if_needed()
     first = page.locator("#theory-plots .plot").first
     sync_api.expect(first.locator(".scatterlayer .trace")).to_have_count(4)

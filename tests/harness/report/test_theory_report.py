@@ -1,19 +1,24 @@
-"""`privbench report pd-sgd-theory`: what it writes with and without a store."""
+"""`privbench report theory`: what it writes with and without a store."""
 
 import csv
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
+import methods
 from harness.cli import app
 from harness.jobs.loop import Stop, run_task
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
+from harness.report.reading import rows_of
+from harness.report.theory_report import drawings, installed, write_drawing
 from harness.results.collect import collect
 from harness.store import Store
+from workloads.drawings import Dot, Drawing, DrawnPanel, Line, Printed, Trained
 from workloads.errors import SpecError
 
 FILES = sorted(
@@ -62,7 +67,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_theory_needs_no_store(tmp_path: Path) -> None:
     out = tmp_path / "here"
     missing = str(tmp_path / "none")
-    done = CliRunner().invoke(app.app, ["report", "pd-sgd-theory", "--out", str(out), "--store", missing])
+    done = CliRunner().invoke(app.app, ["report", "theory", "--out", str(out), "--store", missing])
     assert done.exit_code == 0, done.output
     assert sorted(file.name for file in out.iterdir()) == FILES
     assert imread(out / "pd-sgd-theory.png").shape[2] == 4
@@ -86,7 +91,7 @@ def test_the_theory_needs_no_store(tmp_path: Path) -> None:
 
 
 def test_the_experiment_comes_from_the_store(store: Path) -> None:
-    done = CliRunner().invoke(app.app, ["report", "pd-sgd-theory", "--store", str(store)])
+    done = CliRunner().invoke(app.app, ["report", "theory", "--store", str(store)])
     assert done.exit_code == 0, done.output
     assert sorted(file.name for file in (store / "reports").iterdir()) == FILES
     drawn = points(store / "reports" / "pd-sgd-theory.csv")
@@ -100,7 +105,7 @@ def test_the_experiment_comes_from_the_store(store: Path) -> None:
 
 def test_wrong_use_is_told(tmp_path: Path) -> None:
     def refusal(*arguments: str) -> str:
-        command = ["report", "pd-sgd-theory", "--store", str(tmp_path / "none"), *arguments]
+        command = ["report", "theory", "--store", str(tmp_path / "none"), *arguments]
         done = CliRunner().invoke(app.app, command)
         assert isinstance(done.exception, SpecError)
         return str(done.exception)
@@ -108,3 +113,41 @@ def test_wrong_use_is_told(tmp_path: Path) -> None:
     assert "give --out" in refusal()
     assert "--where" in refusal("--where", "true")
     assert "--table" in refusal("--table", "pd-sgd-table-2")
+
+
+class Toy:
+    """A plug-in with figures of its own."""
+
+    def illustrate(self, trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
+        measured = tuple(each.stats["rate"] for each in trained)
+        line = Line("rate", tuple(range(len(measured))), measured, "measured")
+        empty = DrawnPanel("empty", "No line", "x", without_lines="nothing measured yet")
+        logs = DrawnPanel(
+            "logs", "Both", "x", "y", (line,), (Dot(1, 2, text="here"),), log_x=True, log_y=True
+        )
+        return Drawing("Toy", f"{len(printed)} lines in print", (logs, empty))
+
+
+def test_a_plug_in_draws_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(methods.family.members, "toy", Toy())
+    rows = [
+        {"method": "toy", "workload": "w", "params": {}, "stats": {"rate": 0.5}},
+        {"method": "toy", "workload": "w", "params": {}, "stats": None},
+        {"method": "gone", "workload": "w", "params": {}, "stats": {"rate": 0.1}},
+    ]
+    found = drawings(["gone", "sgd", "toy"], rows)
+    assert list(found) == ["toy"], "the others are not installed, or bring nothing"
+    assert "toy" in installed()
+    files = write_drawing("toy-theory", found["toy"], tmp_path)
+    assert {file.name for file in files} >= {"toy-theory.png", "toy-theory.csv"}
+    assert points_of(tmp_path / "toy-theory.csv") == [["logs", "rate", "", "0", "0.5"]]
+
+
+def points_of(file: Path) -> list[list[str]]:
+    with file.open(encoding="utf-8", newline="") as source:
+        return list(csv.reader(source))[1:]
+
+
+def test_a_cell_remembers_that_its_method_brings_figures(store: Path) -> None:
+    rows = rows_of(store, "select distinct method, illustrated from cell")
+    assert rows == [{"method": "pd-sgd", "illustrated": True}]

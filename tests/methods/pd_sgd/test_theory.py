@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.report.pd_sgd.theory import (
+from methods.pd_sgd.theory import (
     corollary_1,
     half_accepted_at,
     lemma_2,

@@ -1,1 +1,0 @@
-"""PD-SGD's privacy test: theory, curves and the figure."""
