@@ -39,10 +39,14 @@ class Laps:
         place = 1 if clock == "cpu" else 0
         return np.array([lap.clocks.get(name, (0.0, 0.0))[place] for lap in self.laps], dtype=np.float64)
 
+    def drawing(self, clock: str) -> Numbers:
+        """Seconds of drawing batches, by the run's own measure."""
+        place = 1 if clock == "cpu" else 0
+        return np.array([lap.drawing[place] for lap in self.laps], dtype=np.float64)
+
     def net(self, clock: str) -> Numbers:
         """Seconds of the steps without drawing the batch."""
-        place = 1 if clock == "cpu" else 0
-        return self.whole(clock) - np.array([lap.drawing[place] for lap in self.laps], dtype=np.float64)
+        return self.whole(clock) - self.drawing(clock)
 
     def figures(self, clock: str) -> dict[str, Any]:
         """What the steps took by themselves."""

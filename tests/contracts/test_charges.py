@@ -78,7 +78,8 @@ def test_a_method_that_names_no_parts_is_charged_the_same(
         assert Laps(named).net(clock).tolist() == Laps(unnamed).net(clock).tolist()
     assert [lap.drawing for lap in named] == [lap.drawing for lap in unnamed]
     drawn = [lap.drawing[0] for lap in named]
-    assert (max(drawn) > 0) == (name not in WITHOUT_DRAWS)
+    if type(method).__module__.startswith("methods."):  # a plug-in may read all members, too
+        assert (max(drawn) > 0) == (name not in WITHOUT_DRAWS)
     assert all(seconds < COMPUTING for seconds in drawn), "no loss is hidden in drawing"
 
 

@@ -36,10 +36,10 @@ MUTATIONS = (
         RESUMES.format("sgd"),
     ),
     forget(
-        "sgd's batches are indexed from the host",
-        "methods/sgd.py",
-        "stream, run.device)",
-        "stream)",
+        "batches are indexed from the host",
+        "harness/jobs/releases.py",
+        "device or self.device, rate)",
+        "device or HOST, rate)",
         WAITS.format("sgd"),
     ),
     forget(
@@ -80,9 +80,9 @@ MUTATIONS = (
     ),
     forget(
         "batches are drawn on the device",
-        "methods/dp_sgd.py",
-        'run.generator("sampling", HOST)',
-        'run.generator("sampling")',
+        "harness/jobs/releases.py",
+        "self.generator(stream, HOST)",
+        "self.generator(stream)",
         AS_ON_CPU.format("dp-sgd"),
     ),
     forget(
@@ -144,15 +144,15 @@ MUTATIONS = (
     forget(
         "the test's noise is drawn on the device",
         "methods/dpsur/dpsur.py",
-        'run.generator("validation-noise", HOST)',
-        'run.generator("validation-noise")',
+        "device=HOST,  #",
+        "device=run.device,  #",
         WAITS.format("dpsur"),
     ),
     forget(
         "who stays is sent and waited for",
-        "methods/dpis/dpis.py",
-        "batch = wide.take(sent(kept, run.device))",
-        "batch = wide.take(kept.to(run.device))",
+        "methods/training/sampling.py",
+        "self.rows[sent(kept, self.rows.device)]",
+        "self.rows[kept.to(self.rows.device)]",
         WAITS.format("dpis"),
     ),
     forget(
