@@ -9,7 +9,7 @@ from harness.plan.estimate import expected
 from harness.plan.plan import Plan, purged_trainings
 from harness.spec import Task
 from harness.store import Store
-from harness.store.records import SweepEntry, SweepRecord
+from harness.store.journal import SweepEntry, SweepRecord
 
 
 def resend(store: Store, name: str, backend: str, settings: Settings) -> int:

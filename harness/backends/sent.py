@@ -3,7 +3,7 @@
 from harness.backends import DEFAULT, family
 from harness.backends.base import Settings, read_settings
 from harness.store import Store
-from harness.store.records import SweepRecord
+from harness.store.journal import SweepRecord
 from workloads.errors import StoreError
 
 

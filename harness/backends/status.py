@@ -10,8 +10,8 @@ from harness.backends.base import Standing
 from harness.backends.sent import sent_backend
 from harness.spec import Kind
 from harness.store import Store, heartbeat
+from harness.store.journal import SweepEntry
 from harness.store.outcomes import AuditOutcome, Training
-from harness.store.records import SweepEntry
 from harness.store.result import Result
 from workloads.errors import StoreError, UnknownName
 

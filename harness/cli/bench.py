@@ -56,7 +56,7 @@ def bench(
     Ratios are of CPU time (on a GPU: time between events) without drawing the batch. The baseline is timed
     twice; where the two differ too much the machine is too noisy to trust, and the output says so.
     """
-    from harness.jobs.bench import refuse_missing_device
+    from harness.jobs.bench.bench import refuse_missing_device
     from harness.plan.benches import ANY_DEVICE, Measure, plan_benches, stamp_now
     from harness.plan.sweep_file import from_options
     from harness.results.collect import collect as gather

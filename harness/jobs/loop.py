@@ -25,7 +25,7 @@ from typing import Literal
 import torch
 
 from harness.jobs.attack import attack
-from harness.jobs.bench import bench
+from harness.jobs.bench.bench import bench
 from harness.jobs.cgroup import memory_limit, oom_kills
 from harness.jobs.device import accelerator, prepared
 from harness.jobs.failures import failure, loses_device
@@ -37,9 +37,9 @@ from harness.plan.benches import ANY_DEVICE, Measure
 from harness.spec import Task
 from harness.store import Store
 from harness.store.files import dump
+from harness.store.journal import Heartbeat
 from harness.store.locks import CLAIM, claimed
 from harness.store.outcomes import Outcome
-from harness.store.records import Heartbeat
 from harness.store.result import Artefact, Failure, build, figures_of
 from workloads.devices import CPU, best_device, find_device
 from workloads.errors import StoreError

@@ -1,8 +1,8 @@
 """Benches to tasks: which variants take turns, on which workload, at which batch size.
 
 For every workload and batch size the methods and the plain baseline train side by side, a step each in turn
-(harness/jobs/interleaving.py). The baseline is there twice: how far its two copies differ shows how noisy the
-machine is.
+(harness/jobs/bench/interleaving.py). The baseline is there twice: how far its two copies differ shows how
+noisy the machine is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,13 @@ from harness.plan.declarations import named
 from harness.plan.sweep_file import BenchEntry, Grid
 from harness.spec import Cell, Task, Timing
 from methods.base import Benched, Calibrated
+from methods.training.optimizer import PLAIN
 from methods.training.sampling import refuse_larger_than
 from workloads.errors import SpecError, unknown
 from workloads.recipe import recipe
 
 ANY_DEVICE = "auto"
 """The best device of the machine that the bench comes to run on."""
-PLAIN: dict[str, list[Any]] = {"optimizer": ["sgd"], "momentum": [0.0], "weight_decay": [0.0]}
-"""One update rule for all, unless another is given: a ratio is about methods, not about optimizers."""
 EPSILON = 8.0
 """For a method that needs one, where none is given; the time of a step does not depend on it."""
 
@@ -154,7 +153,9 @@ def _lists(workload: str, method: str, settings: Mapping[str, list[Any]]) -> dic
     own: dict[str, list[Any]] = {}
     if isinstance(member, Benched):
         own = {name: [value] for name, value in member.in_benches.items()}
-    asked = PLAIN | own | dict(settings)
+    # One update rule for all, unless another is given: a ratio is about methods, not about optimizers.
+    plain = {name: [value] for name, value in PLAIN.items()}
+    asked = plain | own | dict(settings)
     lists = {name: values for name, values in asked.items() if name in fields}
     free = member.free if isinstance(member, Calibrated) else "epsilon"
     settled = (

@@ -25,8 +25,8 @@ from harness.store import Store, read_result
 from harness.store.checks import PURGED
 from harness.store.files import dump, parse_json, sealed
 from harness.store.imports import IMPORTS, MANIFEST
+from harness.store.journal import Purged
 from harness.store.private import publishable
-from harness.store.records import Purged
 from harness.store.result import parse_result
 from workloads.errors import SpecError, StoreError
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from harness.spec import Json
 from harness.store.files import parse_json
-from harness.store.records import Purged
+from harness.store.journal import Purged
 
 PURGED = "purged.json"
 """In a task's folder: which of its artefacts were deleted on purpose."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from harness.store import Store, heartbeat
 from harness.store.checks import PURGED, purged_files
 from harness.store.files import dump, sync_folder, write_atomic
+from harness.store.journal import Purged
 from harness.store.locks import locked
-from harness.store.records import Purged
 from harness.store.result import Result
 from workloads.errors import StoreError
 

@@ -35,8 +35,8 @@ from harness.store.files import (
     write_atomic,
     write_synced,
 )
+from harness.store.journal import Heartbeat, SweepRecord, parse_heartbeat, parse_sweep
 from harness.store.locks import locked
-from harness.store.records import Heartbeat, SweepRecord, parse_heartbeat, parse_sweep
 from harness.store.result import Artefact, Result, parse_result
 from workloads.errors import StoreError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.jobs.bench import bench
+from harness.jobs.bench.bench import bench
 from harness.jobs.device import prepared
 from harness.plan.benches import Measure, plan_benches
 from harness.store.outcomes import Bench

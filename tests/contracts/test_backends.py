@@ -12,7 +12,7 @@ from harness.backends import DEFAULT, family
 from harness.backends.base import Backend, Settings, read_settings
 from harness.backends.gpus import DEVICES
 from harness.store import Store
-from harness.store.records import SweepRecord
+from harness.store.journal import SweepRecord
 
 NAMES = family.names()
 PROFILED = [name for name in NAMES if family.get(name).Profile is not None]

@@ -9,10 +9,10 @@ import pytest
 from torch import Tensor
 
 import methods
+from harness.jobs.bench.interleaving import BenchRun, Lap, Player
+from harness.jobs.bench.timing import Laps
 from harness.jobs.clock import HostStopwatch
-from harness.jobs.interleaving import BenchRun, Lap, Player
 from harness.jobs.run import Run
-from harness.jobs.timing import Laps
 from methods.base import Method
 from tests.contracts.test_methods import CPU, PROBLEM, every_method, own_cache, people, small
 from tests.docs.conftest import FENCE, ROOT

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from harness.leakage.figures import unmeasured
 from harness.spec import Cell, Json, Notes, Plugin, Task, Timing
 from harness.store import Store
+from harness.store.journal import SweepEntry, SweepRecord
 from harness.store.outcomes import Rate
-from harness.store.records import SweepEntry, SweepRecord
 from harness.store.result import Result, parse_result
 
 WORKLOADS = ("digits-linear", "digits-mlp")

@@ -13,8 +13,6 @@ DATA = ("harness/papers/", "harness/sweeps/")
 CODE = (".py", ".js", ".html", ".css", ".sql")
 EXAMPLES = {"harness/cli/price.py": {"dp-sgd"}}
 """Help texts that show a command to type."""
-LEFT = ("harness/cli/bench.py", "harness/jobs/bench.py")
-"""Still to be rid of names: an entry that has none left is an error."""
 
 
 def spellings(name: str) -> set[str]:
@@ -63,8 +61,7 @@ def test_no_method_is_named() -> None:
     found = {name: named_in((ROOT / name).read_text(encoding="utf-8")) for name in files()}
     assert len(found) > 200
     strays = {name: each for name, each in found.items() if each - EXAMPLES.get(name, set())}
-    assert {name: each for name, each in strays.items() if not name.startswith(LEFT)} == {}
-    assert [each for each in LEFT if not any(name.startswith(each) for name in strays)] == []
+    assert strays == {}
 
 
 def test_every_example_is_there() -> None:

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 import methods
-from harness.jobs.interleaving import Player, play, weigh
+from harness.jobs.bench.interleaving import Player, play, weigh
 from tests.contracts.test_methods import people, problem_on, small
 from tests.second_device.fixtures import on_both
 

@@ -19,7 +19,7 @@ from harness.results.collect import collect
 from harness.spec import PROTOCOL, Json, despelled, key_of, read_task
 from harness.store import Store, heartbeat
 from harness.store.files import checksum, dump
-from harness.store.records import parse_sweep
+from harness.store.journal import parse_sweep
 from tests.campaigns.fuzz.ground import Ground
 from tests.campaigns.fuzz.inputs import altered, files, names, nested, values
 from tests.campaigns.fuzz.target import Target

@@ -679,7 +679,7 @@ MUTATIONS = (
     Mutation(
         "timing",
         "the mean step instead of the median",
-        "harness/jobs/timing.py",
+        "harness/jobs/bench/timing.py",
         '"ratio": float(np.median(above) / np.median(below)),',
         '"ratio": float(np.mean(above) / np.mean(below)),',
         "tests/harness/jobs/test_bench.py"
@@ -688,7 +688,7 @@ MUTATIONS = (
     Mutation(
         "timing",
         "the whole range instead of the middle half",
-        "harness/jobs/timing.py",
+        "harness/jobs/bench/timing.py",
         "np.quantile(self.whole(each), [0.25, 0.5, 0.75])",
         "np.quantile(self.whole(each), [0.0, 0.5, 1.0])",
         "tests/harness/jobs/test_bench.py"
@@ -697,7 +697,7 @@ MUTATIONS = (
     Mutation(
         "timing",
         "a handful of steps is enough",
-        "harness/jobs/timing.py",
+        "harness/jobs/bench/timing.py",
         "LEAST_STEPS = 50\n",
         "LEAST_STEPS = 5\n",
         "tests/harness/jobs/test_bench.py::test_a_noisy_machine_is_recognised",
@@ -705,7 +705,7 @@ MUTATIONS = (
     Mutation(
         "timing",
         "drawing a batch is part of the ratio",
-        "harness/jobs/timing.py",
+        "harness/jobs/bench/timing.py",
         "return self.whole(clock) - self.drawing(clock)",
         "return self.whole(clock)",
         "tests/harness/jobs/test_bench.py::test_the_ratio_leaves_the_batch_out_and_the_whole_step_does_not",
@@ -713,7 +713,7 @@ MUTATIONS = (
     Mutation(
         "timing",
         "a rejected step counts as an update",
-        "harness/jobs/timing.py",
+        "harness/jobs/bench/timing.py",
         "made = sum(lap.accepted or False for lap in self.laps)",
         "made = sum(lap.accepted is not None for lap in self.laps)",
         "tests/harness/jobs/test_bench.py::test_time_of_an_update_counts_rejected_steps",
@@ -770,7 +770,7 @@ MUTATIONS = (
     Mutation(
         "fair costs",
         "methods are timed one after another",
-        "harness/jobs/interleaving.py",
+        "harness/jobs/bench/interleaving.py",
         "places = order.sample(range(len(players)), len(players))",
         "places = list(range(len(players)))",
         "tests/harness/jobs/test_bench.py"

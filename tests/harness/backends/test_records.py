@@ -13,7 +13,7 @@ from harness.backends.slurm.array_record import Record, records
 from harness.backends.slurm.profile import Profile
 from harness.store import Store
 from harness.store.files import sealed
-from harness.store.records import parse_sweep
+from harness.store.journal import parse_sweep
 from tests.harness.simulated import sweep_record
 from workloads.errors import StoreError
 

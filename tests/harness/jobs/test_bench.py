@@ -17,11 +17,11 @@ import torch
 import methods
 import workloads
 from harness.cli.bench import show
-from harness.jobs.bench import refuse_missing_device
-from harness.jobs.interleaving import Lap, Player, play
+from harness.jobs.bench.bench import refuse_missing_device
+from harness.jobs.bench.interleaving import Lap, Player, play
+from harness.jobs.bench.timing import Laps, compare, find_doubt
 from harness.jobs.loop import Stop, run_task
 from harness.jobs.run import Run
-from harness.jobs.timing import Laps, compare, find_doubt
 from harness.plan.benches import Measure, plan_benches, stamp_now
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
@@ -195,7 +195,7 @@ def test_a_training_without_a_step_fails_instead_of_beginning_forever() -> None:
 ONE_HEAP = """
 import ctypes, threading
 from pathlib import Path
-from harness.jobs.interleaving import share_one_heap
+from harness.jobs.bench.interleaving import share_one_heap
 
 assert share_one_heap()
 malloc = ctypes.CDLL(None).malloc

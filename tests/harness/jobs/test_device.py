@@ -16,13 +16,13 @@ import torch
 
 import methods
 from harness.jobs import cublas
+from harness.jobs.bench.interleaving import Player, play, weigh
+from harness.jobs.bench.timing import Laps, lap_table
 from harness.jobs.device import ACCELERATORS, Host, accelerator, arithmetic, prepared
 from harness.jobs.failures import failure, loses_device
-from harness.jobs.interleaving import Player, play, weigh
 from harness.jobs.loop import Stop, run_task
 from harness.jobs.provenance import provenance
 from harness.jobs.run import LOOK_EVERY, Interrupted, Run, read_values
-from harness.jobs.timing import Laps, lap_table
 from harness.jobs.train import step_table, summary
 from harness.spec import Cell, Plugin, Task
 from harness.store import Store

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import methods
 import workloads
 from harness.jobs.attack import gather, read_trainings
-from harness.jobs.bench import set_up
+from harness.jobs.bench.bench import set_up
 from harness.jobs.loop import Stop, run_task
 from harness.jobs.probe import probe
 from harness.jobs.setup import Setup, membership

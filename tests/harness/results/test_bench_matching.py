@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import methods
-from harness.jobs.bench import is_real, step_params
+from harness.jobs.bench.bench import is_real, step_params
 from harness.results.bench_matching import match_benches
 from harness.results.collect import collect
 from harness.results.query import query

@@ -14,7 +14,7 @@ import harness.store
 from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
 from harness.store import Store, heartbeat, read_result
 from harness.store.files import checksum, dump, sealed, unsealed, write_atomic
-from harness.store.records import SweepEntry, SweepRecord
+from harness.store.journal import SweepEntry, SweepRecord
 from harness.store.result import Result, parse_result
 from workloads.errors import StoreError
 

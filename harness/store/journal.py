@@ -1,4 +1,4 @@
-"""The other records of a store, each a frozen model: what was enqueued, and who runs a task."""
+"""What a store notes beside results, each a frozen model: sweeps, who runs a task, what was purged."""
 
 import re
 from collections.abc import Mapping

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 import methods
+from harness.jobs.bench.interleaving import Player, Turn, play, share_one_heap, weigh
+from harness.jobs.bench.timing import LEAST_STEPS, Laps, compare, find_doubt, lap_table
 from harness.jobs.device import ACCELERATORS, accelerator
 from harness.jobs.failures import failure
-from harness.jobs.interleaving import Player, Turn, play, share_one_heap, weigh
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.setup import Setup, per_example_loss
-from harness.jobs.timing import LEAST_STEPS, Laps, compare, find_doubt, lap_table
 from harness.jobs.train import Made, watch
 from harness.plan.benches import Measure
 from harness.spec import Cell, Json, Task, Timing

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.spec import Cell, Plugin, Task, Timing
-from harness.store.records import (
+from harness.store.journal import (
     Heartbeat,
     Purged,
     SweepEntry,

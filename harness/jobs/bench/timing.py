@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from harness.jobs.interleaving import Lap, Turn
+from harness.jobs.bench.interleaving import Lap, Turn
 from harness.store.outcomes import Variant
 
 LEAST_STEPS = 50
