@@ -48,9 +48,8 @@ def keep_scores(store: Store, result: Json) -> None:
         members = np.tile([True, False], (8, 100))
         noise = np.random.default_rng(0).standard_normal(members.shape)
         stored = {"scores": noise + 0.1 * members, "members": members}
-        result["artefacts"]["scores"] = store.write_artefact(
-            result["key"], "scores.safetensors", save(stored)
-        )
+        kept = store.write_artefact(result["key"], "scores.safetensors", save(stored))
+        result["artefacts"]["scores"] = kept.model_dump()
     sound = {name: value for name, value in result.items() if name != "checksum"}
     (store.folder(result["key"]) / "result.json").write_bytes(dump({**sound, "checksum": checksum(sound)}))
 
