@@ -4,6 +4,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.image import imread
@@ -130,7 +131,7 @@ class Toy:
 
 def test_a_plug_in_draws_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(methods.family.members, "toy", Toy())
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"method": "toy", "workload": "w", "params": {}, "stats": {"rate": 0.5}},
         {"method": "toy", "workload": "w", "params": {}, "stats": None},
         {"method": "gone", "workload": "w", "params": {}, "stats": {"rate": 0.1}},
