@@ -362,7 +362,7 @@ MUTATIONS = (
         "harness/accounting/pricing.py",
         "epsilon=epsilons[accountant],",
         'epsilon=epsilons.get("paper", epsilons[accountant]),',
-        "tests/harness/cli/test_price.py::test_dpsur_has_three_prices",
+        "tests/harness/cli/test_price.py::test_selective_release_has_three_prices",
     ),
     Mutation(
         "the referee prices",
@@ -551,9 +551,9 @@ MUTATIONS = (
     Mutation(
         "counted tuning",
         "the noise that was solved for makes another configuration",
-        "harness/plan/plan.py",
-        "        uncounted.add(method.free)\n",
-        "",
+        "harness/plan/declarations.py",
+        'frozenset({"epsilon", "delta"} | technical | free)',
+        'frozenset({"epsilon", "delta"} | technical)',
         "tests/harness/plan/test_plan.py"
         "::test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine",
     ),
