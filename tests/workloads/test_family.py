@@ -1,5 +1,6 @@
 """A family: members by name, one at a time or all."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,8 @@ LAZY = (
 
 
 def test_one_member_is_loaded_alone() -> None:
-    subprocess.run([sys.executable, "-c", LAZY], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", LAZY], check=True, env=here)
 
 
 @pytest.mark.parametrize("name", methods.family.names())

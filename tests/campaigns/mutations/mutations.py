@@ -94,9 +94,9 @@ MUTATIONS = (
         "per-record truth",
         "one score per record, the mean over targets, is kept",
         "harness/jobs/judge.py",
-        "return Made(Membership(**payload, dependence=dependence), {",
-        'stored["scores"] = stored["scores"].mean(axis=0)\n'
-        "    return Made(Membership(**payload, dependence=dependence), {",
+        "    outcome = found.model_copy(update={\"dependence\": dependence})",
+        "    outcome = found.model_copy(update={\"dependence\": dependence})\n"
+        '    stored["scores"] = stored["scores"].mean(axis=0)',
         "tests/harness/jobs/test_judge_keeps.py::test_the_score_of_every_record_under_every_target_is_kept",
     ),
     Mutation(
@@ -362,7 +362,7 @@ MUTATIONS = (
         "harness/accounting/pricing.py",
         "epsilon=epsilons[accountant],",
         'epsilon=epsilons.get("paper", epsilons[accountant]),',
-        "tests/harness/cli/test_price.py::test_dpsur_has_three_prices",
+        "tests/harness/cli/test_price.py::test_selective_release_has_three_prices",
     ),
     Mutation(
         "the referee prices",
@@ -547,7 +547,7 @@ MUTATIONS = (
     Mutation(
         "counted tuning",
         "a search counts though its values were replaced",
-        "harness/plan/plan.py",
+        "harness/plan/cells.py",
         "settings.items() if name not in given)",
         "settings.items())",
         "tests/harness/plan/test_plan.py::test_only_tuned_values_that_are_used_count_as_tried_before",
@@ -556,8 +556,8 @@ MUTATIONS = (
         "counted tuning",
         "the noise that was solved for makes another configuration",
         "harness/plan/declarations.py",
-        "free = {method.free} if isinstance(method, Calibrated) else set[str]()",
-        "free = set[str]()",
+        'frozenset({"epsilon", "delta"} | technical | free)',
+        'frozenset({"epsilon", "delta"} | technical)',
         "tests/harness/plan/test_plan.py"
         "::test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine",
     ),
