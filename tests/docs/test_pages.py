@@ -19,6 +19,8 @@ Pages = dict[str, str]
 Blocks = list[tuple[str, str, str, str]]
 
 PLACEHOLDERS = re.compile(r"<\w+>|\bFILE\b|\bNAME\b|\bKEY\b|\bDIR\b")
+EXAMPLES = {"METHOD": "sgd", "N": "8", "E": "1"}
+"""Words of a synopsis, with something that may stand for them."""
 GUIDES = {
     "docs/add-a-method.md",
     "docs/add-a-workload.md",
@@ -45,10 +47,10 @@ def commands(pages: Pages, blocks: Blocks) -> list[tuple[str, list[str]]]:
 def parse(arguments: list[str]) -> None:
     """Parse as the program would, without running anything; raises where it would complain."""
     command: Any = get_command(app.app)
+    arguments = [EXAMPLES.get(each, each) for each in arguments]
     name = "privbench"
     while hasattr(command, "commands"):
-        name, *arguments = arguments
-        command = command.commands[name]
+        name, command, arguments = command.resolve_command(command.context_class(command), arguments)
     command.make_context(name, arguments)
 
 

@@ -156,11 +156,11 @@ def _released(store: Store) -> Iterator[str]:
 def faults(found: Rows, expected: Rows, whole: bool = True) -> Counter[str]:
     """How many rows are lost, doubled or different; with `whole` False none counts as lost.
 
-    Rows of comparisons are over all models that there are: they tell of those alone that are there.
+    Comparisons and fronts are over all models that there are: they are about those alone that are there.
     """
     count: Counter[str] = Counter()
     tables = expected.keys() | found.keys()
-    for table in tables if whole else tables - {"comparison_result"}:
+    for table in tables if whole else tables - {"comparison_result", "front_result"}:
         here, there = Counter(found.get(table, [])), Counter(expected.get(table, []))
         count["doubled"] += sum((Counter({row: n for row, n in here.items() if n > there[row] > 0})).values())
         count["different"] += sum(row not in there for row in here)

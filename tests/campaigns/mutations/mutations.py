@@ -94,8 +94,8 @@ MUTATIONS = (
         "per-record truth",
         "one score per record, the mean over targets, is kept",
         "harness/jobs/judge.py",
-        "    outcome = found.model_copy(update={\"dependence\": dependence})",
-        "    outcome = found.model_copy(update={\"dependence\": dependence})\n"
+        '    outcome = found.model_copy(update={"dependence": dependence})',
+        '    outcome = found.model_copy(update={"dependence": dependence})\n'
         '    stored["scores"] = stored["scores"].mean(axis=0)',
         "tests/harness/jobs/test_judge_keeps.py::test_the_score_of_every_record_under_every_target_is_kept",
     ),

@@ -46,9 +46,9 @@ def test_two_are_caught(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_what_is_not_caught_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     title = "-- Views for people."
-    harmless = replace(QUICK[0], text=title, replacement="-- Views.")
-    gone = replace(QUICK[0], text="no such text")
-    no_sql = replace(QUICK[0], text=title, replacement="no comment;")
+    harmless = replace(QUICK[0], file="db/views.sql", text=title, replacement="-- Views.")
+    gone = replace(QUICK[0], file="db/views.sql", text="no such text")
+    no_sql = replace(QUICK[0], file="db/views.sql", text=title, replacement="no comment;")
     assert campaign([harmless, gone, no_sql]) == 1
     *_, first, second, third, count = _without_output(capsys.readouterr().out)
     assert first.endswith("| NOT CAUGHT |")
