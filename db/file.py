@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from db.errors import DatabaseBusy, DatabaseError
 from db.schema import check_fingerprint, check_schema, create_schema
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 15.0
 """How long another process is given to let the file go."""
 
 Opened = TypeVar("Opened")

@@ -155,7 +155,7 @@ def test_the_rows_can_be_downloaded(page: Any) -> None:
         page.get_by_role("button", name="Download all rows").click()
     lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1 + 32
-    assert lines[0].startswith("cell,workload,method,label,params")
+    assert lines[0].startswith("cell,workload,method,role,label,params")
     assert '"{""batch_size"":64' in lines[1]
 
 
@@ -222,7 +222,7 @@ def test_hostile_names_are_shown_as_they_are(open_page: Open, row: Any, reading:
     assert page.get_by_role("combobox", name="Workload").input_value() == name
     page.locator("#table td button").press("Enter")
     assert page.locator("#point h3").inner_text() == name
-    assert f'workload = ["{name}"]' in page.locator("#command").inner_text()
+    assert f"--workload '{name}'" in page.locator("#command").inner_text()
     choose(page, "View", "failures")
     page.locator("#raw").scroll_into_view_if_needed()
     sync_api.expect(page.locator("#raw-table td").first).to_have_text(name)
