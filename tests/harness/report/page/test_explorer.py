@@ -107,8 +107,8 @@ def test_the_size_of_points_tells_a_third_axis(axes: Any) -> None:
 
 
 POINT = frontier_row(
-    attack="loss", models=2, params={"epsilon": 4, "noise_multiplier": 1.25, "steps": 30}, solved="noise_multiplier",
-    canary=None, method_version="4", attack_version="2", seed=0,
+    attack="loss", models=2, params={"epsilon": 4, "noise_multiplier": 1.25, "steps": 30}, canary=None,
+    solved="noise_multiplier", method_version="4", attack_version="2", seed=0,
 )  # fmt: skip
 OTHER = POINT | {"cell": "other", "attack_task": "other", "accuracy": 0.8}
 OTHER["params"] = {**POINT["params"], "steps": 60}
