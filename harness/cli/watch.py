@@ -106,9 +106,10 @@ def _over(progress: status.Progress, backend: Backend, interrupted: Callable[[],
 
 def _line(progress: status.Progress, pace: Pace) -> str:
     done, cells = progress.cells
+    whole = f"{done}/{cells} cells, " if cells else ""  # benches belong to none
     failed = f", {len(progress.failures)} failed" if progress.failures else ""
     return (
-        f"{done}/{cells} cells, {len(progress.ended)}/{len(progress.tasks)} tasks{failed}, "
+        f"{whole}{len(progress.ended)}/{len(progress.tasks)} tasks{failed}, "
         f"{pace.rate:.0f} steps/s, {pace.left(progress)} left"
     )
 
