@@ -24,6 +24,8 @@ another version are evaluated again at collection."""
 BLIND_LEVEL = 0.001
 """The share of sound splits that the blind check may call broken."""
 SAME = "the attack gives every record the same score"
+VERDICT = {"valid", "message"}
+"""Fields that only the blind check has."""
 NO_CURVE = Curve(fpr=[], tpr=[])
 
 
@@ -67,6 +69,7 @@ def evaluate(
         auc_high=high,
         auc_se=error,
         auc_pooled=float(np.trapezoid(roc.tpr, roc.fpr)),
+        auc_chosen=None,
         interval=intervals.name(dependence, models, apart is not None),
         balanced_accuracy=accuracy.value,
         balanced_accuracy_low=accuracy_low,
@@ -97,24 +100,22 @@ def evaluate_strongest(candidates: Candidates, phi: Floats | None = None) -> Lea
     low, high = intervals.of_share(estimate, any_of.models, any_of.members_per_target)
     tpr = {label: _strongest_rate(candidates, rate) for label, rate in RATES.items()}
     exposed = exposure.records_exposed(phi, any_of) if phi is not None else None
-    return Leakage(
-        version=METRICS,
-        models=any_of.models,
-        n_members=int(any_of.included.sum()),
-        n_nonmembers=int(any_of.excluded.sum()),
-        auc=area.value,
-        auc_low=low,
-        auc_high=high,
-        auc_se=area.error,
-        auc_chosen=area.chosen,
-        interval="two-way, largest of three",
-        tpr=tpr,
-        note=_note(any_of.models, candidates.scored.values()),
-        ppv_at_1pct=exposure.ppv(tpr["0.01"].value),
-        ppv_at_1pct_low=exposure.ppv(tpr["0.01"].low),
-        ppv_at_1pct_high=exposure.ppv(tpr["0.01"].high),
-        records_exposed=exposed[0] if exposed else None,
-        records_tested=exposed[1] if exposed else None,
+    return unmeasured(any_of.included, any_of.excluded, "").model_copy(
+        update={
+            "auc": area.value,
+            "auc_low": low,
+            "auc_high": high,
+            "auc_se": area.error,
+            "auc_chosen": area.chosen,
+            "interval": "two-way, largest of three",
+            "tpr": tpr,
+            "note": _note(any_of.models, candidates.scored.values()),
+            "ppv_at_1pct": exposure.ppv(tpr["0.01"].value),
+            "ppv_at_1pct_low": exposure.ppv(tpr["0.01"].low),
+            "ppv_at_1pct_high": exposure.ppv(tpr["0.01"].high),
+            "records_exposed": exposed[0] if exposed else None,
+            "records_tested": exposed[1] if exposed else None,
+        }
     )
 
 
@@ -143,8 +144,8 @@ def recompute(
     why = one_sided(included, excluded) or _without_scores(stored)
     if why is not None:
         lacking = unmeasured(included, excluded, why)
-        message = why if checks_split else None
-        return Membership(metrics=lacking.model_copy(update={"message": message}), roc=NO_CURVE)
+        verdict = {"valid": None, "message": why} if checks_split else {}
+        return Membership(metrics=lacking.model_copy(update=verdict), roc=NO_CURVE)
     phi = pool.get("phi", None if phi is None else phi[:, :stop])
     if "scores" not in stored:
         scores = {name: pool[f"scores/{name}"] for name in FAMILY}
@@ -182,13 +183,15 @@ def of_canaries(scores: Floats, members: Bools, evaluated: Bools | None = None) 
 
 def unmeasured(included: Bools, excluded: Bools, why: str) -> Leakage:
     """No figure, with the reason: of models that trained on the whole pool, or of too few models."""
+    nothing: dict[str, Any] = dict.fromkeys(Leakage.model_fields.keys() - VERDICT)
+    rate = _rate_with(reason=why)
+    measured = {
+        "models": len(included),
+        "n_members": int(included.sum()),
+        "n_nonmembers": int(excluded.sum()),
+    }
     return Leakage(
-        version=METRICS,
-        models=len(included),
-        n_members=int(included.sum()),
-        n_nonmembers=int(excluded.sum()),
-        tpr={label: Rate(reason=why) for label in RATES},
-        note=why,
+        **nothing | measured | {"version": METRICS, "tpr": dict.fromkeys(RATES, rate), "note": why}
     )
 
 
@@ -242,28 +245,28 @@ def _rate(
     roc = scored.roc
     reason = roc.shortage(rate)
     if reason is not None:
-        return Rate(reason=reason)
+        return _rate_with(reason=reason)
     found = intervals.estimate(partial(influence.tpr, rate=rate), scored, dependence, apart)
     low, high = found.value, found.value
     if not _constant(scored):
         low, high = intervals.of_rate(found, scored.models, roc.n_members)
     tied = roc.tied(rate)
     note = _interpolated(tied, rate)
-    return Rate(value=found.value, low=low, high=high, se=found.error, tied=tied, note=note)
+    return _rate_with(value=found.value, low=low, high=high, se=found.error, tied=tied, note=note)
 
 
 def _strongest_rate(candidates: Candidates, rate: Fraction) -> Rate:
     roc = candidates.any.roc
     reason = roc.shortage(rate)
     if reason is not None:
-        return Rate(reason=reason)
+        return _rate_with(reason=reason)
     found = candidates.tpr(rate)
     low, high = found.value, found.value
     if not all(map(_constant, candidates.scored.values())):
         estimate = Estimate(found.value, found.error)
         low, high = intervals.of_rate(estimate, candidates.any.models, roc.n_members)
     note = _interpolated(found.tied, rate)
-    return Rate(
+    return _rate_with(
         value=found.value,
         low=low,
         high=high,
@@ -278,3 +281,8 @@ def _interpolated(tied: float, rate: Fraction) -> str | None:
     if tied <= rate:
         return None
     return f"interpolated: {100 * tied:.3g} % of non-members share the score at the threshold"
+
+
+def _rate_with(**figures: Any) -> Rate:
+    """A rate with these figures; the others are None, and are written as such."""
+    return Rate(**dict.fromkeys(Rate.model_fields) | figures)

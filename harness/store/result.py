@@ -117,8 +117,8 @@ class Result(Frozen):
 
 
 def figures_of(outcome: Outcome) -> Json:
-    """An outcome as it is written; parameters of a bench may be infinite."""
-    figures: Json = outcome.model_dump()
+    """An outcome as it is written: fields that were given. Parameters of a bench may be infinite."""
+    figures: Json = outcome.model_dump(exclude_unset=True)
     return spelled(figures) if isinstance(outcome, Bench) else figures
 
 

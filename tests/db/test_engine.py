@@ -32,6 +32,7 @@ def cell(**changes: Any) -> dict[str, Any]:
         "origin": "",
         "protocol": 1,
         "label": "dp-sgd ε=inf",
+        "illustrated": False,
         **changes,
     }
 

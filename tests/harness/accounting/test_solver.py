@@ -98,7 +98,7 @@ def test_steps_are_the_most_that_keep_the_target(
 
 
 def test_too_few_steps_to_take_says_so(tmp_path: Path) -> None:
-    with pytest.raises(AccountingError, match=r"with steps 1 it is still 4\.37.*more noise"):
+    with pytest.raises(AccountingError, match=r"with count 1 it is still 4\.37.*more noise"):
         calibrate(
             lambda count: SelfComposedDpEvent(GaussianDpEvent(1.0), int(count)),
             1.0,

@@ -12,7 +12,7 @@ from harness.backends.status import Progress
 from harness.cli.watch import Pace, ctrl_c, watch
 from harness.spec import Task
 from harness.store import Store
-from tests.harness.simulated import ended, sweep_record, training
+from tests.harness.simulated import STEPS, ended, sweep_record, training
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Lab
@@ -88,7 +88,7 @@ def test_the_pace_counts_steps_seen_while_watching(lab: "Lab") -> None:
     assert pace.left(progress) == "?"
     end(lab.store, tasks[0])
     pace.note(progress, progress.look())
-    assert pace.steps == {tasks[0].key: 50}
+    assert pace.steps == {tasks[0].key: STEPS}
     assert pace.rate > 0
     minutes, seconds = map(int, pace.left(progress).split(":"))
     assert 60 * minutes + seconds < 60

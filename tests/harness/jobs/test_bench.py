@@ -270,7 +270,7 @@ CONTROL: Json = {
     [
         ([1.0] * 60, None),
         ([1.0] * 49, "only 49 timed steps"),
-        ([1.3] * 60, "is 1.30 of itself"),
+        ([1.3] * 60, "is 1.30 of sgd"),
         ([0.6, 1.0, 1.0, 1.4] * 15, None),
         ([0.5, 1.0, 1.5] * 20, "in the middle half of the rounds"),
         ([0.7] * 29 + [1.0] * 2 + [1.3] * 29, "(95 %)"),
@@ -422,7 +422,7 @@ def test_a_bench_goes_before_training_runs_and_print_beside_it() -> None:
 def read_like(overhead: list[Json], bench: list[Json]) -> Any:
     from harness.report.reading import Reading
 
-    return Reading(frontier=[], overhead=list(overhead), bench=list(bench))
+    return Reading(frontier=[], overhead=list(overhead), bench=list(bench), baselines=frozenset({"sgd"}))
 
 
 def test_a_condition_keeps_the_benches_of_what_it_selects(benched: tuple[Store, Result]) -> None:
