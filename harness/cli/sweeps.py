@@ -172,6 +172,7 @@ def run_sweep(
 ) -> None:
     """Enqueue, watch, collect and print; exit code 1 where a task failed or is still open."""
     from harness.cli import summary
+    from harness.cli.bench import show
     from harness.results.collect import collect as gather
 
     opened, made, count = _send(sweep, store, backend, settings, asked)
@@ -180,7 +181,11 @@ def run_sweep(
     output.plan_warnings(made)
     progress = follow(opened, name, backend, on_interrupt, output.out)
     gather(opened.path)
-    summary.frontier(opened, made.cells)
+    if made.cells:
+        summary.frontier(opened, made.cells)
+    for task in made.tasks:
+        if task.kind == "bench" and (result := opened.result(task.key)) is not None and result.done:
+            show(task.key, result.bench.bench)
     output.warnings(progress.warnings)
     output.alarms(progress.alarms)
     output.failures(progress.failures)

@@ -425,6 +425,25 @@ def read_like(overhead: list[Json], bench: list[Json]) -> Any:
     return Reading(frontier=[], overhead=list(overhead), bench=list(bench), baselines=frozenset({"sgd"}))
 
 
+@pytest.mark.slow
+def test_a_sweep_of_benches_alone_runs_prints_its_figures_and_is_finished(tmp_path: Path) -> None:
+    sweep = tmp_path / "timed.toml"
+    sweep.write_text(
+        '[[bench]]\nworkload = "digits-linear"\nmethod = "dp-sgd"\nmeasure = { steps = 12, seconds = 1 }\n'
+    )
+    command = [sys.executable, "-P", "-m", "harness.cli", "run", str(sweep), "--store", str(tmp_path / "s")]
+    root = str(Path(__file__).resolve().parents[3])
+    environment = {**os.environ, "PYTHONPATH": root, "COLUMNS": "160"}
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        for _ in range(2)
+    )
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "0 cells, 1 tasks, 1 to run." in first.stdout and "step / sgd" in first.stdout
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert "0 to run." in second.stdout and "step / sgd" in second.stdout
+
+
 def test_a_condition_keeps_the_benches_of_what_it_selects(benched: tuple[Store, Result]) -> None:
     store, _ = benched
     assert len(read(store.path).bench) == 4
