@@ -11,7 +11,7 @@ from harness.backends.sent import sent_backend
 from harness.spec import Kind
 from harness.store import Store, heartbeat
 from harness.store.journal import SweepEntry
-from harness.store.outcomes import AuditOutcome, Training
+from harness.store.outcomes import AuditOutcome
 from harness.store.result import Result
 from workloads.errors import StoreError, UnknownName
 
@@ -36,14 +36,21 @@ class Ended:
         """The rest of a result is let go."""
         alarm, steps = None, 0
         with contextlib.suppress(ValueError):  # a failure, or an outcome of another shape
-            if isinstance(result.outcome, AuditOutcome) and result.outcome.audit.alarm:
-                alarm = result.outcome.audit.message
-            elif isinstance(result.outcome, Training):
-                steps = sum(phase.steps for phase in result.outcome.phases.values())
+            if result.kind == "train":
+                steps = sum(phase.steps for phase in result.training.phases.values())
+            elif "audit" in result.figures:  # others are not read: a ROC would take as long as the file
+                alarm = _alarm(result)
         warnings = tuple(result.warnings)
         return cls(
             result.key, result.kind, result.done, result.reason, result.message, warnings, alarm, steps
         )
+
+
+def _alarm(result: Result) -> str | None:
+    """What an audit proved above the price."""
+    if isinstance(result.outcome, AuditOutcome) and result.outcome.audit.alarm:
+        return result.outcome.audit.message
+    return None
 
 
 UNASKED = Standing(queued=None)

@@ -106,8 +106,8 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
     artefacts: dict[str, Artefact] = {}
     with beating(folder, stop), logging_to(folder / "log.txt"), keeping_warnings() as warnings:
         try:
-            device = device_of(task)
-            with prepared(device, threads_of(task)):
+            device, threads = place_of(task)
+            with prepared(device, threads):
                 here = provenance(device)
                 made = perform(store, task, device, stop)
             dump(figures_of(made.outcome))  # a number that JSON does not have fails the task, not the worker
@@ -160,18 +160,20 @@ def perform(store: Store, task: Task, device: torch.device, stop: Callable[[], b
     return attack(task, store)
 
 
-def device_of(task: Task) -> torch.device:
-    """Where the work is done: attacks are array work on the CPU, a bench may name a device."""
+def place_of(task: Task) -> tuple[torch.device, int]:
+    """The device and the threads of torch that a task runs with.
+
+    Attacks are array work on the CPU. A bench states its threads and may name a device; other tasks take the
+    best device, and the threads that the worker was started with.
+    """
+    threads = torch.get_num_threads()
     if task.kind == "attack":
-        return CPU
-    if task.timing is not None and (named := Measure(**task.timing.settings).device) != ANY_DEVICE:
-        return find_device(named)
-    return best_device()
-
-
-def threads_of(task: Task) -> int:
-    """Threads of torch: a bench states its own, other tasks take what the worker was started with."""
-    return torch.get_num_threads() if task.timing is None else Measure(**task.timing.settings).threads
+        return CPU, threads
+    if task.timing is None:
+        return best_device(), threads
+    measure = Measure(**task.timing.settings)
+    named = measure.device != ANY_DEVICE
+    return find_device(measure.device) if named else best_device(), measure.threads
 
 
 def free_memory(device: torch.device) -> None:

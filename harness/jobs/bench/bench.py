@@ -1,7 +1,7 @@
 """One bench task: what a step of each method costs, relative to the plain baseline in the same process."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -19,7 +19,7 @@ from harness.plan.benches import Measure
 from harness.spec import Cell, Json, Task, Timing
 from harness.store.outcomes import Bench, Benched, Variant
 from methods.gradients import make_engine
-from workloads.devices import CPU, find_device
+from workloads.devices import find_device
 from workloads.errors import DeviceError, SpecError, unknown
 
 
@@ -72,7 +72,7 @@ def bench(task: Task, device: torch.device, stop: Callable[[], bool]) -> Made:
             player.leave()
     baseline = next(iter(setups.values()))
     clock = "cpu" if accelerator(device).host else "wall"
-    variants, doubt = _judged(task.timing, players, turns, weights, clock, measure.seed)
+    variants, doubt = _judged(setups, players, turns, weights, clock, measure.seed)
     model = baseline.records.model(0)
     benched = Benched(
         workload=baseline.workload.name,
@@ -109,7 +109,7 @@ def malloc_settings() -> dict[str, str]:
 
 
 def _judged(
-    timing: Timing,
+    setups: Mapping[str, Setup],
     players: Sequence[Player],
     turns: Sequence[Turn],
     weights: Sequence[Sequence[tuple[int, int]]],
@@ -121,19 +121,19 @@ def _judged(
     base = None if players[0].error else laps[0]
     last = len(players) - 1
     variants = []
-    for place, (name, cell) in enumerate(timing.variants.items()):
+    for place, (name, setup) in enumerate(setups.items()):
         role = "yardstick" if place == 0 else "control" if place == last else "method"
-        found: Json = {**_head(name, role, cell)}
+        found = _head(name, role, setup.cell)
         error = players[place].error
         if error is None:
             found |= laps[place].figures(clock) | _memory(weights[place], weights[0])
             found |= compare(laps[place], base, clock, seed) if base else {}
-            found |= {"status": "done", "reason": None, "message": None, "engine_used": used(cell)}
+            found |= {"status": "done", "reason": None, "message": None, "engine_used": used(setup)}
         else:
             why = failure(error)
             found |= {"status": "failed", "reason": why.reason, "message": why.message}
         variants.append(Variant(**found))
-    baseline = timing.variants[players[0].name].method.name
+    baseline = setups[players[0].name].cell.method.name
     if base is None or players[last].error:
         return variants, f"{baseline} failed, so there is nothing to compare with"
     return variants, find_doubt(variants[last], laps[last], base, clock, baseline)
@@ -171,12 +171,12 @@ def is_real(annotation: Any) -> bool:
     return annotation is float or any(is_real(each) for each in get_args(annotation))
 
 
-def used(cell: Cell) -> str | None:
+def used(setup: Setup) -> str | None:
     """The engine a method computes gradients with; `auto` is decided by the model alone."""
-    engine = cell.params.get("engine")
+    engine: str | None = setup.cell.params.get("engine")
     if engine != "auto":
         return engine
-    made = make_engine(Setup(cell, 0, CPU).records.model(0), per_example_loss)
+    made = make_engine(setup.records.model(0), per_example_loss)
     made.release()
     return made.name
 
