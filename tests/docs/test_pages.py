@@ -19,8 +19,8 @@ Pages = dict[str, str]
 Blocks = list[tuple[str, str, str, str]]
 
 PLACEHOLDERS = re.compile(r"<\w+>|\bFILE\b|\bNAME\b|\bKEY\b|\bDIR\b")
-EXAMPLES = {"METHOD": "sgd", "N": "8", "E": "1"}
-"""Words of a synopsis, with something that may stand for them."""
+EXAMPLES = {"METHOD": "sgd", "N": "8", "E": "1", "dp-gd": "dp-sgd"}
+"""Words of a synopsis and the method of a guide, with something that may stand for them."""
 GUIDES = {
     "docs/add-a-method.md",
     "docs/add-a-workload.md",
