@@ -244,7 +244,7 @@ def test_help_loads_no_torch_and_is_quick() -> None:
 def every_command() -> dict[str, Any]:
     """Every command and group, by what is typed after `privbench`."""
     found: dict[str, Any] = {}
-    waiting = [((), get_command(app.app))]
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), get_command(app.app))]
     while waiting:
         words, command = waiting.pop()
         for name, each in getattr(command, "commands", {}).items():
