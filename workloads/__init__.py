@@ -13,6 +13,6 @@ from workloads.family import Family
 if TYPE_CHECKING:  # listing errors and names must not load torch
     from workloads.base import Workload
 
-family: "Family[Workload]" = Family("workload", __name__, "workloads")
+family: "Family[Workload]" = Family("workload", __name__, "workloads", named_by="recipes/*.toml")
 
 moved.install()

@@ -11,12 +11,15 @@ Modules and folders without the word are helpers. An installed package adds a me
 group `privbench.<family>`; the entry point's name is the member's name.
 """
 
+import ast
 import importlib
+import importlib.util
 import logging
 import pkgutil
 from collections.abc import Iterator
 from functools import cached_property
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -30,13 +33,28 @@ log = logging.getLogger(__name__)
 class Family(Generic[T]):
     """All members of one kind, found on first use."""
 
-    def __init__(self, kind: str, package: str, word: str) -> None:
-        """Args: the kind's name in messages, the package to walk, the word a member file binds."""
-        self.kind, self.package, self.word = kind, package, word
+    def __init__(self, kind: str, package: str, word: str, named_by: str | None = None) -> None:
+        """Args: the kind's name in messages, the package to walk, the word a member file binds.
+
+        Where one file binds several members, `named_by` is a pattern of the package's files that bear their
+        names.
+        """
+        self.kind, self.package, self.word, self.named_by = kind, package, word, named_by
 
     def names(self) -> list[str]:
         """Every member's name, sorted."""
         return sorted(self.members)
+
+    def listed_names(self) -> list[str]:
+        """Every member's name, sorted, with no member imported: from files and entry points."""
+        folders = importlib.import_module(self.package).__path__
+        if self.named_by:
+            own = [file.stem for each in folders for file in Path(each).glob(self.named_by)]
+        else:
+            stems = [info.name for info in pkgutil.iter_modules(folders)]
+            own = [stem.replace("_", "-") for stem in stems if self._is_member(stem)]
+        points = entry_points(group=f"privbench.{self.kind}s")
+        return sorted({*own, *(point.name for point in points)})
 
     def get(self, name: str) -> T:
         """The member called `name`; UnknownName with the nearest one where there is none."""
@@ -75,6 +93,13 @@ class Family(Generic[T]):
                 module = importlib.import_module(f"{self.package}.{info.name}")
                 yield from self._bound(module, info.name)
 
+    def _is_member(self, stem: str) -> bool:
+        """Whether the source of a module or folder of the package binds the word."""
+        spec = importlib.util.find_spec(f"{self.package}.{stem}")
+        if spec is None or spec.origin is None:
+            return False
+        return self.word in bindings(Path(spec.origin).read_text(encoding="utf-8"))
+
     def _bound(self, module: ModuleType, stem: str) -> Iterator[tuple[str, str, T]]:
         member: Any = vars(module).get(self.word)
         if member is None:
@@ -100,3 +125,15 @@ class Family(Generic[T]):
                     point.value,
                     error,
                 )
+
+
+def bindings(source: str) -> set[str]:
+    """The names that a module's source assigns or imports at its top level."""
+    found: set[str] = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ImportFrom):
+            found.update(each.asname or each.name for each in node.names)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found.update(each.id for each in targets if isinstance(each, ast.Name))
+    return found

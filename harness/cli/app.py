@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -22,31 +23,46 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data_app, name="data")
-app.add_typer(image_app, name="image")
-app.add_typer(price_app, name="price")
-app.command()(serve.serve)
-app.command()(sweeps.quickstart)
-app.command("list")(catalogue.list_)
-app.command()(catalogue.show)
-for command in (
-    sweeps.plan,
-    sweeps.enqueue,
-    sweeps.run,
-    sweeps.status,
-    sweeps.logs,
-    sweeps.retry,
-    sweeps.cancel,
-    results.export,
-    results.purge,
-):
-    app.command()(command)
-app.command("import")(results.import_)
-app.command()(results.collect)
-app.command()(results.query)
-app.command()(report.report)
-app.command()(bench.bench)
-app.command()(doctor.doctor)
+COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | typer.Typer, str]]] = {
+    "Start": {
+        "quickstart": (sweeps.quickstart, "quickstart --store first-store"),
+        "doctor": (doctor.doctor, "doctor"),
+        "list": (catalogue.list_, "list methods"),
+        "show": (catalogue.show, "show method dp-sgd"),
+        "data": (data_app, ""),
+    },
+    "Sweeps": {
+        "plan": (sweeps.plan, "plan sweep.toml"),
+        "run": (sweeps.run, "run --workload digits-mlp --method sgd,dp-sgd --epsilon 1,8"),
+        "enqueue": (sweeps.enqueue, "enqueue sweep.toml --backend slurm --profile cluster.toml"),
+        "status": (sweeps.status, "status quickstart --watch"),
+        "logs": (sweeps.logs, "logs 3fa94c"),
+        "retry": (sweeps.retry, "retry quickstart --timeout 3600"),
+        "cancel": (sweeps.cancel, "cancel quickstart"),
+    },
+    "Results": {
+        "collect": (results.collect, "collect --store first-store"),
+        "query": (results.query, 'query "select label, epsilon, accuracy, auc from frontier"'),
+        "report": (report.report, "report frontier --columns 1 --out figures"),
+        "serve": (serve.serve, "serve --port 8080"),
+        "export": (results.export, "export results.zip"),
+        "import": (results.import_, "import results.zip --as colleague"),
+        "purge": (results.purge, "purge --artefacts --dry-run"),
+    },
+    "Tools": {
+        "bench": (bench.bench, "bench --workload digits-mlp --method dp-sgd --batch-size 64"),
+        "price": (price_app, ""),
+        "image": (image_app, ""),
+    },
+}
+"""The panels of `--help` in the order of use: each command with an example, which groups bring themselves."""
+
+for panel, commands in COMMANDS.items():
+    for name, (command, words) in commands.items():
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, epilog=f"Example: privbench {words}", rich_help_panel=panel)(command)
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 """The disk is full, read-only or somebody else's: for the user to mend, and no mistake of the program."""
@@ -68,13 +84,19 @@ def main() -> None:
         sys.exit(2)
 
 
-@app.callback(invoke_without_command=False)
+def show_version(asked: bool) -> None:
+    """Print the version and end; no command is needed."""
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(version("privbench"))
+        raise typer.Exit
+
+
+@app.callback()
 def about(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
+    ] = False,
 ) -> None:
     """Benchmark private training: grids of method x workload x epsilon, attacked, priced and timed."""
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(installed("privbench"))
-        raise typer.Exit

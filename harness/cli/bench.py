@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import output
-from harness.cli.options import JsonOption, ProfileOption, StoreOption, TimeoutOption, store_path
+from harness.cli.options import (
+    JsonOption,
+    ProfileOption,
+    StoreOption,
+    TimeoutOption,
+    backend_names,
+    method_names,
+    store_path,
+    workload_names,
+)
 from workloads.errors import SpecError, StoreError
 
 if TYPE_CHECKING:
@@ -16,9 +25,17 @@ if TYPE_CHECKING:
 
 
 def bench(
-    workload: Annotated[str, typer.Option("--workload", help="Workloads, separated by commas.")],
+    workload: Annotated[
+        str,
+        typer.Option("--workload", help="Workloads, separated by commas.", autocompletion=workload_names),
+    ],
     method: Annotated[
-        str, typer.Option("--method", help="Methods, separated by commas; the baseline is always timed.")
+        str,
+        typer.Option(
+            "--method",
+            help="Methods, separated by commas; the baseline is always timed.",
+            autocompletion=method_names,
+        ),
     ],
     batch_size: Annotated[
         str | None, typer.Option("--batch-size", help="Batch sizes, as 64,512; else that of the recipe.")
@@ -44,7 +61,11 @@ def bench(
     threads: Annotated[int, typer.Option("--threads", help="Threads of torch.")] = 1,
     backend: Annotated[
         str | None,
-        typer.Option("--backend", help="Where to time: a backend; else in this process."),
+        typer.Option(
+            "--backend",
+            help="Where to time: a backend; else in this process.",
+            autocompletion=backend_names,
+        ),
     ] = None,
     profile: ProfileOption = None,
     timeout: TimeoutOption = None,

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from harness.cli import output
-from harness.cli.options import JsonOption
+from harness.cli.options import JsonOption, member_names
 
 Kind = Literal["methods", "workloads", "attacks", "backends", "sweeps"]
 
@@ -22,7 +22,7 @@ def show(
         Literal["method", "workload", "attack", "sweep"],
         typer.Argument(help="method, workload, attack or sweep."),
     ],
-    name: Annotated[str, typer.Argument(help="Its name.")],
+    name: Annotated[str, typer.Argument(help="Its name.", autocompletion=member_names)],
     json: JsonOption = False,
 ) -> None:
     """Show one member: parameters with defaults and help, guarantee, caveats, source."""

@@ -8,10 +8,14 @@ from harness.cli import output
 from harness.cli.options import JsonOption
 from workloads.errors import BenchError
 
-data_app = typer.Typer(help="The data sets behind the workloads, and their features.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="The data sets behind the workloads, and their features.",
+    epilog="Example: privbench data list",
+    no_args_is_help=True,
+)
 
 
-@data_app.command("list")
+@data_app.command("list", epilog="Example: privbench data list --json")
 def data_list(json: JsonOption = False) -> None:
     """What data there is, where it was looked for, its size, licence and citation."""
     from harness.cli.datasets import listing, overview
@@ -20,7 +24,7 @@ def data_list(json: JsonOption = False) -> None:
     output.listing(rows if json else overview(rows), json)
 
 
-@data_app.command("fetch")
+@data_app.command("fetch", epilog="Example: privbench data fetch mnist cifar-10")
 def data_fetch(
     names: Annotated[list[str], typer.Argument(help="Data sets; `privbench data list` names them.")],
     json: JsonOption = False,
@@ -33,7 +37,7 @@ def data_fetch(
     _outcome(rows, json)
 
 
-@data_app.command("verify")
+@data_app.command("verify", epilog="Example: privbench data verify mnist")
 def data_verify(
     names: Annotated[list[str] | None, typer.Argument(help="Data sets; else every one that is here.")] = None,
     json: JsonOption = False,
@@ -47,7 +51,7 @@ def data_verify(
         raise typer.Exit(1)
 
 
-@data_app.command("features")
+@data_app.command("features", epilog="Example: privbench data features cifar10-effnet")
 def data_features(
     banks: Annotated[
         list[str] | None, typer.Argument(help="Feature banks to make; else they are listed.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import output
-from harness.cli.options import JsonOption, StoreOption, store_path
+from harness.cli.options import JsonOption, StoreOption, backend_names, store_path
 from workloads.errors import BackendError, SpecError
 
 if TYPE_CHECKING:
@@ -34,7 +34,11 @@ def doctor(
     ] = None,
     backend: Annotated[
         str | None,
-        typer.Option("--backend", help="Check a backend instead; else the one whose profile it is."),
+        typer.Option(
+            "--backend",
+            help="Check a backend instead; else the one whose profile it is.",
+            autocompletion=backend_names,
+        ),
     ] = None,
     gpu: Annotated[
         bool, typer.Option("--gpu", help="Check that the GPUs here compute what the CPU does; minutes.")

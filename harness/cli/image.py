@@ -9,10 +9,14 @@ from harness.cli import output
 from harness.cli.options import JsonOption
 from workloads.errors import SpecError
 
-image_app = typer.Typer(help="The images of the docker backend.", no_args_is_help=True)
+image_app = typer.Typer(
+    help="The images of the docker backend.",
+    epilog="Example: privbench image build",
+    no_args_is_help=True,
+)
 
 
-@image_app.command("build")
+@image_app.command("build", epilog="Example: privbench image build --cuda")
 def image_build(
     cuda: Annotated[bool, typer.Option("--cuda", help="For NVIDIA GPUs.")] = False,
     base: Annotated[
@@ -47,7 +51,7 @@ def image_build(
         output.say(f"built {recipe.name} in {seconds:.0f} s")
 
 
-@image_app.command("list")
+@image_app.command("list", epilog="Example: privbench image list --json")
 def image_list(json: JsonOption = False) -> None:
     """List the engine's images of privbench, with version, git state and digest."""
     from harness.backends.docker.image import images
@@ -55,7 +59,7 @@ def image_list(json: JsonOption = False) -> None:
     output.listing(images(), json)
 
 
-@image_app.command("doctor")
+@image_app.command("doctor", epilog="Example: privbench image doctor")
 def image_doctor(
     image: Annotated[str | None, typer.Option("--image", help="An image; else that of this version.")] = None,
     json: JsonOption = False,

@@ -1,9 +1,9 @@
-"""Options that several commands share, and the store they name."""
+"""Options that several commands share, what completes them, and the store they name."""
 
 import os
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,25 +11,104 @@ from workloads.errors import SpecError
 
 if TYPE_CHECKING:
     from harness.backends.base import Settings
+    from workloads.family import Family
+
+
+def method_names(incomplete: str) -> list[str]:
+    """Completion of a method, or of the last in a list with commas."""
+    import methods
+
+    return _names(methods.family, incomplete)
+
+
+def workload_names(incomplete: str) -> list[str]:
+    """Completion of a workload, or of the last in a list with commas."""
+    import workloads
+
+    return _names(workloads.family, incomplete)
+
+
+def attack_names(incomplete: str) -> list[str]:
+    """Completion of an attack, or of the last in a list with commas."""
+    from harness import attacks
+
+    return _names(attacks.family, incomplete)
+
+
+def backend_names(incomplete: str) -> list[str]:
+    """Completion of a backend."""
+    from harness import backends
+
+    return _names(backends.family, incomplete)
+
+
+def _names(family: "Family[Any]", incomplete: str) -> list[str]:
+    before, comma, _ = incomplete.rpartition(",")
+    given = before.split(",")
+    return [f"{before}{comma}{name}" for name in family.listed_names() if name not in given]
+
+
+def ready_made_sweeps() -> list[str]:
+    """Completion of a sweep that comes with privbench; shells complete files where none fits."""
+    from harness.plan.sweep_file import ready_made
+
+    return list(ready_made())
+
+
+def stored_sweeps(context: typer.Context) -> list[str]:
+    """Completion of a sweep that was enqueued, in the store that the command names."""
+    from harness.store import Store
+
+    return Store(store_path(context.params.get("store"))).sweep_names()
+
+
+def task_keys(context: typer.Context, incomplete: str) -> list[str]:
+    """Completion of a task's key, in the store that the command names."""
+    from harness.store import Store
+
+    if not set(incomplete) <= set("0123456789abcdef"):
+        return []
+    tasks = Store(store_path(context.params.get("store"))).tasks
+    return sorted(each.name for each in tasks.glob(f"{incomplete[:2]}*/{incomplete}*"))
+
+
+def member_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Completion of a name of the kind that was given before it."""
+    complete = {"method": method_names, "workload": workload_names, "attack": attack_names}
+    kind = context.params.get("kind")
+    return complete[kind](incomplete) if kind in complete else ready_made_sweeps()
+
 
 StoreOption = Annotated[
     Path | None,
     typer.Option("--store", help="The store's folder; else $PRIVBENCH_STORE, else ./privbench-store."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-SweepArgument = Annotated[str | None, typer.Argument(help="A sweep file, or the name of a ready-made sweep.")]
+SweepArgument = Annotated[
+    str | None,
+    typer.Argument(help="A sweep file, or the name of a ready-made sweep.", autocompletion=ready_made_sweeps),
+]
 WorkloadOption = Annotated[
-    str | None, typer.Option("--workload", help="Without a file: workloads, separated by commas.")
+    str | None,
+    typer.Option(
+        "--workload", help="Without a file: workloads, separated by commas.", autocompletion=workload_names
+    ),
 ]
 MethodOption = Annotated[
-    str | None, typer.Option("--method", help="Without a file: methods, separated by commas.")
+    str | None,
+    typer.Option(
+        "--method", help="Without a file: methods, separated by commas.", autocompletion=method_names
+    ),
 ]
 EpsilonOption = Annotated[
     str | None, typer.Option("--epsilon", help="Without a file: target epsilons, as 1,4,8.")
 ]
 ModelsOption = Annotated[int | None, typer.Option("--models", help="Models per cell (8).")]
 AttackOption = Annotated[
-    str | None, typer.Option("--attack", help="Without a file: attacks, separated by commas.")
+    str | None,
+    typer.Option(
+        "--attack", help="Without a file: attacks, separated by commas.", autocompletion=attack_names
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -41,10 +120,22 @@ MembersOption = Annotated[
     int | None, typer.Option("--n-train", min=1, help="Members per model; else as many as the workload says.")
 ]
 BackendOption = Annotated[
-    str, typer.Option("--backend", help="Where jobs run; `privbench list backends` shows which there are.")
+    str,
+    typer.Option(
+        "--backend",
+        help="Where jobs run; `privbench list backends` shows which there are.",
+        autocompletion=backend_names,
+    ),
 ]
 SentOption = Annotated[
-    str | None, typer.Option("--backend", help="Where jobs run; else where the sweep was sent.")
+    str | None,
+    typer.Option(
+        "--backend", help="Where jobs run; else where the sweep was sent.", autocompletion=backend_names
+    ),
+]
+StoredSweepArgument = Annotated[
+    str | None,
+    typer.Argument(help="A sweep's name; all where it is left out.", autocompletion=stored_sweeps),
 ]
 ProfileOption = Annotated[
     Path | None,

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from harness.cli import output
+from harness.cli.options import method_names, workload_names
 from workloads.errors import SpecError, UnknownName
 
 if TYPE_CHECKING:
@@ -37,10 +38,18 @@ class PriceList(TyperGroup):
             return super().resolve_command(ctx, args)
         general = self.commands[METHOD]
         special = words_of(rest) - options_of(general)
-        method = None if words_of(rest) <= {"--help"} else self.find_method(ctx, name)
+        unasked = ctx.resilient_parsing or words_of(rest) <= {"--help"}  # completion and help load no method
+        method = None if unasked else self.find_method(ctx, name)
         mechanism = self.commands.get(getattr(method, "mechanism", ""))
         fits = mechanism is not None and special and special <= options_of(mechanism)
         return name, mechanism if fits else general, rest
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The mechanisms and the methods."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in method_names(incomplete) if name.startswith(incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, names)]
 
     def find_method(self, ctx: Any, name: str) -> "Method":
         """The method called `name`; UnknownName with the mechanisms among the names that are known."""
@@ -69,7 +78,8 @@ price_app = typer.Typer(
     "its parameters by --set and --n-train, and get epsilon; or give --target-epsilon, and get the parameter "
     "that is left out. The mechanisms below have options of their own. The headline is the PLD upper bound, "
     "the same that is stored for a trained model.",
-    epilog=f"Example: {EXAMPLE}. More: docs/accounting.md.",
+    short_help="Price a method or a mechanism by every accountant, without running anything.",
+    epilog=f"Example: {EXAMPLE}\n\nMore: docs/accounting.md.",
     subcommand_metavar="METHOD|MECHANISM [OPTIONS]",
     no_args_is_help=True,
 )
@@ -92,7 +102,7 @@ RecordsOption = Annotated[int, typer.Option("--n", help="Records in the training
 BatchOption = Annotated[int, typer.Option("--batch-size", help="Expected records per batch.")]
 
 
-@price_app.command(METHOD)
+@price_app.command(METHOD, epilog=f"Example: {EXAMPLE}")
 def method(
     context: typer.Context,
     settings: Annotated[
@@ -104,7 +114,11 @@ def method(
     ] = None,
     workload: Annotated[
         str | None,
-        typer.Option("--workload", help="Take its number of records, its recipe and its model's shape."),
+        typer.Option(
+            "--workload",
+            help="Take its number of records, its recipe and its model's shape.",
+            autocompletion=workload_names,
+        ),
     ] = None,
     target_epsilon: TargetOption = None,
     delta: Annotated[
@@ -125,7 +139,10 @@ def method(
     show(quote_method(name, given, n_train, workload, target_epsilon, delta, tpr_at_fpr or ()), json)
 
 
-@price_app.command("subsampled-gaussian")
+@price_app.command(
+    "subsampled-gaussian",
+    epilog="Example: privbench price subsampled-gaussian --n 60000 --batch-size 256 --noise 1 --steps 9000",
+)
 def subsampled_gaussian(
     n: RecordsOption,
     batch_size: BatchOption,
@@ -154,7 +171,7 @@ def subsampled_gaussian(
     )
 
 
-@price_app.command()
+@price_app.command(epilog="Example: privbench price gaussian --noise 2 --count 10")
 def gaussian(
     noise: Annotated[
         float | None, typer.Option("--noise", help="Standard deviation over the L2 sensitivity.")
@@ -171,7 +188,7 @@ def gaussian(
     show(quote_noise("gaussian", noise, count, delta, target_epsilon, tpr_at_fpr or ()), json)
 
 
-@price_app.command()
+@price_app.command(epilog="Example: privbench price laplace --noise 10 --delta 0")
 def laplace(
     noise: Annotated[
         float | None, typer.Option("--noise", help="Scale over the L1 sensitivity: 1 / epsilon of one use.")
@@ -188,7 +205,7 @@ def laplace(
     show(quote_noise("laplace", noise, count, delta, target_epsilon, tpr_at_fpr or ()), json)
 
 
-@price_app.command()
+@price_app.command(epilog="Example: privbench price directional --dimension 7850 --kappa 100")
 def directional(
     dimension: Annotated[
         int | None, typer.Option("--dimension", help="Parameters, where the whole gradient is one direction.")
@@ -228,7 +245,7 @@ def directional(
     )
 
 
-@price_app.command("votes")
+@price_app.command("votes", epilog="Example: privbench price votes --noise 40 --queries 1000")
 def votes_of_teachers(
     noise: Annotated[
         float, typer.Option("--noise", help="The Laplace scale, or the Gaussian's standard deviation.")
@@ -272,7 +289,10 @@ def votes_of_teachers(
     show(quote_votes(event, delta, tpr_at_fpr or ()), json)
 
 
-@price_app.command()
+@price_app.command(
+    epilog="Example: privbench price selective --n 50000 --batch-size 1000 --noise 2 --test-batch-size 500 "
+    "--test-noise 1 --accepted 100 --attempts 300"
+)
 def selective(
     n: RecordsOption,
     batch_size: BatchOption,

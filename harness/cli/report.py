@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 import typer
 
 from harness.cli import output
-from harness.cli.options import DatabaseOption, StoreOption, WhereOption, report_folder, source, store_path
+from harness.cli.options import (
+    DatabaseOption,
+    StoreOption,
+    WhereOption,
+    attack_names,
+    report_folder,
+    source,
+    store_path,
+)
 from workloads.errors import SpecError
 
 DRAWN_BY_LEAKAGE = ("frontier", "calibration", "all")
@@ -42,7 +50,12 @@ def report(
         typer.Option("--columns", help="Figures for one (3.3 in) or both columns (7 in) of a paper."),
     ] = None,
     attack: Annotated[
-        str | None, typer.Option("--attack", help="Draw leakage by this attack; else by the strongest.")
+        str | None,
+        typer.Option(
+            "--attack",
+            help="Draw leakage by this attack; else by the strongest.",
+            autocompletion=attack_names,
+        ),
     ] = None,
     fpr: Annotated[
         float | None, typer.Option("--fpr", help="Draw the TPR at 0.1, 0.01, 0.001 or 0.0001; else at 0.01.")

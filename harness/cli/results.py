@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 import typer
 
 from harness.cli import output
-from harness.cli.options import DatabaseOption, JsonOption, StoreOption, database_url, source, store_path
+from harness.cli.options import (
+    DatabaseOption,
+    JsonOption,
+    StoreOption,
+    database_url,
+    source,
+    store_path,
+    stored_sweeps,
+)
 from workloads.errors import SpecError
 
 SHOWN = 10
@@ -97,7 +105,10 @@ def purge(
     artefacts: Annotated[
         bool, typer.Option("--artefacts", help="Weights, signals, scores, pictures and checkpoints.")
     ] = False,
-    sweep: Annotated[str | None, typer.Option("--sweep", help="Only the tasks of this sweep.")] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option("--sweep", help="Only the tasks of this sweep.", autocompletion=stored_sweeps),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell what would go, and delete nothing.")
     ] = False,

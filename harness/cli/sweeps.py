@@ -22,6 +22,7 @@ from harness.cli.options import (
     SetOption,
     ShareOption,
     SlotsOption,
+    StoredSweepArgument,
     StoreOption,
     SweepArgument,
     ThreadsOption,
@@ -29,6 +30,8 @@ from harness.cli.options import (
     WorkloadOption,
     settings_for,
     store_path,
+    stored_sweeps,
+    task_keys,
 )
 from workloads.errors import SpecError
 
@@ -209,7 +212,7 @@ def follow(store: "Store", name: str, backend: str, on_interrupt: str, console: 
 
 
 def status(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's name; all where it is left out.")] = None,
+    sweep: StoredSweepArgument = None,
     watching: Annotated[bool, typer.Option("--watch", help="Stay and show live progress.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -231,7 +234,7 @@ def status(
 
 
 def logs(
-    task: Annotated[str, typer.Argument(help="A task's key, or its first digits.")],
+    task: Annotated[str, typer.Argument(help="A task's key, or its first digits.", autocompletion=task_keys)],
     store: StoreOption = None,
 ) -> None:
     """Print what a task printed, and its traceback if it failed."""
@@ -243,7 +246,7 @@ def logs(
 
 
 def retry(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's name; all where it is left out.")] = None,
+    sweep: StoredSweepArgument = None,
     backend: SentOption = None,
     profile: ProfileOption = None,
     slots: SlotsOption = None,
@@ -277,7 +280,7 @@ def retry(
 
 
 def cancel(
-    sweep: Annotated[str, typer.Argument(help="A sweep's name.")],
+    sweep: Annotated[str, typer.Argument(help="A sweep's name.", autocompletion=stored_sweeps)],
     backend: SentOption = None,
     store: StoreOption = None,
 ) -> None:

@@ -4,14 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import methods
 import workloads
+from harness import attacks, backends
 from methods.base import Method
 from workloads.errors import BenchError, UnknownName
-from workloads.family import Family
+from workloads.family import Family, bindings
 
 LAZY = (
     "import sys, methods\n"
@@ -48,6 +50,13 @@ def test_a_name_that_no_member_has(name: str) -> None:
         fresh.load(name)
 
 
+@pytest.mark.parametrize(
+    "family", [methods.family, workloads.family, attacks.family, backends.family], ids=lambda each: each.kind
+)
+def test_names_are_listed_without_importing_members(family: Family[Any]) -> None:
+    assert family.listed_names() == family.names()
+
+
 def install(site: Path, *points: str) -> None:
     """Entry points as an installed package declares them."""
     folder = site / "other-1.dist-info"
@@ -64,6 +73,12 @@ def test_a_plug_in_is_found_and_is_not_our_own(tmp_path: Path, monkeypatch: pyte
     assert "scaled" not in fresh.own
 
 
+def test_a_plug_in_is_listed_without_being_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "elsewhere = nowhere_at_all:method")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "elsewhere" in methods.family.listed_names()
+
+
 def test_a_plug_in_may_not_take_our_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "sgd = tests.harness.scaled:method")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -78,3 +93,8 @@ def test_a_plug_in_that_does_not_load_is_unknown(tmp_path: Path, monkeypatch: py
     fresh: Family[Method] = Family("method", "methods", "method")
     with pytest.raises(UnknownName):
         fresh.load("gone")
+
+
+def test_what_a_module_binds() -> None:
+    source = "from a import b, c as d\nimport e\nf = g = 1\nh: int = 2\ndef i():\n    j = 3\n"
+    assert bindings(source) == {"b", "d", "f", "g", "h"}

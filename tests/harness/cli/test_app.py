@@ -2,16 +2,21 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from harness.cli import app
+from harness.cli.price import METHOD
 
 TINY = """
 name = "tiny"
@@ -234,6 +239,47 @@ def test_help_loads_no_torch_and_is_quick() -> None:
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith("HEAVY [] "), last
     assert float(last.split()[-1]) < 1.5
+
+
+def every_command() -> dict[str, Any]:
+    """Every command and group, by what is typed after `privbench`."""
+    found: dict[str, Any] = {}
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), get_command(app.app))]
+    while waiting:
+        words, command = waiting.pop()
+        for name, each in getattr(command, "commands", {}).items():
+            found[" ".join((*words, name))] = each
+            waiting.append(((*words, name), each))
+    return found
+
+
+def test_help_has_panels_in_the_order_of_use(privbench: Privbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = privbench("--help").out
+    lines = [re.split(r"[^-\w]+", line.strip("╭│─ "))[0] for line in shown.splitlines() if line[:1] in "╭│"]
+    expected = [word for panel, commands in app.COMMANDS.items() for word in (panel, *commands)]
+    assert [word for word in lines if word in expected] == expected
+    assert [*app.COMMANDS] == ["Start", "Sweeps", "Results", "Tools"]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(every_command()))
+def test_every_command_has_an_example_that_parses(name: str) -> None:
+    epilog = every_command()[name].epilog or ""
+    example = re.match(r"Example: (privbench .+)", epilog)
+    assert example, f"`privbench {name} --help` has no example"
+    arguments = shlex.split(example[1])[1:]
+    group, _, last = name.rpartition(" ")
+    assert arguments[: len(name.split())] == name.split() or (last == METHOD and arguments[0] == group)
+    command: Any = get_command(app.app)
+    while hasattr(command, "commands"):
+        last, command, arguments = command.resolve_command(command.context_class(command), arguments)
+    command.make_context(last, arguments)
+
+
+def test_the_version_needs_no_command(privbench: Privbench) -> None:
+    answer = privbench("--version")
+    assert (answer.code, answer.out.strip()) == (0, version("privbench"))
 
 
 @pytest.mark.slow
