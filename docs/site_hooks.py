@@ -1,7 +1,7 @@
 """Hooks of mkdocs: pages are written for the repository, and the site takes them as they are.
 
-The README is the front page and the pages beside it come along. A link to any other file outside docs/ leads to a copy
-of it. The name of a file after a fence's language becomes the block's title.
+The README is the front page, and the pages beside it come along. A link to any other file outside docs/
+leads to a copy of it. The name of a file after a fence's language becomes the block's title.
 """
 
 import posixpath

@@ -1,7 +1,7 @@
-"""The pages of the reference that are written from the program: `python -m tests.docs.reference` (`make docs`).
+"""Pages of the reference that are written from the program: `python -m tests.docs.reference`, or `make docs`.
 
-Commands come from the command line's own help, columns from db/views.toml in the order of the SQL, names of the
-Python interface from their docstrings, keys of profiles from the models that check them.
+Commands come from the command line's own help, columns from db/views.toml in the order of the SQL, names of
+the Python interface from their docstrings, keys of profiles from the models that check them.
 """
 
 import ast
@@ -27,6 +27,29 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTE = "<!-- Written by `make docs` from {}: change it there. -->\n\n"
 HIDDEN = ("--install-completion", "--show-completion", "--help")
 """Options that every command has, or that say nothing about the program."""
+VIEWS = """
+What `privbench query`, `--where` and `privbench.open_store` show. Columns are an interface: they are added,
+not renamed or removed. [querying.md](querying.md) has examples, [numbers.md](numbers.md) says how each number is
+computed.
+""".strip()
+STEPS = """
+`query` also has `steps`: every step of every training, straight from the store's Parquet files, with `task`,
+`phase`, `step`, `wall_seconds`, `cpu_seconds`, and what the method timed and observed.
+""".strip()
+TABLES = """
+What the views are made of. Tables follow the program and are no interface; `db/models.py` and
+`db/findings.py` describe their columns.
+""".strip()
+API = """
+What `import privbench` offers to notebooks, scripts and plug-ins. Names load on first use: the import itself
+loads neither torch nor the database. A name leaves only after a release that deprecates it. `help(NAME)` has
+the whole contract.
+""".strip()
+PROFILES = """
+`--profile FILE` names a TOML file that says what a backend is asked for. Nothing in it changes a number. All
+mistakes of a file are reported at once; `privbench doctor --profile FILE` checks it without sending anything.
+[slurm.md](slurm.md) and [docker.md](docker.md) show how the keys work together.
+""".strip()
 SUBJECTS = {
     "Results": ("harness.results", "harness.store"),
     "Accounting": ("harness.accounting",),
@@ -56,7 +79,7 @@ def cli() -> str:
     root: Any = get_command(app)
     parts = [
         "# Commands",
-        f"{root.help} `privbench COMMAND --help` prints what this page says. {root.epilog or ''}".strip(),
+        f"{root.help}\n\n`--help` after any command prints the same. {root.epilog or ''}".strip(),
     ]
     panels: dict[str, list[str]] = {}
     for name in root.list_commands(context(root, "privbench")):
@@ -100,23 +123,28 @@ def views() -> str:
     """docs/views.md: every view with its columns, in the order of the SQL."""
     described = tomllib.loads((ROOT / "db/views.toml").read_text(encoding="utf-8"))
     shared = described.pop("shared")
-    columns = view_columns()
+    columns, found = view_columns(), [*described.items()]
     parts = [
         "# Views",
-        "What `privbench query`, `--where` and `privbench.open_store` show. Columns are an interface: they are "
-        "added, not renamed or removed. [querying.md](querying.md) has examples, [numbers.md](numbers.md) says how "
-        "each number is computed.",
-        table(("view", "a row is"), [(f"[`{name}`](#{name})", each["row"]) for name, each in described.items()]),
-        "`query` also has `steps`: every step of every training, straight from the store's Parquet files. The tables "
-        "below the views are described in `db/models.py` and `db/findings.py`; they follow the program.",
+        VIEWS,
+        table(("view", "a row is"), [(f"[`{name}`](#{name})", each["row"]) for name, each in found]),
+        STEPS,
     ]
-    for name, view in described.items():
+    for name, view in found:
         parts += [f"## {name}", view["about"]]
         if "columns" in view:
             meanings = shared | view["columns"]
             rows = [(f"`{column}`", meanings[column]) for column in columns[name]]
             parts.append(table(("column", "meaning"), rows))
+    parts += ["## Tables", TABLES, table(("table", "a row is"), [*tables()])]
     return NOTE.format("db/views.toml") + "\n\n".join(parts) + "\n"
+
+
+def tables() -> Iterator[tuple[str, str]]:
+    """Every table of results, with the first sentence of its model's docstring."""
+    models = {str(mapper.local_table): mapper.class_ for mapper in db.Base.registry.mappers}
+    for name in sorted(models.keys() - {"privbench_schema"}):
+        yield f"`{name}`", first_lines(models[name])
 
 
 def view_columns() -> dict[str, list[str]]:
@@ -137,9 +165,7 @@ def api() -> str:
     """docs/api.md: every name of `privbench` with the first line of its docstring."""
     parts = [
         "# Python interface",
-        "What `import privbench` offers to notebooks, scripts and plug-ins. Names load on first use: the import itself "
-        "loads neither torch nor the database. A name leaves only after a release that deprecates it. `help(NAME)` has "
-        "the whole contract.",
+        API,
     ]
     left = set(privbench.__all__)
     for subject, homes in SUBJECTS.items():
@@ -160,13 +186,22 @@ def summary(name: str) -> str:
     """The first line of what is written at the definition of a name."""
     found = getattr(privbench, name)
     if inspect.isclass(found) or inspect.isroutine(found):
-        text = inspect.getdoc(found) or ""
+        line = first_lines(found)
     else:
-        text = note_at(importlib.import_module(home(name)), name)
-    line = " ".join(text.partition("\n\n")[0].split())
+        line = first_paragraph(note_at(importlib.import_module(home(name)), name))
     if not line:
         raise ValueError(f"privbench.{name} has no docstring for docs/api.md")
     return line
+
+
+def first_lines(found: Any) -> str:
+    """The first paragraph of a docstring."""
+    return first_paragraph(inspect.getdoc(found) or "")
+
+
+def first_paragraph(text: str) -> str:
+    """In one line."""
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def note_at(module: Any, name: str) -> str:
@@ -186,16 +221,15 @@ def profiles() -> str:
     """docs/profiles.md: the keys of every backend's profile."""
     parts = [
         "# Profiles",
-        "`--profile FILE` names a TOML file that says what a backend is asked for. Nothing in it changes a number. All "
-        "mistakes of a file are reported at once; `privbench doctor --profile FILE` checks it without sending "
-        "anything. [slurm.md](slurm.md) and [docker.md](docker.md) show how the keys work together.",
+        PROFILES,
     ]
     for name in family.names():
         kind = family.get(name).Profile
         if kind is None:
             continue
         rows = [
-            (f"`{key}`", default_of(field), str(field.description)) for key, field in kind.model_fields.items()
+            (f"`{key}`", default_of(field), str(field.description))
+            for key, field in kind.model_fields.items()
         ]
         parts += [f"## {name}", table(("key", "default", "meaning"), rows)]
     return NOTE.format("the models that check profiles") + "\n\n".join(parts) + "\n"
