@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FRONT = {
     "README.md": "index.md",
     **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "LICENCES.md", "SECURITY.md")},
+    **{f"examples/{name}/README.md": f"examples/{name}.md" for name in ("plugin", "slurm")},
 }
 """Pages outside docs/: path in the repository to path in the site."""
 LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=\))")

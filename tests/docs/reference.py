@@ -29,8 +29,8 @@ HIDDEN = ("--install-completion", "--show-completion", "--help")
 """Options that every command has, or that say nothing about the program."""
 VIEWS = """
 What `privbench query`, `--where` and `privbench.open_store` show. Columns are an interface: they are added,
-not renamed or removed. [querying.md](querying.md) has examples, [numbers.md](numbers.md) says how each number is
-computed.
+not renamed or removed. [querying.md](querying.md) has examples, [numbers.md](numbers.md) says how each number
+is computed.
 """.strip()
 STEPS = """
 `query` also has `steps`: every step of every training, straight from the store's Parquet files, with `task`,
