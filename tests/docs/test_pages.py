@@ -88,7 +88,10 @@ def test_every_command_in_the_pages_parses(pages: Pages, blocks: Blocks) -> None
         if len(arguments) == 1:  # named in passing, with nothing to parse
             assert arguments[0] in get_command(app.app).commands, (page, arguments)  # type: ignore[attr-defined]
             continue
-        parse([PLACEHOLDERS.sub("word", each) for each in arguments])
+        try:
+            parse([PLACEHOLDERS.sub("word", each) for each in arguments])
+        except Exception as error:
+            raise AssertionError(f"{page}: privbench {shlex.join(arguments)}: {error}") from error
 
 
 def test_a_wrong_command_would_be_noticed() -> None:
@@ -121,7 +124,6 @@ def test_the_readme_brings_data_of_ones_own(
     monkeypatch.syspath_prepend(str(tmp_path))
     (point,) = (EntryPoint(name, value, "privbench.workloads") for name, value in points.items())
     workload: Workload = point.load()
-    assert isinstance(workload, Workload)
     assert workload.name == point.name
     assert workload.model(0)(workload.pool().x).shape == (50, workload.classes)
     assert workload.test().y.tolist() == [0, 1] * 25
