@@ -16,7 +16,8 @@ from harness import attacks
 from harness.cli import app
 from harness.plan.cells import OF_THE_CELL
 from harness.plan.plan import make_plan
-from harness.plan.sweep_file import TOP, read_sweep
+from harness.plan.sweep_file import TOP, read_sweep, ready_made
+from harness.results.published_tables import papers
 from workloads.base import Workload
 
 Pages = dict[str, str]
@@ -164,6 +165,13 @@ def test_numbers_names_files_and_functions_that_are_there(pages: Pages, root: Pa
     assert not [file for file in files if not (root / file).is_file()]
     for name, file in re.findall(r"`(\w+)`\s+in\s+`((?:harness|db)/[\w/.]+)`", text):
         assert re.search(rf"(def|view) {name}\b", (root / file).read_text()), (name, file)
+
+
+def test_tables_without_a_sweep_are_those_that_the_page_names(pages: Pages) -> None:
+    tables = {table.name for paper in papers() for table in paper.table}
+    without = {name for name in tables if f"papers/{name}" not in ready_made()}
+    section = pages["docs/reproduce.md"].partition("These have no sweep of their own:")[2]
+    assert set(re.findall(r"`([a-z0-9.-]+)`", section.partition("\n\n")[0])) == without
 
 
 def test_the_picture_is_small_enough_for_a_readme(root: Path) -> None:

@@ -54,4 +54,4 @@ def test_it_shows_what_the_page_says(study: tuple[Path, dict[str, str]]) -> None
     rows = json.loads(run([*PROGRAMS["privbench"], "query", sql, "--format", "json"], folder, here))
     assert {row["label"] for row in rows} == {"sgd", "dp-sgd ε=1", "dp-sgd ε=8"}
     assert all(row["valid"] and row["tpr_at_1pct"] is not None for row in rows)
-    assert next(row["auc_low"] for row in rows if row["label"] == "sgd") > 0.5, "sgd memorises wrong labels"
+    assert next(row["auc_low"] for row in rows if row["label"] == "sgd") > 0.5, "sgd memorises coin tosses"
