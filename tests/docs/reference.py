@@ -9,7 +9,7 @@ import importlib
 import inspect
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ SUBJECTS = {
 """Sections of docs/api.md, with where the names of each are defined."""
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A Markdown table."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(each.replace("|", "&#124;") for each in line) + " |" for line in lines)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import db
+import privbench
 from tests.docs import reference
 
 Pages = dict[str, str]
@@ -24,6 +25,7 @@ def test_a_page_is_up_to_date(page: str, pages: Pages) -> None:
 
 
 def test_every_view_is_described_and_no_column_that_is_not_there(described: dict[str, Any]) -> None:
+    described = {**described}
     shared = described.pop("shared")
     columns = reference.view_columns()
     assert described.keys() == columns.keys()
@@ -32,6 +34,11 @@ def test_every_view_is_described_and_no_column_that_is_not_there(described: dict
     shown = [name for name, view in described.items() if "columns" in view]
     used = {column for name in shown for column in columns[name] if column not in described[name]["columns"]}
     assert shared.keys() == used
+
+
+def test_every_view_of_the_page_is_a_method_of_results(described: dict[str, Any]) -> None:
+    shown = [name for name, view in described.items() if "columns" in view]
+    assert [name for name in shown if not callable(getattr(privbench.Results, name, None))] == []
 
 
 def test_a_column_that_is_not_described_is_an_error(
