@@ -7,6 +7,7 @@ the Python interface from their docstrings, keys of profiles from the models tha
 import ast
 import importlib
 import inspect
+import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTE = "<!-- Written by `make docs` from {}: change it there. -->\n\n"
 HIDDEN = ("--install-completion", "--show-completion", "--help")
 """Options that every command has, or that say nothing about the program."""
+EXAMPLE = re.compile(r"Example: (privbench .+?)(?:\. More: .+)?")
+"""What stands at the end of a command's help."""
 VIEWS = """
 What `privbench query`, `--where` and `privbench.open_store` show. Columns are an interface: they are added,
 not renamed or removed. [querying.md](querying.md) has examples, [numbers.md](numbers.md) says how each number
@@ -113,7 +116,8 @@ def command(each: Any, name: str, level: str) -> Iterator[str]:
     if rows:
         yield table(("option", "meaning"), rows)
     if each.epilog:
-        yield inspect.cleandoc(each.epilog)
+        example = EXAMPLE.fullmatch(each.epilog.strip())
+        yield f"```sh\n{example[1]}\n```" if example else inspect.cleandoc(each.epilog)
     for word, below in getattr(each, "commands", {}).items():
         shown = word if word in each.list_commands(here) else word.upper()  # it stands for a family of names
         yield from command(below, f"{name} {shown}", level + "#")
