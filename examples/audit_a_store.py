@@ -31,7 +31,7 @@ def audit(source: str) -> pd.DataFrame:
     rows["ceiling"] = [f"{100 * each:.0f} %" if each < 1 else "-" for each in rows["ceiling_tpr_at_1pct"]]
     rows["audited"] = rows["epsilon_audited"]
     rows["verdict"] = rows.apply(verdict, axis=1)
-    return rows[COLUMNS]
+    return rows[COLUMNS].sort_values(["workload", "label"])
 
 
 if __name__ == "__main__":
