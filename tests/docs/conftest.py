@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,8 @@ Pages = dict[str, str]
 Blocks = list[tuple[str, str, str, str]]
 """(page, language, file name or empty, text) of every fenced block."""
 
-FENCE = re.compile(r"^```(\w*) ?([\w./-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)```(\w*) ?([\w./-]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+"""In lists, too, where blocks are indented."""
 
 GUIDES = (
     "docs/add-a-method.md",
@@ -66,7 +68,11 @@ def pages() -> Pages:
 @pytest.fixture(scope="session")
 def blocks(pages: Pages) -> Blocks:
     """Every fenced block of every page."""
-    return [(page, *found) for page, text in pages.items() for found in FENCE.findall(text)]
+    return [
+        (page, language, file, textwrap.dedent(block))
+        for page, text in pages.items()
+        for _, language, file, block in FENCE.findall(text)
+    ]
 
 
 @pytest.fixture(scope="session")

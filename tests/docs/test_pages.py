@@ -1,5 +1,6 @@
 """What the pages say is so: links, commands, the sweep file, data of one's own."""
 
+import os
 import re
 import shlex
 import tomllib
@@ -155,7 +156,24 @@ def test_the_page_of_the_sweep_file_has_every_key_and_plans(
     ]
     plan = make_plan(*read_sweep(tomllib.loads(text), "page"), None)
     planned = [cell.method.name for cell in plan.cells]
-    assert (planned.count("sgd"), planned.count("dp-sgd")) == (2 + 1, 3), "one cell trains the shadows"
+    assert (planned.count("sgd"), planned.count("dp-sgd")) == (2, 3)
+
+
+@pytest.mark.slow
+def test_every_sweep_of_the_pages_plans(
+    blocks: Blocks, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tutorial's is about a workload that only its reader has; test_tutorial.py runs it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    sweeps = {
+        page: tomllib.loads(text)
+        for page, language, file, text in blocks
+        if language == "toml" and not file and ("[[grid]]" in text or "[[bench]]" in text)
+    }
+    assert sweeps.keys() >= {"README.md", "docs/audit.md", "docs/bench.md", "docs/sweep-file.md"}
+    for page, content in sweeps.items():
+        plan = make_plan(*read_sweep(content, "page"), None)
+        assert plan.tasks, page
 
 
 def test_numbers_names_files_and_functions_that_are_there(pages: Pages, root: Path) -> None:
@@ -178,3 +196,12 @@ def test_the_picture_is_small_enough_for_a_readme(root: Path) -> None:
     picture = (root / "docs/img/frontier.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) < 200_000
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not os.environ.get("PRIVBENCH_DATA"), reason="$PRIVBENCH_DATA is not set")
+def test_the_arrays_of_the_page_on_data_are_there(blocks: Blocks) -> None:
+    (code,) = [text for page, language, _, text in blocks if (page, language) == ("docs/data.md", "python")]
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/data.md", "exec"), names)
+    assert names["arrays"]["train_x"].shape == (50_000, 3, 32, 32)
