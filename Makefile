@@ -6,7 +6,7 @@ STORE ?= privbench-store
 
 .PHONY: quickstart test quick lint wheel clean help cluster-up cluster-down test-cluster
 .PHONY: engine-up engine-down test-docker chaos mutations calibration-check licences verify-dependencies
-.PHONY: audit-dependencies
+.PHONY: audit-dependencies docs
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
@@ -23,6 +23,7 @@ help:
 	@echo "make verify-dependencies  check what the package index serves against the published hashes"
 	@echo "make audit-dependencies   look the pinned versions up among known vulnerabilities (needs a network)"
 	@echo "make licences     write LICENCES.md from what is installed"
+	@echo "make docs         write the generated pages of the reference, then build the site into build/site"
 	@echo "make clean        remove the environment and what the tools left behind"
 
 # torch comes first and pinned: an open range would pull gigabytes of CUDA on a machine without a GPU.
@@ -110,6 +111,12 @@ lint: $(VENV)/.installed-dev
 wheel: $(VENV)/.installed-dev
 	@echo "==> building the wheel and importing it in a clean environment"
 	$(BIN)/python tests/check_wheel.py
+
+# The theme's fonts and scripts are its own: the site needs no network, neither to build nor to read.
+docs: $(VENV)/.installed-dev
+	@echo "==> writing the reference and building the site"
+	$(BIN)/python -m tests.docs.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 licences: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.safety.dependencies licences

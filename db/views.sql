@@ -1,4 +1,4 @@
--- Views for people. Their columns are an interface; the README documents them.
+-- Views for people. Their columns are an interface; views.toml describes them.
 -- Plain SQL that DuckDB and PostgreSQL both read. A statement ends with a semicolon at a line's end.
 
 -- bench: what a step costs relative to the plain baseline, one row per bench, workload, batch size and

@@ -45,6 +45,14 @@ class Results:
         """Accuracy, leakage, price and cost: a row per cell and attack."""
         return self._view("frontier", where)
 
+    def comparison(self, where: str | None = None) -> "pd.DataFrame":
+        """Paired differences: a row per axis and pair of cells."""
+        return self._view("comparison", where)
+
+    def tried(self, where: str | None = None) -> "pd.DataFrame":
+        """How many configurations were trained: a row per method at equal privacy."""
+        return self._view("tried", where)
+
     def runs(self, where: str | None = None) -> "pd.DataFrame":
         """A row per trained model."""
         return self._view("runs", where)

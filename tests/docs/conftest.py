@@ -4,7 +4,9 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ Pages = dict[str, str]
 Blocks = list[tuple[str, str, str, str]]
 """(page, language, file name or empty, text) of every fenced block."""
 
-FENCE = re.compile(r"^```(\w*) ?([\w./-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)```(\w*) ?([\w./-]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+"""In lists, too, where blocks are indented."""
 
 GUIDES = (
     "docs/add-a-method.md",
@@ -58,14 +61,18 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def pages() -> Pages:
     """Every page of the documentation."""
-    files = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+    files = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
     return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
 
 
 @pytest.fixture(scope="session")
 def blocks(pages: Pages) -> Blocks:
     """Every fenced block of every page."""
-    return [(page, *found) for page, text in pages.items() for found in FENCE.findall(text)]
+    return [
+        (page, language, file, textwrap.dedent(block))
+        for page, text in pages.items()
+        for _, language, file, block in FENCE.findall(text)
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -74,20 +81,41 @@ def plugins(blocks: Blocks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = tmp_path_factory.mktemp("site")
     for page in GUIDES:
         files = {file: text for where, _, file, text in blocks if where == page and file}
-        project = tomllib.loads(files.pop("pyproject.toml"))["project"]
-        name = project["name"].replace("-", "_")
-        for file, text in files.items():
-            (site / name / file).parent.mkdir(parents=True, exist_ok=True)
-            (site / name / file).write_text(text, encoding="utf-8")
+        name = describe(site, files.pop("pyproject.toml"))
+        write_files(site / name, files)
         (site / name / "__init__.py").touch()
-        info = site / f"{name}-{project['version']}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
-        lines = []
-        for group, points in project["entry-points"].items():
-            lines += [f"[{group}]", *(f"{point} = {value}" for point, value in points.items())]
-        (info / "entry_points.txt").write_text("\n".join(lines))
     return site
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write blocks under the names they are given on the page."""
+    for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text, encoding="utf-8")
+
+
+def describe(site: Path, pyproject: str) -> str:
+    """Write the metadata that pip would write of a project; the name of its package."""
+    project = tomllib.loads(pyproject)["project"]
+    name = str(project["name"]).replace("-", "_")
+    info = site / f"{name}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    lines = []
+    for group, points in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{point} = {value}" for point, value in points.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    return name
+
+
+@pytest.fixture(scope="session")
+def own_data(blocks: Blocks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A reader's folder with every file of the tutorial, installed as `pip install --editable` would."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    files = {file: text for page, _, file, text in blocks if page == "docs/tutorial.md" and file}
+    write_files(folder, files)
+    describe(folder, files["pyproject.toml"])
+    return folder
 
 
 @pytest.fixture(scope="session")

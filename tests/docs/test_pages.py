@@ -1,19 +1,25 @@
-"""What the pages say is so: links, commands, columns, the sweep file."""
+"""What the pages say is so: links, commands, the sweep file, data of one's own."""
 
+import os
 import re
 import shlex
 import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import sqlalchemy as sa
 from typer.main import get_command
 
-import db
+import methods
+from harness import attacks
 from harness.cli import app
+from harness.plan.cells import OF_THE_CELL
 from harness.plan.plan import make_plan
-from harness.plan.sweep_file import read_sweep
+from harness.plan.sweep_file import TOP, read_sweep, ready_made
+from harness.results.published_tables import papers
+from workloads.base import Workload
 
 Pages = dict[str, str]
 Blocks = list[tuple[str, str, str, str]]
@@ -54,15 +60,6 @@ def parse(arguments: list[str]) -> None:
     command.make_context(name, arguments)
 
 
-def table_after(page: str, heading: str) -> list[tuple[str, str]]:
-    """(first column without backticks, second column) of the first table after a heading."""
-    section = page.split(f"\n{heading}\n", 1)[1]
-    rows = re.search(r"^\|---.*\n((?:\|.*\n)+)", section, re.MULTILINE)
-    assert rows, f"no table after {heading}"
-    cells = [line.strip("|").split("|", 1) for line in rows[1].splitlines()]
-    return [(first.strip().strip("`"), second.strip()) for first, second in cells]
-
-
 def test_relative_links_lead_somewhere(pages: Pages, root: Path) -> None:
     broken = []
     for page, text in pages.items():
@@ -89,11 +86,16 @@ def test_every_command_in_the_pages_parses(pages: Pages, blocks: Blocks) -> None
     assert {page for page, _ in found} >= {"README.md", *GUIDES}
     program: Any = get_command(app.app)
     words = {*program.commands, *(word for each in program.params for word in each.opts)}
+    wrong = []
     for page, arguments in found:
         if len(arguments) == 1:  # named in passing, with nothing to parse
             assert arguments[0] in words, (page, arguments)
             continue
-        parse([PLACEHOLDERS.sub("word", each) for each in arguments])
+        try:
+            parse([PLACEHOLDERS.sub("word", each) for each in arguments])
+        except Exception as error:  # noqa: BLE001 - whatever the program would complain about
+            wrong.append(f"{page}: privbench {shlex.join(arguments)}: {error}")
+    assert wrong == []
 
 
 def test_a_wrong_command_would_be_noticed() -> None:
@@ -101,30 +103,34 @@ def test_a_wrong_command_would_be_noticed() -> None:
         parse(["run", "--no-such-option"])
 
 
-def test_the_readme_lists_exactly_the_commands_there_are(pages: Pages) -> None:
-    listed = [first.removeprefix("privbench ") for first, _ in table_after(pages["README.md"], "## Commands")]
-    assert sorted(listed) == sorted(get_command(app.app).commands)  # type: ignore[attr-defined]
+def test_the_readme_is_short(pages: Pages, blocks: Blocks) -> None:
+    assert len(pages["README.md"].encode()) <= 10_000
+    printed = [text for page, language, _, text in blocks if (page, language) == ("README.md", "")]
+    assert printed
+    assert max(len(line) for text in printed for line in text.splitlines()) <= 100
 
 
-@pytest.mark.parametrize(
-    "view",
-    ["frontier", "audit", "attribute", "reconstruction", "overhead", "bench", "reproduction", "failures"],
-)
-def test_the_readme_documents_every_column_in_order(view: str, pages: Pages, tmp_path: Path) -> None:
-    engine = db.open_database(tmp_path / "empty.duckdb")
-    try:
-        with engine.connect() as connection:
-            columns = list(connection.execute(sa.text(f"select * from {view}")).keys())
-    finally:
-        engine.dispose()
-    table = table_after(pages["README.md"], f"### `{view}`")
-    assert [column for column, _ in table] == columns
-    assert all(meaning for _, meaning in table)
+def test_the_readme_names_every_method_and_attack(pages: Pages) -> None:
+    names = {*methods.family.names(), *attacks.family.names()} - {"strongest"}
+    assert {name for name in names if f"`{name}`" not in pages["README.md"]} == set()
 
 
-def test_the_readme_names_every_view_and_table(pages: Pages) -> None:
-    names = {*db.view_names(), *db.Base.metadata.tables} - {"privbench_schema"}
-    assert not [name for name in names if f"`{name}`" not in pages["README.md"]]
+def test_the_readme_brings_data_of_ones_own(
+    blocks: Blocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = [text for page, _, file, text in blocks if (page, file) == ("README.md", "my_data.py")]
+    (project,) = [text for page, _, file, text in blocks if (page, file) == ("README.md", "pyproject.toml")]
+    points = tomllib.loads(project)["project"]["entry-points"]["privbench.workloads"]
+    (tmp_path / "my_data.py").write_text(code.replace("/data/", f"{tmp_path}/"))
+    rows = np.hstack([np.random.default_rng(0).normal(size=(50, 12)), np.arange(50)[:, None] % 2])
+    for name in ("pool.csv", "test.csv"):
+        np.savetxt(tmp_path / name, rows, delimiter=",")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (point,) = (EntryPoint(name, value, "privbench.workloads") for name, value in points.items())
+    workload: Workload = point.load()
+    assert workload.name == point.name
+    assert workload.model(0)(workload.pool().x).shape == (50, workload.classes)
+    assert workload.test().y.tolist() == [0, 1] * 25
 
 
 @pytest.mark.slow
@@ -132,11 +138,44 @@ def test_the_sweep_of_the_readme_plans_as_it_says(
     blocks: Blocks, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-    (text,) = [text for page, language, _, text in blocks if page == "README.md" and language == "toml"]
+    (text,) = [text for page, *kind, text in blocks if [page, *kind] == ["README.md", "toml", ""]]
     plan = make_plan(*read_sweep(tomllib.loads(text), "readme"), None)
-    methods = [cell.method.name for cell in plan.cells]
-    assert (methods.count("sgd"), methods.count("dp-sgd")) == (2, 6)
+    planned = [cell.method.name for cell in plan.cells]
+    assert (planned.count("sgd"), planned.count("dp-sgd")) == (2, 6)
     assert len(plan.tasks) == 8 * (8 + 6), "the declared attacks and the blind check run unasked"
+
+
+@pytest.mark.slow
+def test_the_page_of_the_sweep_file_has_every_key_and_plans(
+    pages: Pages, blocks: Blocks, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    page = pages["docs/sweep-file.md"]
+    words = {*TOP, *OF_THE_CELL, "zip", "exclude", "workload", "method", "epsilon", "shadows", "measure"}
+    assert {word for word in words if not re.search(rf"\b{word}\b", page)} == set()
+    (text,) = [
+        text for where, language, _, text in blocks if (where, language) == ("docs/sweep-file.md", "toml")
+    ]
+    plan = make_plan(*read_sweep(tomllib.loads(text), "page"), None)
+    planned = [cell.method.name for cell in plan.cells]
+    assert (planned.count("sgd"), planned.count("dp-sgd")) == (2, 3)
+
+
+@pytest.mark.slow
+def test_every_sweep_of_the_pages_plans(
+    blocks: Blocks, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tutorial's is about a workload that only its reader has; test_tutorial.py runs it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    sweeps = {
+        page: tomllib.loads(text)
+        for page, language, file, text in blocks
+        if language == "toml" and not file and ("[[grid]]" in text or "[[bench]]" in text)
+    }
+    assert sweeps.keys() >= {"README.md", "docs/audit.md", "docs/bench.md", "docs/sweep-file.md"}
+    for page, content in sweeps.items():
+        plan = make_plan(*read_sweep(content, "page"), None)
+        assert plan.tasks, page
 
 
 def test_numbers_names_files_and_functions_that_are_there(pages: Pages, root: Path) -> None:
@@ -148,7 +187,23 @@ def test_numbers_names_files_and_functions_that_are_there(pages: Pages, root: Pa
         assert re.search(rf"(def|view) {name}\b", (root / file).read_text()), (name, file)
 
 
+def test_tables_without_a_sweep_are_those_that_the_page_names(pages: Pages) -> None:
+    tables = {table.name for paper in papers() for table in paper.table}
+    without = {name for name in tables if f"papers/{name}" not in ready_made()}
+    section = pages["docs/reproduce.md"].partition("These have no sweep of their own:")[2]
+    assert set(re.findall(r"`([a-z0-9.-]+)`", section.partition("\n\n")[0])) == without
+
+
 def test_the_picture_is_small_enough_for_a_readme(root: Path) -> None:
     picture = (root / "docs/img/frontier.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) < 200_000
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not os.environ.get("PRIVBENCH_DATA"), reason="$PRIVBENCH_DATA is not set")
+def test_the_arrays_of_the_page_on_data_are_there(blocks: Blocks) -> None:
+    (code,) = [text for page, language, _, text in blocks if (page, language) == ("docs/data.md", "python")]
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/data.md", "exec"), names)
+    assert names["arrays"]["train_x"].shape == (50_000, 3, 32, 32)

@@ -32,7 +32,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_view_is_a_frame(path: Path) -> None:
     store = open_store(path)
     views = ("frontier", "runs", "overhead", "bench", "audit", "attribute", "reconstruction", "reproduction")
-    for view in (*views, "failures"):
+    for view in (*views, "failures", "comparison", "tried"):
         frame = getattr(store, view)()
         assert isinstance(frame, pd.DataFrame)
         assert len(frame) == len(store.query(f"select 1 from {view}")) > 0

@@ -1,0 +1,1 @@
+"""A workload, a method and an attack for privbench."""
