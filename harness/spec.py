@@ -51,16 +51,16 @@ class Cell:
 
     def spec(self) -> Json:
         """As it stands in a task's JSON; a cell without canaries does not mention them."""
-        armed: Json = {"canary": self.canary, "canaries": self.canaries} if self.canary else {}
+        canaries: Json = {"canary": self.canary, "canaries": self.canaries} if self.canary else {}
         if self.canary and self.canary_version != FIRST_VERSION:
-            armed["canary_version"] = self.canary_version
+            canaries["canary_version"] = self.canary_version
         return {
             "workload": self.workload.spec(),
             "n_train": self.n_train,
             "method": self.method.spec(),
             "params": dict(self.params),
             "seed": self.seed,
-            **armed,
+            **canaries,
         }
 
     @cached_property

@@ -38,7 +38,7 @@ from harness.spec import Task
 from harness.store import Store
 from harness.store.files import dump
 from harness.store.journal import Heartbeat
-from harness.store.locks import CLAIM, claimed
+from harness.store.locks import RUN_LOCK, run_lock
 from harness.store.outcomes import Outcome
 from harness.store.result import Artefact, Failure, build, figures_of
 from workloads.devices import CPU, best_device, find_device
@@ -82,10 +82,10 @@ def run_task(store: Store, key: str, stop: Stop) -> Status:
     A failure of the task is a result, not an exception.
     """
     folder = store.folder(key)
-    with claimed(folder, stop) as alone:
+    with run_lock(folder, stop) as alone:
         status = _run_alone(store, key, stop) if alone else "interrupted"
     if status == "done":
-        (folder / CLAIM).unlink(missing_ok=True)  # whoever still waits for it finds the result
+        (folder / RUN_LOCK).unlink(missing_ok=True)  # whoever still waits for it finds the result
     return status
 
 

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 import methods
 import workloads
 from harness.jobs.memory_layout import apply_layout
-from harness.plan.canaries import Armed, arm, coins
+from harness.plan.canaries import CellRecords, cell_records, coins
 from harness.plan.public_records import public_records
 from harness.spec import Cell, Plugin
 from methods.base import Method, Params, Problem
@@ -56,11 +56,11 @@ class Setup:
         return public_records(self.workload, self.method)
 
     @cached_property
-    def records(self) -> Armed:
+    def records(self) -> CellRecords:
         """The pool, canaries and test records; without the test records that the method is given."""
         if self.like is not None:
             return self.like.records
-        records = arm(self.workload, self.cell)
+        records = cell_records(self.workload, self.cell)
         if self.public is None:
             return records
         return replace(records, test=without(records.test, self.public))

@@ -18,7 +18,7 @@ from harness.accounting import Guarantee, check, find_ceilings, price
 from harness.jobs.memory_layout import restore_layout
 from harness.jobs.run import Run, Series
 from harness.jobs.setup import Setup, per_example_loss
-from harness.plan.canaries import Armed
+from harness.plan.canaries import CellRecords
 from harness.spec import Task
 from harness.store.outcomes import (
     Outcome,
@@ -112,24 +112,24 @@ def watch(work: Positioned) -> None:
     watched[:] = [work]
 
 
-def ask(released: Released, armed: Armed, device: torch.device) -> dict[str, Tensor]:
+def ask(released: Released, records: CellRecords, device: torch.device) -> dict[str, Tensor]:
     """One pass of the released model over the pool with its canaries and the test records."""
     predictor = restore_layout(released.predictor).to(device).eval()
-    asked = armed.asked
+    asked = records.asked
     return {
         "logits": answers(predictor, asked, device),
         "labels": asked.y,
-        "test_logits": answers(predictor, armed.test, device),
-        "test_labels": armed.test.y,
+        "test_logits": answers(predictor, records.test, device),
+        "test_labels": records.test.y,
     }
 
 
-def set_aside(released: Released, armed: Armed, mask: Tensor) -> Tensor:
+def set_aside(released: Released, records: CellRecords, mask: Tensor) -> Tensor:
     """Members that never trained the released model, over pool and canaries; a method may declare some."""
     if released.set_aside is None:
         return torch.zeros_like(mask)
-    aside = armed.set_aside(mask, released.set_aside.cpu())
-    if not bool((mask & ~aside)[: len(armed.pool)].any()):
+    aside = records.set_aside(mask, released.set_aside.cpu())
+    if not bool((mask & ~aside)[: len(records.pool)].any()):
         raise ValueError(
             f"the method set all of its {int(mask.sum())} members aside; let some train the model"
         )

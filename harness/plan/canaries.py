@@ -36,7 +36,7 @@ ROOM_BITS = 40
 
 
 @dataclass(frozen=True)
-class Armed:
+class CellRecords:
     """A workload with canaries: what a training of the cell reads instead of the workload's own."""
 
     pool: Records
@@ -99,11 +99,11 @@ def join(records: Records, more: Records) -> Records:
     return Records(torch.cat([records.x, more.x.to(records.x.dtype)]), torch.cat([records.y, more.y]))
 
 
-def arm(workload: Workload, cell: Cell) -> Armed:
+def cell_records(workload: Workload, cell: Cell) -> CellRecords:
     """The workload as the models of a cell see it."""
     pool, test = workload.pool(), workload.test()
     if cell.canary is None:
-        return Armed(pool, test, workload.model, pool.take(torch.arange(0)), copies=1)
+        return CellRecords(pool, test, workload.model, pool.take(torch.arange(0)), copies=1)
     kind = KINDS[cell.canary]
     if kind.version != cell.canary_version:
         raise SpecError(
@@ -116,10 +116,10 @@ def arm(workload: Workload, cell: Cell) -> Armed:
     made, copies = kind.make(request)
     if kind.reads_test:
         test = test.take(order[cell.canaries :].sort().values)
-    return Armed(pool, test, armed_model(workload, cell.canary, cell.canaries), made, copies)
+    return CellRecords(pool, test, canary_model(workload, cell.canary, cell.canaries), made, copies)
 
 
-def armed_model(workload: Workload, kind: str | None, count: int) -> Callable[[int], nn.Module]:
+def canary_model(workload: Workload, kind: str | None, count: int) -> Callable[[int], nn.Module]:
     """A fresh model from a seed; one with a place for every canary where they are gradient canaries."""
     if kind != GRADIENT:
         return workload.model

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 import methods
 import workloads
-from harness.plan.canaries import KINDS, armed_model, refusals
+from harness.plan.canaries import KINDS, canary_model, refusals
 from harness.plan.declarations import declared_by, uncounted
 from harness.plan.public_records import find_lack
 from harness.plan.solving import overdetermined, solve
@@ -65,7 +65,7 @@ def resolve_cell(
         problems += [f"{where}: {each}" for each in strange]
         if params is None or n_train is None or strange:
             return None
-        model = armed_model(workload, canary, count or 0)
+        model = canary_model(workload, canary, count or 0)
         params = solve(method, params, n_train, model, given)
     except BenchError as error:
         problems.append(f"{where}: {error}")

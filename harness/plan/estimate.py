@@ -158,7 +158,7 @@ def _recorded(tasks: Iterable[Task], store: Store | None, device: Device) -> dic
             kind = _kind(task.cell)
             if task.kind != "train" or kind not in wanted:
                 continue
-            result = store.result(key, summed=False)
+            result = store.result(key, verify=False)
             if result is not None and result.done and device_of(result) == device:
                 found[kind].append(_training(task.cell.params, result))
     return {kind: _usual(rows) for kind, rows in found.items()}

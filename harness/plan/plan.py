@@ -14,7 +14,7 @@ from harness.plan.canaries import OTHERS
 from harness.plan.cells import has_parameters, resolve_cell, resolve_grids, validate
 from harness.plan.sweep_file import Choice, Sweep
 from harness.spec import Cell, Notes, Plugin, Task
-from harness.store import AGAIN, Store
+from harness.store import RERUN_REASONS, Store
 from harness.store.checks import purged_files
 from harness.store.result import Result
 from methods.base import Params
@@ -60,12 +60,12 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     Reads the store and writes nothing; with `store` None nothing counts as done.
     """
     problems = list(problems)
-    choices = list(_assaults(sweep, problems))
+    choices = list(_resolved_attacks(sweep, problems))
     cells = resolve_grids(sweep.grids, sweep.seed, problems)
     benches = plan_entries(sweep.benches, sweep.seed, problems)
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
-    problems += _unarmed(choices, [cell for cell, _ in cells.values()])
+    problems += _without_canaries(choices, [cell for cell, _ in cells.values()])
     if problems:
         raise SpecError(problems)
     planned = [task for cell, notes in cells.values() for task in _tasks(cell, notes, sweep, choices)]
@@ -99,7 +99,7 @@ def purged_trainings(todo: Iterable[Task], store: Store) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Assault:
+class ResolvedAttack:
     """An attack with its parameters complete, and the method of its shadows where that is another."""
 
     attack: Plugin
@@ -114,7 +114,7 @@ class Assault:
         return isinstance(attacks.family.get(self.attack.name), Audit)
 
 
-def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
+def _resolved_attacks(sweep: Sweep, problems: list[str]) -> Iterator[ResolvedAttack]:
     """Every attack once; the blind check always among them, the declared attacks where any is asked for."""
     seen = []
     for choice in [*sweep.attacks, *_unasked(sweep)]:
@@ -141,7 +141,9 @@ def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
         elif params is not None and (choice.name, params, choice.shadows) not in seen:
             seen.append((choice.name, params, choice.shadows))
             defaults = choice.shadows is None and params == _defaults(member.Params)
-            yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows, defaults)
+            yield ResolvedAttack(
+                Plugin(choice.name, member.version), params.model_dump(), choice.shadows, defaults
+            )
 
 
 def _defaults(kind: type[Params]) -> Params | None:
@@ -161,7 +163,7 @@ def _unasked(sweep: Sweep) -> list[Choice]:
     return [choice for choice in unasked if attacks.family.get(choice.name).shadows < sweep.models]
 
 
-def _unarmed(choices: Sequence[Assault], cells: Sequence[Cell]) -> list[str]:
+def _without_canaries(choices: Sequence[ResolvedAttack], cells: Sequence[Cell]) -> list[str]:
     """Audits that have no cell with canaries to run on; cells without are left to the other attacks."""
     if any(cell.canary for cell in cells):
         return []
@@ -173,7 +175,7 @@ def _unarmed(choices: Sequence[Assault], cells: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[Assault]) -> Iterator[Task]:
+def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[ResolvedAttack]) -> Iterator[Task]:
     for index in range(sweep.models):
         yield Task("train", cell, index=index, notes=notes)
     for choice in choices:
@@ -194,8 +196,8 @@ def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
     if method is None or method == cell.method.name:
         return None
     problems: list[str] = []
-    armed = {"canary": cell.canary, "canaries": cell.canaries} if cell.canary else {}
-    point = {"workload": cell.workload.name, "method": method, "n_train": cell.n_train, **armed}
+    canaries = {"canary": cell.canary, "canaries": cell.canaries} if cell.canary else {}
+    point = {"workload": cell.workload.name, "method": method, "n_train": cell.n_train, **canaries}
     found = resolve_cell(point, f"shadows of {cell.label}", cell.seed, problems)
     if found is None:
         raise SpecError(problems)
@@ -219,6 +221,6 @@ def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[s
         elif result.reason == "upstream":
             if any(training in failed for training in task.needs):
                 failed[task.key] = result
-        elif result.reason not in AGAIN:
+        elif result.reason not in RERUN_REASONS:
             failed[task.key] = result
     return frozenset(done), failed

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from methods.base import Count, Params, Probability, Problem, Rate, Released, Run
-from methods.dpagd.zcdp import Purse, gaussian_deviation, pure_epsilon, rho_of
+from methods.dpagd.zcdp import ZcdpBudget, gaussian_deviation, pure_epsilon, rho_of
 from methods.gradients import Engine, make_engine
 from methods.mechanisms.draws import add_gaussian_each, noisy_argmin
 from methods.mechanisms.line_search import LineSearch, pieces
@@ -43,7 +43,7 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
     model = problem.model(run.seed("init")).to(run.device).train()
     engine = make_engine(model, problem.loss)
     search = LineSearch(model, problem.loss, engine.weights, params.C_obj)
-    purse, grid = Purse(whole_budget(params, run)), StepGrid(params.step_max, params.candidates)
+    purse, grid = ZcdpBudget(whole_budget(params, run)), StepGrid(params.step_max, params.candidates)
     choice = purse.rho / (2 * params.splits)
     chosen, counts = {"gradient_rho": choice}, {"moves": 0, "comparisons": 0}
     state: dict[str, Any] = {"model": model, "purse": purse, "grid": grid, "chosen": chosen, "counts": counts}

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 
-class Purse:
+class ZcdpBudget:
     """A budget of zCDP, fixed beforehand. Belongs into the state of `run.steps`.
 
     What is bought next, and for how much, may depend on everything released before: as long as the sum stays

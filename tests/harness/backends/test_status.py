@@ -8,7 +8,7 @@ from harness.backends.machine.queue import only_one, supervisor_summary
 from harness.backends.status import Progress
 from harness.cli.output import alarms
 from harness.spec import PROTOCOL, Cell, Plugin, Task
-from harness.store import BEAT_OLD_SECONDS, Store, heartbeat
+from harness.store import HEARTBEAT_STALE_SECONDS, Store, heartbeat
 from tests.harness.simulated import ended, sweep_record
 from workloads.errors import StoreError
 
@@ -101,7 +101,7 @@ def test_an_old_or_broken_heartbeat_is_of_the_dead(store: Store) -> None:
     assert heartbeat(folder) is None
     say(store, TASKS[0])
     assert heartbeat(folder) is not None
-    say(store, TASKS[0], age=BEAT_OLD_SECONDS + 1)
+    say(store, TASKS[0], age=HEARTBEAT_STALE_SECONDS + 1)
     assert heartbeat(folder) is None
     (folder / "heartbeat").write_text('{"pid": ')
     assert heartbeat(folder) is None

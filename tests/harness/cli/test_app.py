@@ -155,12 +155,12 @@ def test_a_store_that_is_a_file_is_refused(privbench: Privbench, sweep: Path, tm
 def test_a_folder_of_something_else_is_refused(privbench: Privbench, sweep: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("meow")
-    refused(privbench("run", str(sweep), "--store", "photos"), "is no privbench store")
+    refused(privbench("run", str(sweep), "--store", "photos"), "is not a privbench store")
 
 
 def test_a_store_that_is_not_there(privbench: Privbench) -> None:
     for command in (["status"], ["collect"], ["report", "all"], ["query", "select 1"], ["logs", "ab"]):
-        refused(privbench(*command), "there is no store")
+        refused(privbench(*command), "no store at")
 
 
 def test_an_unknown_backend_and_a_sweep_beside_options(privbench: Privbench, sweep: Path) -> None:

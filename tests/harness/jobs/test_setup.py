@@ -17,7 +17,7 @@ from harness.jobs.probe import probe
 from harness.jobs.setup import Setup, membership
 from harness.jobs.train import train
 from harness.plan.benches import Measure, plan_benches
-from harness.plan.canaries import Armed, arm, coins
+from harness.plan.canaries import CellRecords, cell_records, coins
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Cell, Plugin, Task
@@ -150,11 +150,11 @@ def test_in_a_bench_all_variants_share_one_copy_of_the_members() -> None:
 def test_parts_are_made_once_and_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Cell] = []
 
-    def noted(workload: Workload, cell: Cell) -> Armed:
+    def noted(workload: Workload, cell: Cell) -> CellRecords:
         made.append(cell)
-        return arm(workload, cell)
+        return cell_records(workload, cell)
 
-    monkeypatch.setattr("harness.jobs.setup.arm", noted)
+    monkeypatch.setattr("harness.jobs.setup.cell_records", noted)
     setup = Setup(planned()[0].cell, 0, CPU)
     assert setup.params is setup.params and made == []
     assert setup.members is setup.members and setup.problem is setup.problem

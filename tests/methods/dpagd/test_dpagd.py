@@ -16,7 +16,7 @@ from methods.base import Budgeted, Problem, Released
 from methods.dpagd.adaptive_descent import Measured, StepGrid, whole_budget
 from methods.dpagd.adaptive_descent_code import UNPAID, least_raised, losses_on_the_way
 from methods.dpagd.dpagd import DpagdParams, method
-from methods.dpagd.zcdp import Purse, gaussian_deviation, pure_epsilon, rho_of
+from methods.dpagd.zcdp import ZcdpBudget, gaussian_deviation, pure_epsilon, rho_of
 from methods.mechanisms.events import ClaimedDpEvent
 from methods.mechanisms.line_search import LineSearch
 from tests.methods.conftest import SimplestRun
@@ -48,12 +48,12 @@ def test_the_budget_is_what_epsilon_pays_for(epsilon: float, run: "SimplestRun")
 
 
 def test_a_purse_holds_so_many_shares_and_no_more() -> None:
-    purse = Purse(0.7)
+    purse = ZcdpBudget(0.7)
     for _ in range(120):
         assert purse.admits(0.7 / 120)
         purse.spend(0.7 / 120)
     assert not purse.admits(1e-9)
-    other = Purse(0.7)
+    other = ZcdpBudget(0.7)
     other.load_state_dict(purse.state_dict())
     assert other.spent == purse.spent
 

@@ -253,11 +253,11 @@ def test_the_time_of_a_task_begins_when_its_worker_has_started(lab: "Lab") -> No
         worker.give(deaf.key, settings.timeout_seconds)
         time.sleep(0.1)  # far less than it takes to import torch
         assert not worker.overdue()
-        lab.wait(lambda: list(worker.heard()) == [] and worker.overdue())
+        lab.wait(lambda: list(worker.ended_tasks()) == [] and worker.overdue())
     finally:
         worker.kill("timed_out")
         worker.end()
-    assert worker.epitaph(0)[0] == "timed_out"
+    assert worker.exit_cause(0)[0] == "timed_out"
 
 
 def test_after_a_killed_supervisor_workers_end_and_the_next_one_completes_all(lab: "Lab") -> None:

@@ -49,8 +49,8 @@ def test_a_killed_worker_costs_its_task_and_a_killed_element_its_pack(sweeper: "
     sweeper.finish(every)
     assert sweeper.reasons(every) == ["killed", None, "killed", "killed"]
     assert "SIGKILL" in lab.message(victim)
-    assert "SLURM says FAILED of job" in lab.message(other)
-    assert "ended before it began" in lab.message(never)
+    assert "SLURM reports FAILED for job" in lab.message(other)
+    assert "ended before it started" in lab.message(never)
     lab.wait(lambda: not worker.is_running())  # an orphan saves its state and ends
     assert sweeper.send(every, pack=3) == 3
     sweeper.finish(every)
