@@ -55,18 +55,18 @@ class CellRecords:
         return len(self.canaries) // self.copies
 
     @property
-    def asked(self) -> Records:
+    def candidates(self) -> Records:
         """The pool, and one row of every canary after it: the records that attacks know of."""
         return join(self.pool, self.canaries.take(torch.arange(0, len(self.canaries), self.copies)))
 
     def members(self, mask: Tensor) -> Records:
-        """The members of one model: `mask` over pool and canaries, as over `asked`."""
+        """The members of one model: `mask` over pool and canaries, as over `candidates`."""
         own, coins = mask[: len(self.pool)], mask[len(self.pool) :]
         rows = coins.repeat_interleave(self.copies).nonzero().squeeze(1)
         return join(self.pool.take(own.nonzero().squeeze(1)), self.canaries.take(rows))
 
     def set_aside(self, mask: Tensor, rows: Tensor) -> Tensor:
-        """Whose records are at these rows of `members(mask)`, over pool and canaries as over `asked`.
+        """Whose records are at these rows of `members(mask)`, over pool and canaries as over `candidates`.
 
         A canary of which one copy is set aside and another trained the model is neither in nor out.
         """

@@ -67,12 +67,12 @@ def test_an_alarm_is_in_the_summary_of_a_sweep(store: Store, capsys: pytest.Capt
         store.add(audit)
         counts = {"trials": 100, "guesses": 50, "correct": 49, "canaries": 100, "copies": 1}
         bound = {"epsilon": 9.0, "confidence": 0.95, "delta": 1e-5, "epsilon_priced": 1.0, "threat": None}
-        message = "epsilon is at least 9, above the priced 1"
+        message = "epsilon is at least 9, above the computed 1"
         store.publish(ended(audit, audit={**counts, **bound, "alarm": alarm, "message": message}))
         audits.append(audit)
     store.write_sweep(sweep_record("audited", *audits))
     progress = Progress.of(store, "audited")
-    assert list(progress.alarms.values()) == ["epsilon is at least 9, above the priced 1"]
+    assert list(progress.alarms.values()) == ["epsilon is at least 9, above the computed 1"]
     alarms(progress.alarms)
     assert "ALARM" in capsys.readouterr().out
 

@@ -189,7 +189,7 @@ def test_time_ends_the_rounds_but_not_before_the_least() -> None:
 def test_a_training_without_a_step_fails_instead_of_beginning_forever() -> None:
     player = Player("idle", lambda run: None, CPU, 1, seed=0)
     assert player.take_turn(0) is None
-    assert "took no step" in str(player.error)
+    assert "made no step" in str(player.error)
 
 
 ONE_HEAP = """

@@ -157,7 +157,7 @@ def test_signals_from_before_say_that_nobody_was_set_aside(
     [
         ("mask", "row numbers"),
         ("range", "the members are rows 0 to 717"),
-        ("all", "set all of its 718 members aside"),
+        ("all", "set aside all of its 718 members"),
     ],
 )
 def test_a_wrong_declaration_fails_the_task(
@@ -189,4 +189,4 @@ def test_a_canary_with_one_copy_set_aside_is_neither() -> None:
     for rows, owners in (([1], [7]), ([3], [pool]), ([0, 4], [5, pool + 2]), ([], [])):
         found = records.set_aside(mask, torch.tensor(rows, dtype=torch.int64))
         assert found.nonzero().flatten().tolist() == owners
-        assert len(found) == len(records.asked)
+        assert len(found) == len(records.candidates)

@@ -171,7 +171,7 @@ def test_members_are_the_same_people_with_and_without_canaries(digits: Workload,
     members = records.members(mask)
     assert torch.equal(members.x[:718], digits.pool().x[own])
     assert len(members) == 718 + records.copies * int(coins(cell(kind), 3).sum())
-    assert len(records.asked) == len(digits.pool()) + COUNT == len(mask)
+    assert len(records.candidates) == len(digits.pool()) + COUNT == len(mask)
 
 
 @every_kind
@@ -206,7 +206,7 @@ def test_near_duplicates_are_in_or_out_together(digits: Workload) -> None:
     distance = (first - twin).flatten(1).norm(dim=1)
     between = torch.cdist(first.flatten(1), first.flatten(1)).fill_diagonal_(torch.inf).amin(1)
     assert (distance > 0).all() and (distance < between / 5).all()
-    mask = torch.zeros(len(records.asked), dtype=torch.bool)
+    mask = torch.zeros(len(records.candidates), dtype=torch.bool)
     mask[len(records.pool) + 7] = True
     assert torch.equal(records.members(mask).x, torch.stack([first[7], twin[7]]))
 

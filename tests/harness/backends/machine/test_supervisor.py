@@ -220,7 +220,7 @@ def test_after_a_worker_s_device_failed_the_next_task_gets_a_new_process(lab: "L
     lab.wait(lambda: all(lab.store.result(task.key) for task in tasks))
     ended = [lab.result(task) for task in tasks]
     assert [each.reason for each in ended] == ["error", "out_of_memory", None, None, None]
-    assert "a kernel refused its input" in (ended[0].message or ""), (
+    assert "a kernel rejected its input" in (ended[0].message or ""), (
         "the worker's own row, not the supervisor's"
     )
 

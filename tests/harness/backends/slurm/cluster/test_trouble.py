@@ -143,7 +143,7 @@ def test_a_quota_that_is_used_up_fails_a_task_and_not_its_siblings(sweeper: "Swe
     sweeper.send([large, small], pack=2, setup=["ulimit -f 64"])  # kilobytes; 6,000 steps take more
     sweeper.finish([large, small])
     assert sweeper.reasons([large, small]) == ["killed", None]
-    assert "no room to write" in sweeper.lab.message(large)
+    assert "disk full" in sweeper.lab.message(large)
     assert sweeper.send([large, small]) == 1
     sweeper.finish([large, small])
     assert sweeper.reasons([large, small]) == [None, None]
