@@ -122,7 +122,7 @@ def test_a_parameter_the_method_lacks_is_refused(privbench: Privbench) -> None:
 
 def test_an_empty_grid_is_refused(privbench: Privbench, tmp_path: Path) -> None:
     (tmp_path / "empty.toml").write_text('name = "x"\n')
-    refused(privbench("run", "empty.toml"), "there is no grid")
+    refused(privbench("run", "empty.toml"), "no grid")
 
 
 def test_broken_toml_is_refused_with_its_line(privbench: Privbench, tmp_path: Path) -> None:
