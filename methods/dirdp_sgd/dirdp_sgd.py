@@ -127,7 +127,7 @@ class DirDpSgd:
         return params.model_copy(update={"directions": spell(find_layout(weights, params.granularity))})
 
     def planned(self, params: DirDpSgdParams, n_train: int) -> DpEvent:
-        """The ledger that `train` on `n_train` members will hold."""
+        """The ledger of `train` on `n_train` members."""
         if params.directions is None:
             raise SpecError("directions is not set: the plan must read it off the model first")
         release = release_event(params, params.directions)
@@ -201,7 +201,7 @@ class Overheard:
 
 
 class DirectionTally:
-    """How many directions were drawn, and of what. Belongs into the state of `run.steps`."""
+    """How many directions were drawn, and of what. Part of the state of `run.steps`."""
 
     def __init__(self) -> None:
         self.drawn = self.zero = self.nonfinite = 0
@@ -225,7 +225,7 @@ class DirectionTally:
         return {"drawn": self.drawn, "zero": self.zero, "nonfinite": self.nonfinite}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from saved counts."""
+        """Restore saved counts."""
         for name, value in state.items():
             setattr(self, name, int(value))
         self._unseen.clear()

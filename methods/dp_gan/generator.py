@@ -71,7 +71,7 @@ class Generator(nn.Module):
 
 
 class Forger:
-    """A generator in training against a discriminator; belongs into the state of `run.steps`.
+    """A generator in training against a discriminator; part of the state of `run.steps`.
 
     Labels are drawn uniformly: those of the members are private.
 
@@ -112,6 +112,6 @@ class Forger:
         return {"generator": self.generator.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.generator.load_state_dict(state["generator"])
         self.optimizer.load_state_dict(state["optimizer"])

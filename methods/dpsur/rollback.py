@@ -16,7 +16,7 @@ class Rollback:
 
     Two rows of one buffer hold weights and memory (momentum, Adam's moments and its count of steps): as they
     are, and as they were at `keep`. The weights become views of the first, so that the model always shows
-    what is in it, until `release`. Belongs into the state of `run.steps`.
+    what is in it, until `release`. Part of the state of `run.steps`.
     """
 
     def __init__(self, weights: Sequence[nn.Parameter], params: OptimizerParams) -> None:
@@ -73,7 +73,7 @@ class Rollback:
         return {"now": self._now}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from saved weights and memory."""
+        """Restore saved weights and optimiser state."""
         self._now.copy_(state["now"])
 
 

@@ -46,7 +46,7 @@ class Clean:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
 
 
 class OfficialCode(Clean):
@@ -122,7 +122,7 @@ class Allowance:
         return {"budget": self.budget.state_dict(), "overdraft": self.overdraft}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what was spent."""
+        """Restore what was spent."""
         self.budget.load_state_dict(state["budget"])
         self.overdraft = int(state["overdraft"])
 

@@ -12,7 +12,7 @@ LOOK_EVERY = 64
 
 
 class Tally:
-    """How many examples a run has seen, clipped and left out. Belongs into the state of `run.steps`."""
+    """How many examples a run has seen, clipped and left out. Part of the state of `run.steps`."""
 
     def __init__(self) -> None:
         self.examples = self.clipped = self.nonfinite = self.empty = 0
@@ -49,7 +49,7 @@ class Tally:
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from saved counts."""
+        """Restore saved counts."""
         for name, value in state.items():
             setattr(self, name, int(value))
         self._unseen.clear()

@@ -10,7 +10,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from methods.base import Amount, Count, Level, Problem, Rate, Released, Run
 from methods.memguard.guard import Guarded, make_surrogate
-from methods.training.descent import Descent, DescentParams, answer
+from methods.training.descent import Descent, DescentParams, predict
 from methods.training.holdout import hold_out
 from methods.training.sampling import HOST, refuse_larger_than
 from workloads.base import Records, sent
@@ -75,7 +75,7 @@ class Memguard:
         evidence = gather(shadowing.descend("shadow", params.steps), inside, outside)
         surrogate = train_surrogate(evidence, problem.classes, params, run)
 
-        right = (answer(surrogate, evidence).squeeze(1) > 0) == (evidence.y > 0.5)
+        right = (predict(surrogate, evidence).squeeze(1) > 0) == (evidence.y > 0.5)
         guarded = Guarded(predictor, surrogate, run.seed("guard"), params.distortion, params.iterations)
         stats = {"surrogate_accuracy": float(right.double().mean())}
         return Released(guarded.eval(), NonPrivateDpEvent(), stats)
@@ -88,7 +88,7 @@ class Memguard:
 
 def gather(shadow: nn.Module, inside: Records, outside: Records) -> Records:
     """What the surrogate learns from: sorted probabilities, labelled 1 for who trained the shadow, else 0."""
-    halves = [answer(shadow, half).double().softmax(1).sort(dim=1).values for half in (inside, outside)]
+    halves = [predict(shadow, half).double().softmax(1).sort(dim=1).values for half in (inside, outside)]
     seen = [torch.full_like(half[:, 0], label) for half, label in zip(halves, (1.0, 0.0), strict=True)]
     return Records(torch.cat(halves), torch.cat(seen))
 

@@ -143,8 +143,8 @@ class Pate:
         for step in run.steps("teachers", teachers.total, {"teachers": teachers}):
             run.observe(loss=teachers.step(step))
 
-        votes = count_votes(teachers.answers, problem.classes)
-        labels = ask(make_aggregator(params), votes, run)
+        votes = count_votes(teachers.predictions, problem.classes)
+        labels = label_queries(make_aggregator(params), votes, run)
         answered = labels != NO_ANSWER
         if not answered.any():
             log.warning(
@@ -158,7 +158,7 @@ class Pate:
         return Released(predictor, run.ledger(), describe(votes, answered, shards))
 
 
-def ask(aggregator: Aggregator, votes: Tensor, run: Run) -> Tensor:
+def label_queries(aggregator: Aggregator, votes: Tensor, run: Run) -> Tensor:
     """The labels that the aggregator gives for these votes, all at once."""
     norm, sensitivity = aggregator.influence
     return run.mechanism(

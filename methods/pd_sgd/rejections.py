@@ -20,7 +20,7 @@ KEPT = ("uses", "steps", "accepted", "evaluated", "counts", "tests", "refused", 
 
 
 class Rejections:
-    """The record of a run's proposals; belongs into the state of `run.steps`.
+    """The record of a run's proposals; part of the state of `run.steps`.
 
     Args:
         members: How many records there are.

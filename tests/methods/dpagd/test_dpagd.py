@@ -48,14 +48,14 @@ def test_the_budget_is_what_epsilon_pays_for(epsilon: float, run: "SimplestRun")
 
 
 def test_a_purse_holds_so_many_shares_and_no_more() -> None:
-    purse = ZcdpBudget(0.7)
+    budget = ZcdpBudget(0.7)
     for _ in range(120):
-        assert purse.admits(0.7 / 120)
-        purse.spend(0.7 / 120)
-    assert not purse.admits(1e-9)
+        assert budget.admits(0.7 / 120)
+        budget.spend(0.7 / 120)
+    assert not budget.admits(1e-9)
     other = ZcdpBudget(0.7)
-    other.load_state_dict(purse.state_dict())
-    assert other.spent == purse.spent
+    other.load_state_dict(budget.state_dict())
+    assert other.spent == budget.spent
 
 
 def test_two_measurements_are_as_good_as_one_of_their_summed_price() -> None:

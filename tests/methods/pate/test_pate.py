@@ -149,7 +149,7 @@ def test_queries_are_public_examples_each_once(
     method.train(members, problem, params(queries=40), run)
     teachers = run.states["teachers"]["teachers"]
     assert problem.public is not None
-    assert sorted(teachers.questions.tolist()) == sorted(problem.public.tolist())
+    assert sorted(teachers.queries.tolist()) == sorted(problem.public.tolist())
 
 
 @pytest.mark.parametrize("given", [{"epsilon": math.inf, "noise": None}, {"noise": 0.0}])

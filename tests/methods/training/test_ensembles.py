@@ -40,7 +40,7 @@ def ensemble(
 def finish(teachers: Ensemble, begin: int = 0) -> Tensor:
     for number in range(begin, teachers.total):
         teachers.step(number)
-    return teachers.answers
+    return teachers.predictions
 
 
 # -- shards ----------------------------------------------------------------------------------------
