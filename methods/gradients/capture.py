@@ -74,7 +74,7 @@ class Capture:
         ]
 
     def start(self, batch: int) -> list[list[Use]]:
-        """Capture the next forward and backward pass over `batch` examples; returns the uses of every layer."""
+        """Capture the next forward and backward pass over `batch` examples; the uses of every layer."""
         self._batch, self._uses = batch, [[] for _ in self.layers]
         self._arena.reset()
         return self._uses

@@ -198,7 +198,7 @@ class Trial:
         """The rows of the seed batch."""
 
     def propose(self, first: int | None) -> Tensor:
-        """Redraw the split; compute gradient and noise of the seed batch (`first` or random); return the loss."""
+        """Redraw the split; gradient and noise of the seed batch (`first` or random); return its loss."""
         run = self.run
         with run.drawing():
             self.number, *self.others = self.partition.draw(first)

@@ -467,7 +467,7 @@ def test_one_failure_names_the_layer_and_the_rest_goes_on(plugins: Path, tmp_pat
     [
         ({"workload": ["digits-mpl"]}, "did you mean 'digits-mlp'?"),
         ({"method": ["dp-sdg"]}, "did you mean 'dp-sgd'?"),
-        ({"batch_size": [4000]}, "batch_size 4000 is larger than the 718 members"),
+        ({"batch_size": [4000]}, "batch_size = 4000 is larger than the 718 members"),
         ({"batch_size": [0]}, "batch_size must be > 0"),
         ({"clipp": [1.0]}, "did you mean 'clip'?"),
         ({"engine": ["opacuss"]}, "engine"),

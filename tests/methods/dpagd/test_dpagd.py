@@ -194,7 +194,7 @@ def test_official_code_resumes_to_the_same_bits(problem: Problem, members: Recor
 def test_a_budget_for_less_than_a_gradient_is_told(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match=r"does not pay for one gradient with sigma_t = 0\.1"):
+    with pytest.raises(SpecError, match=r"does not allow one gradient with sigma_t = 0\.1"):
         method.train(members, problem, params(**(CODE | {"sigma_t": 0.1})), run)
 
 

@@ -105,5 +105,5 @@ def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
 def test_a_batch_larger_than_the_members_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match="batch_size 61 is larger than the 60 members"):
+    with pytest.raises(SpecError, match="batch_size = 61 is larger than the 60 members"):
         method.train(members, problem, params(batch_size=61), run)
