@@ -1,4 +1,4 @@
-"""Hand what a plan has left to do to a backend, and let go."""
+"""Submit the unfinished tasks of a plan to a backend."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from harness.store.journal import SweepEntry, SweepRecord
 
 
 def resend(store: Store, name: str, backend: str, settings: Settings) -> int:
-    """Forget the failures of a sweep and submit what is open; how many tasks that is."""
+    """Retry a sweep: reset its failures and submit unfinished tasks; return their number."""
     tasks = [store.task(entry.key) for entry in store.sweep(name).tasks]
     for task in tasks:
         task.refuse_other_protocol()
@@ -27,7 +27,7 @@ def resend(store: Store, name: str, backend: str, settings: Settings) -> int:
 
 
 def submit(todo: list[Task], store: Store, sweep: str, backend: str, settings: Settings) -> int:
-    """Submit open tasks, each after the trainings it reads; how many there are."""
+    """Submit unfinished tasks, each after the trainings it needs; return their number."""
     member = family.get(backend)
     costs = expected(todo, store, member.device(settings)) if member.packs else {}
     seconds = {key: cost.seconds for key, cost in costs.items()}
@@ -40,7 +40,7 @@ def submit(todo: list[Task], store: Store, sweep: str, backend: str, settings: S
 def jobs_of(
     tasks: Iterable[Task], seconds: Mapping[str, float], memory: Mapping[str, int] | None = None
 ) -> list[Job]:
-    """A job per task, after the trainings it reads."""
+    """One job per task, with the trainings it needs."""
     sizes = memory or {}
     return [
         Job(
@@ -56,15 +56,15 @@ def jobs_of(
 
 
 def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
-    """Write the tasks into the store and submit them; how many there are to do.
+    """Write the tasks of a plan to the store and submit the unfinished ones; return their number.
 
-    May be called again at any time: what is done is not sent, what runs already is not run twice.
+    Safe to repeat: tasks that are done are not submitted, running ones are not run twice.
     """
     todo = plan.todo
     for task in todo:
         if store.result(task.key) is not None:
-            store.forget(task.key)  # an interruption, or purged; the next result should stand in its place
-    store.add(*plan.tasks)  # of those that are done, only what was damaged is written again
+            store.forget(task.key)  # interrupted or purged; replaced by the next result
+    store.add(*plan.tasks)  # rewrites specs only if they are missing or damaged
     record = SweepRecord(
         name=plan.sweep.name,
         enqueued=datetime.now(UTC).isoformat(),

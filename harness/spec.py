@@ -1,4 +1,4 @@
-"""Cells and tasks as plain data, their canonical JSON and the key that names them."""
+"""Cells and tasks as plain data, their canonical JSON and their keys."""
 
 import hashlib
 import json
@@ -11,10 +11,10 @@ from typing import Any, Literal
 from workloads.errors import StoreError
 
 PROTOCOL = 1
-"""Raised when numbers stop being comparable; part of every key, and a store of a newer one is refused."""
+"""Raised when results stop being comparable; part of every key. Stores of a newer protocol are rejected."""
 
 FIRST_VERSION = "1"
-"""Of a kind of canaries: keys do not mention it."""
+"""The first version of a kind of canaries, which is not part of keys."""
 
 Json = dict[str, Any]
 Kind = Literal["train", "attack", "bench"]
@@ -22,19 +22,19 @@ Kind = Literal["train", "attack", "bench"]
 
 @dataclass(frozen=True)
 class Plugin:
-    """A member of a family as a task remembers it."""
+    """Name and version of a member of a family."""
 
     name: str
     version: str
 
     def spec(self) -> Json:
-        """As it stands in a task's JSON."""
+        """Its part of a task's JSON."""
         return {"name": self.name, "version": self.version}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a grid: workload x method x parameters. Everything that matters is resolved."""
+    """One resolved point of a grid: workload, method and parameters."""
 
     workload: Plugin
     n_train: int
@@ -42,40 +42,40 @@ class Cell:
     params: Mapping[str, Any]
     seed: int
     canary: str | None = None
-    """The kind of canaries among the records, see harness/plan/canaries.py."""
+    """The kind of canaries (harness/plan/canaries.py)."""
     canaries: int = 0
     canary_version: str = FIRST_VERSION
-    """Of the kind of canaries, raised when the same kind and number would give other records."""
+    """Of the kind of canaries; raised when the same kind and number would give other records."""
     protocol: int = PROTOCOL
-    """Under which it was planned; only cells that were read from a store may have another."""
+    """The protocol it was planned under; another one only in cells read from a store."""
 
     def spec(self) -> Json:
-        """As it stands in a task's JSON; a cell without canaries does not mention them."""
-        armed: Json = {"canary": self.canary, "canaries": self.canaries} if self.canary else {}
+        """Its part of a task's JSON; canaries are left out if there are none."""
+        canaries: Json = {"canary": self.canary, "canaries": self.canaries} if self.canary else {}
         if self.canary and self.canary_version != FIRST_VERSION:
-            armed["canary_version"] = self.canary_version
+            canaries["canary_version"] = self.canary_version
         return {
             "workload": self.workload.spec(),
             "n_train": self.n_train,
             "method": self.method.spec(),
             "params": dict(self.params),
             "seed": self.seed,
-            **armed,
+            **canaries,
         }
 
     @cached_property
     def plain(self) -> Json:
-        """The same in canonical spelling, made once: every task of the cell is hashed with it."""
+        """`spec` in canonical form, cached since every task of the cell is hashed with it."""
         plain: Json = spelled(self.spec())
         return plain
 
     @cached_property
     def key(self) -> str:
-        """The name of the cell."""
+        """The hash of the cell."""
         return hash_of({"kind": "cell", "protocol": self.protocol, **self.plain})
 
     def training_key(self, index: int) -> str:
-        """The key of the training of model `index`, made once: every attack on the cell asks for all."""
+        """The key of the training of model `index`, cached since every attack on the cell needs all."""
         if index not in self._training_keys:
             head = {"kind": "train", "protocol": self.protocol, **self.plain}
             self._training_keys[index] = hash_of({**head, "index": index})
@@ -87,7 +87,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """A short name for people: the method, with its epsilon and its canaries where it has them."""
+        """A short name for display: the method, its epsilon and its canaries."""
         epsilon = self.params.get("epsilon")
         name = self.method.name if epsilon is None else f"{self.method.name} ε={epsilon:g}"
         return f"{name} +{self.canaries} {self.canary}" if self.canary else name
@@ -95,56 +95,56 @@ class Cell:
 
 @dataclass(frozen=True)
 class Declared:
-    """What a method said of itself and of the cell when the task was planned."""
+    """What the method declared when the task was planned."""
 
     role: str | None = None
-    """A `Role` of methods/base.py; None for a method that nothing is compared with."""
+    """A `Role` of methods/base.py; None for a method that is not a baseline."""
     solved: str | None = None
-    """The parameter that was solved for to meet epsilon; None where nothing was."""
+    """The parameter that was solved for to meet epsilon, if any."""
     illustrated: bool = False
-    """Whether it brings figures of its own, which a report then asks it for."""
+    """Whether it has figures of its own, which reports include."""
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What is recorded beside a task and decides none of its numbers: not part of its key."""
+    """Annotations of a task that do not affect its results: not part of its key."""
 
     tried: int | None = None
-    """Configurations tried before, by the recipe values really used."""
+    """Number of configurations tried to find the recipe values in use."""
     tuned_by: str | None = None
-    """`recipe`, `paper`, or None where no value was tuned."""
+    """`recipe`, `paper`, or None if no value was tuned."""
     tuned_on: str | None = None
-    """`validation` or, of some papers, `test`."""
+    """`validation` or, in some papers, `test`."""
     configuration: str | None = None
     """See `configuration_of`; None in tasks of 0.1."""
     levels: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters beside epsilon that trade privacy: configurations are counted at equal levels."""
+    """Parameters other than epsilon that trade privacy for utility; configurations are counted per level."""
     declared: Declared | None = None
-    """What the method declared; None in tasks of older versions: it is asked when they are collected."""
+    """What the method declared; None in old tasks, for which the installed method is asked."""
     attack_defaults: bool | None = None
-    """Of an attack: whether its parameters are those it has when none are given; None in older tasks."""
+    """Of an attack: whether it has its default parameters; None in old tasks."""
 
 
 def configuration_of(params: Mapping[str, Any], uncounted: Collection[str]) -> str:
-    """A hash that configurations share which differ only in uncounted parameters."""
+    """A hash of a configuration that ignores uncounted parameters."""
     return key_of({name: value for name, value in params.items() if name not in uncounted})
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What a bench times: cells of one workload and batch size whose trainings take turns in one process."""
+    """What a bench times: cells of one workload and batch size, interleaved in one process."""
 
     variants: Mapping[str, Cell]
-    """By the variant's name; the first is the baseline."""
+    """Cells by the name of the variant; the first is the baseline."""
     batch_size: int
     settings: Mapping[str, Any]
     """Device, threads, rounds: how it is measured."""
     stamp: str | None = None
-    """Gives a bench asked for by hand a key of its own: it says something about a machine at a moment, and is
-    never taken from the store. The bench of a sweep has none, so that the sweep can be finished."""
+    """Makes the key of a bench started by hand unique: it measures a machine at a moment and is never reused.
+    The bench of a sweep has none, so that the sweep can be finished."""
 
     def spec(self) -> Json:
-        """As it stands in a task's JSON."""
+        """Its part of a task's JSON."""
         variants = [
             {"variant": name, "method": cell.method.spec(), "params": dict(cell.params)}
             for name, cell in self.variants.items()
@@ -155,23 +155,23 @@ class Timing:
 
 @dataclass(frozen=True)
 class Task:
-    """The unit of result: `train` (one model of a cell), `attack` (one on the cell's models) or `bench`."""
+    """The unit of work: `train` (one model of a cell), `attack` (on the models of a cell) or `bench`."""
 
     kind: Kind
     cell: Cell
-    """Of a bench, the baseline's."""
+    """For a bench, the cell of the baseline."""
     index: int = 0
     models: int = 0
     attack: Plugin | None = None
     attack_params: Mapping[str, Any] = field(default_factory=dict)
     shadows: Cell | None = None
-    """Another cell of the same members whose models are the shadows; None: the cell's own."""
+    """The cell of the shadow models, with the same members; None for the cell itself."""
     notes: Notes = Notes()
     timing: Timing | None = None
-    """Of a bench."""
+    """Set for a bench."""
 
     def spec(self) -> Json:
-        """Everything that decides the numbers, as canonical JSON is made of it."""
+        """Everything that determines the result; the key is the hash of its canonical JSON."""
         head: Json = {"kind": self.kind, "protocol": self.protocol}
         if self.timing is not None:
             cell = self.cell.spec()
@@ -180,19 +180,19 @@ class Task:
         if self.kind == "train":
             return {**head, "index": self.index}
         if self.attack is None:
-            raise ValueError("an attack task names its attack")
+            raise ValueError("an attack task needs an attack")
         attack = {"attack": self.attack.spec(), "attack_params": dict(self.attack_params)}
         shadows = {"shadows": self.shadows.spec()} if self.shadows else {}
         return {**head, "models": self.models, **attack, **shadows}
 
     @property
     def protocol(self) -> int:
-        """Under which it was planned."""
+        """The protocol it was planned under."""
         return self.cell.protocol
 
     @cached_property
     def key(self) -> str:
-        """The name of the task in the store: a hash of its canonical JSON."""
+        """The name of the task in the store: the hash of its canonical JSON."""
         if self.kind == "train":
             return self.cell.training_key(self.index)
         if self.kind == "bench":
@@ -202,40 +202,42 @@ class Task:
 
     @property
     def cell_key(self) -> str | None:
-        """The key of the cell it belongs to; a bench belongs to none."""
+        """The key of its cell; None for a bench."""
         return None if self.kind == "bench" else self.cell.key
 
     @property
     def label(self) -> str:
-        """A short name for people."""
+        """A short name for display."""
         if self.timing is None:
             return self.cell.label
         return f"bench of {self.cell.workload.name}, batches of {self.timing.batch_size}"
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The keys of the trainings whose models this attack reads; none for a training or a bench."""
+        """The keys of the trainings that this attack reads; empty for a training or a bench."""
         cells = [self.cell, self.shadows] if self.shadows else [self.cell]
         return tuple(cell.training_key(index) for cell in cells for index in range(self.models))
 
     def file(self) -> Json:
-        """The content of `spec.json`: the task, and notes that are not part of its identity."""
+        """The content of `spec.json`: the task and its notes."""
         head = {"cell": self.cell_key, "label": self.label}
         notes = spelled(asdict(self.notes)) if self.kind != "bench" else {}
         return {"task": spelled(self.spec()), "notes": {**head, **notes}}
 
     def refuse_other_protocol(self) -> None:
-        """StoreError where it was planned under another protocol than ours, so that it cannot run."""
+        """StoreError if it was planned under another protocol."""
         if self.protocol != PROTOCOL:
             raise StoreError(
-                f"the task was planned under protocol {self.protocol}, this privbench works under "
-                f"{PROTOCOL}, and their numbers do not compare: enqueue the sweep again, which makes new "
-                "tasks beside the old"
+                f"the task was planned under protocol {self.protocol}, but this privbench has protocol "
+                f"{PROTOCOL}, whose results are not comparable: enqueue the sweep again to plan new tasks",
+                field="protocol",
+                value=self.protocol,
+                allowed=PROTOCOL,
             )
 
 
 def distinct_labels(cells: Sequence[Cell]) -> dict[str, str]:
-    """Cell key to a label for people; cells of one name get the values in which they differ added."""
+    """Labels by cell key; cells with the same label get the values in which they differ appended."""
     alike: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         alike.setdefault((cell.workload.name, cell.label), []).append(cell)
@@ -244,8 +246,8 @@ def distinct_labels(cells: Sequence[Cell]) -> dict[str, str]:
         values = [{"n_train": cell.n_train, "seed": cell.seed, **cell.params} for cell in group]
         differing = [name for name in values[0] if len({str(each.get(name)) for each in values}) > 1]
         for cell, own in zip(group, values, strict=True):
-            told = [f"{name}={_short(own.get(name))}" for name in differing]
-            labels[cell.key] = " ".join([cell.label, *told])
+            values_shown = [f"{name}={_short(own.get(name))}" for name in differing]
+            labels[cell.key] = " ".join([cell.label, *values_shown])
     return labels
 
 
@@ -254,7 +256,7 @@ def _short(value: Any) -> str:
 
 
 def read_task(file: Mapping[str, Any]) -> Task:
-    """The task of a `spec.json`, of any protocol; StoreError where it is of another shape."""
+    """Parse a `spec.json` of any protocol; StoreError if it is not a task."""
     try:
         return _read_task(despelled(file["task"]), read_notes(file["notes"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -290,7 +292,7 @@ def _read_bench(task: Json) -> Task:
 
 
 def read_notes(given: Mapping[str, Any]) -> Notes:
-    """The notes of a `spec.json`; those of 0.1 have only the count of tries, as `tuned`."""
+    """Parse the notes of a `spec.json`; those of 0.1 have only the number of tries, as `tuned`."""
     found: Json = {each.name: despelled(given[each.name]) for each in fields(Notes) if each.name in given}
     if found.get("declared") is not None:
         found["declared"] = Declared(**found["declared"])
@@ -312,17 +314,17 @@ def _read_cell(given: Json, protocol: int) -> Cell:
 
 
 def key_of(value: Any) -> str:
-    """32 hex digits that two values share only if their canonical JSON is the same."""
+    """The first 32 hex digits of the SHA-256 of a value's canonical JSON."""
     return hash_of(spelled(value))
 
 
 def hash_of(plain: Any) -> str:
-    """The key of a value that is in canonical spelling already."""
+    """The key of a value that is already in canonical form."""
     return hashlib.sha256(_text(plain).encode("ascii")).hexdigest()[:32]
 
 
 def canonical(value: Any) -> str:
-    """One spelling per value: sorted keys, no spaces, ASCII; 1 and 1.0 are one number, True is not."""
+    """Canonical JSON: sorted keys, no spaces, ASCII; 1 and 1.0 are the same number, True is not."""
     return _text(spelled(value))
 
 
@@ -331,7 +333,7 @@ def _text(plain: Any) -> str:
 
 
 def spelled(value: Any) -> Any:
-    """Plain JSON for a value: equal numbers get one spelling, infinities become {"$number": ...}."""
+    """Convert to canonical plain JSON: equal numbers become identical, infinities {"$number": ...}."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -348,20 +350,20 @@ def spelled(value: Any) -> Any:
 
 def _number(value: float) -> Any:
     if math.isnan(value):
-        raise TypeError("nan has no canonical JSON: it is not equal to itself")
+        raise TypeError("NaN has no canonical JSON: it is not equal to itself")
     if math.isinf(value):
         return {"$number": "inf" if value > 0 else "-inf"}
-    # A whole float is spelled as the integer it equals, so that 1 and 1.0 (and 0.0 and -0.0) agree.
+    # A float without a fraction becomes an int, so that 1 and 1.0 (and 0.0 and -0.0) agree.
     return int(value) if value.is_integer() else value
 
 
 def despelled(value: Any) -> Any:
-    """Undo `spelled`: {"$number": ...} becomes an infinity again."""
+    """Undo `spelled`: {"$number": ...} becomes an infinity."""
     if isinstance(value, dict):
         if "$number" in value:
             return float(value["$number"])
         return {key: despelled(each) for key, each in value.items()}
     if isinstance(value, list):
-        # A call for every number of a ROC curve would take longer than reading the file it is in.
+        # A call for every number of a ROC curve would take longer than reading its file.
         return [each if isinstance(each, float) else despelled(each) for each in value]
     return value

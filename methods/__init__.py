@@ -1,8 +1,8 @@
-"""Methods: how it is trained. To add one: docs/add-a-method.md.
+"""Methods of training. To add one: docs/add-a-method.md.
 
 1. Write `methods/<name>.py` with a class that satisfies methods.base.Method and bind
    `method = YourMethod()`.
-2. Where a workload needs other settings for it, add `[method.<name>]` to its recipe.
+2. If a workload needs other settings for it, add `[method.<name>]` to its recipe.
 3. Run `make test`: the contract tests find it.
 """
 

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class DpSgdParams(AveragingParams, AugmentationParams, ClippingParams, OptimizerParams, GaussianParams):
-    """Parameters of dp-sgd. Give epsilon or noise_multiplier; a planned task holds both.
+    """Parameters of dp-sgd. Give epsilon or noise_multiplier; a planned task has both.
 
     epsilon, delta, noise_multiplier, clip                                       GaussianParams
     steps, batch_size, learning_rate, optimizer, momentum, weight_decay          OptimizerParams
@@ -50,8 +50,8 @@ class DpSgdParams(AveragingParams, AugmentationParams, ClippingParams, Optimizer
 class DpSgd:
     """Differentially private SGD (Abadi et al. 2016): noise once, on the sum of clipped gradients.
 
-    Optionally with what the best results use (De et al. 2022): several views of an image, a moving average of
-    the weights, and batches of any size in pieces. None of them changes the ledger.
+    Optionally with the techniques of De et al. 2022: augmentation multiplicity, a moving average of the
+    weights, and large batches by gradient accumulation. None of them changes the ledger.
     """
 
     version: ClassVar[str] = "5"
@@ -72,7 +72,7 @@ class DpSgd:
     mechanism: ClassVar[str] = "subsampled-gaussian"
 
     def planned(self, params: DpSgdParams, n_train: int) -> DpEvent:
-        """The ledger that `train` on `n_train` members will hold."""
+        """The ledger of `train` on `n_train` members."""
         return planned_ledger(params, n_train)
 
     def train(self, members: Records, problem: Problem, params: DpSgdParams, run: Run) -> Released:
@@ -81,7 +81,7 @@ class DpSgd:
 
 
 def planned_ledger(params: DpSgdParams, n_train: int) -> DpEvent:
-    """What `train_model` on `n_train` members releases: `steps` Gaussian sums over Poisson samples."""
+    """The ledger of `train_model` on `n_train` members: `steps` Gaussian sums over Poisson samples."""
     rate = poisson_rate(n_train, params.batch_size)
     return poisson_event(rate, resolved_noise(params), params.steps)
 
@@ -89,7 +89,7 @@ def planned_ledger(params: DpSgdParams, n_train: int) -> DpEvent:
 def train_model(
     model: nn.Module, members: Records, problem: Problem, params: DpSgdParams, run: Run
 ) -> Released:
-    """Train a model by DP-SGD and release it; dpsgd-ts and dpsgd-hf call it with models of their own.
+    """Train a model by DP-SGD and release it; dpsgd-ts and dpsgd-hf call it with their own models.
 
     A step of Algorithm 1 (Abadi et al. 2016), with B the expected batch size, C the clip, sigma the noise
     multiplier:
@@ -110,12 +110,12 @@ def train_model(
     average = Average(engine.weights, params.averaging) if params.averaging else None
     state: dict[str, Any] = {"model": model, "optimizer": optimizer, "sampler": sampler, "tally": tally}
     state |= {"average": average} if average else {}
-    # The expected batch size divides: the realised one would be released unpaid.
+    # Divide by the expected batch size: the realised one is private.
     divisor = run.public("divisor", params.batch_size)
 
     for _ in run.steps("train", params.steps, state):
         batch = sampler.draw()
-        # Noise comes first and the clipped gradients are added onto it: one pass over memory less.
+        # Noise first, then add the clipped gradients to it: saves a pass over memory.
         with run.clock("noise"):
             gradient = noise.start(engine.weights, divisor)
         with run.clock("gradients"):
@@ -135,14 +135,14 @@ def train_model(
     optimizer.zero_grad()
     if average:
         average.release()
-    # The run that handed out batches and noise writes the ledger, so that the three cannot disagree.
+    # The run provided batches and noise and writes the ledger, so that the three cannot disagree.
     return Released(model.eval(), run.ledger(), tally.stats(params.steps))
 
 
 def choose_engine(
     model: nn.Module, members: Records, problem: Problem, params: DpSgdParams, run: Run
 ) -> Engine:
-    """The engine that was asked for; one that averages over views where there are several."""
+    """The configured engine, or one that averages over views if there are several."""
     if params.augmentations > 1:
         generator = run.generator("augmentation")
         return views_engine(

@@ -1,4 +1,4 @@
-"""dpsgd-ts: DP-SGD with tempered sigmoids in the place of the model's activations."""
+"""dpsgd-ts: DP-SGD with tempered sigmoids instead of the model's activations."""
 
 import logging
 from typing import ClassVar
@@ -28,7 +28,7 @@ ACTIVATIONS = (
     nn.Sigmoid,
     nn.Tanh,
 )
-"""What a tempered sigmoid can stand for: functions of every entry by itself without weights."""
+"""Activations that are replaced: element-wise functions without weights."""
 
 
 class DpsgdTsParams(DpSgdParams):
@@ -55,14 +55,14 @@ class DpsgdTs:
         "activations that are modules are replaced; those that a model calls as functions (WRN), or that are "
         "inside recurrent layers, stay",
         "a model without activations (digits-linear) is trained as dp-sgd trains it",
-        "the workloads *-cnn have tanh already, which is the default here; their twins *-cnn-relu have ReLU",
-        "what dp-sgd says of adjacency, generators and stats holds here too",
+        "the workloads *-cnn already have tanh, which is the default here; *-cnn-relu have ReLU instead",
+        "the caveats of dp-sgd on adjacency, generators and stats apply",
     )
     Params: ClassVar[type[DpsgdTsParams]] = DpsgdTsParams
     free: ClassVar[str] = "noise_multiplier"
 
     def planned(self, params: DpsgdTsParams, n_train: int) -> DpEvent:
-        """The ledger that `train` on `n_train` members will hold."""
+        """The ledger of `train` on `n_train` members."""
         return planned_ledger(params, n_train)
 
     def train(self, members: Records, problem: Problem, params: DpsgdTsParams, run: Run) -> Released:
@@ -71,7 +71,7 @@ class DpsgdTs:
         return train_model(model, members, problem, params, run)
 
     def skeleton(self, problem: Problem, params: DpsgdTsParams) -> nn.Module:
-        """The workload's model with its activations replaced: its weights alone would not tell of them."""
+        """The workload's model with its activations replaced, which saved weights do not record."""
         return tempered_model(problem, params, 0)
 
 
@@ -91,19 +91,19 @@ class TemperedSigmoid(nn.Module):
         self.scale, self.temperature, self.offset = scale, temperature, offset
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
+        """Apply element-wise."""
         return self.scale * torch.sigmoid(self.temperature * x) - self.offset
 
     def extra_repr(self) -> str:
-        """The three numbers."""
+        """The three constants."""
         return f"scale={self.scale:g}, temperature={self.temperature:g}, offset={self.offset:g}"
 
 
 def temper(model: nn.Module, scale: float, temperature: float, offset: float) -> int:
-    """Put a tempered sigmoid in the place of every activation of the model; how many there were.
+    """Replace every activation of the model by a tempered sigmoid; return their number.
 
-    Only modules are found: what a model calls as a function in its `forward`, or inside a recurrent layer,
-    stays. Weights and their names stay too.
+    Only modules are found: functions called in `forward`, or inside a recurrent layer, stay. Weights and
+    their names stay, too.
     """
     places = [
         (parent, name)

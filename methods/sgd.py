@@ -17,10 +17,10 @@ class SgdParams(OptimizerParams):
 
     sampling: Literal["shuffle", "poisson"] = Field(
         default="shuffle",
-        description="Epochs in random order, or independent draws as the twin of a DP method.",
+        description="Epochs in random order, or Poisson sampling as the baseline of a DP method.",
     )
     schedule: Schedule = Field(
-        default="constant", description="The step size over the steps: as it is, or down to 0 as a cosine."
+        default="constant", description="The learning rate over the steps: constant, or a cosine down to 0."
     )
 
     def one_step(self, count: int, rate: float) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Sgd:
             with run.clock("update"):
                 set_rate(optimizer, params.schedule, params.learning_rate, step, params.steps)
                 optimizer.step()
-                # The next forward pass needs the memory.
+                # Frees memory for the next forward pass.
                 optimizer.zero_grad()
             run.observe(loss=loss.detach())
 

@@ -1,16 +1,16 @@
 """The errors a user can cause or meet.
 
 BenchError
-├── SpecError         what was asked for is wrong; lists every problem found (exit code 2)
-│   └── UnknownName   a name that no member of a family has, with the nearest one
+├── SpecError         a wrong request; lists every problem found (exit code 2)
+│   └── UnknownName   a name outside a family, with the nearest member
 ├── StoreError        the store cannot be used as it is (exit code 2)
-│   └── Upstream      what a task reads has no result; the task ends as `upstream`
-├── AccountingError   a ledger that cannot be priced, or a price that breaks its promise
-├── BackendError      jobs cannot be handed over
-├── DeviceError       the device that was asked for is not there; the task ends as `killed` and runs again
-└── Diverged          a training left the finite numbers; the task ends as `diverged`
+│   └── Upstream      an input of the task has no result; the task ends as `upstream`
+├── AccountingError   a ledger without a price, or a price above its target
+├── BackendError      a backend does not accept the jobs
+├── DeviceError       the requested device is missing; the task ends as `killed` and is retried
+└── Diverged          training produced a non-finite value; the task ends as `diverged`
 
-They live in the lowest package so that every floor of the house can raise them.
+They live in the lowest package so that every layer can raise them.
 """
 
 import difflib
@@ -18,22 +18,50 @@ from collections.abc import Iterable, Sequence
 
 
 class BenchError(Exception):
-    """Something the user should read; everything else is a bug and keeps its traceback."""
+    """An error for the user to read; any other exception is a bug and keeps its traceback.
+
+    Attributes:
+        field: What was wrong: a parameter, an option, a file; None where the error is about no single thing.
+        value: What was given or found.
+        allowed: What is allowed instead: a bound, a pair of bounds, or the allowed values.
+    """
+
+    def __init__(
+        self, message: str = "", *, field: str | None = None, value: object = None, allowed: object = None
+    ) -> None:
+        self.field, self.value, self.allowed = field, value, allowed
+        super().__init__(message)
 
 
 class SpecError(BenchError):
-    """What was asked for is wrong. Holds all problems, so that one look mends them all."""
+    """A wrong request. Holds all problems, so that they can be fixed in one go."""
 
-    def __init__(self, problems: str | Sequence[str]) -> None:
+    def __init__(
+        self,
+        problems: str | Sequence[str],
+        *,
+        field: str | None = None,
+        value: object = None,
+        allowed: object = None,
+    ) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
-        super().__init__("\n".join(self.problems))
+        super().__init__("\n".join(self.problems), field=field, value=value, allowed=allowed)
 
 
 class UnknownName(SpecError):
-    """A name outside the known ones; the message suggests the nearest."""
+    """A name outside the known ones; the message suggests the nearest.
+
+    Attributes:
+        field: The kind of thing that was named.
+        value: The name.
+        allowed: The known names, sorted.
+        nearest: The known name most like it, if any is.
+    """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        super().__init__(unknown(kind, name, known))
+        names = tuple(sorted(known))
+        self.nearest = find_nearest(name, names)
+        super().__init__(unknown(kind, name, names), field=kind, value=name, allowed=names)
 
 
 class StoreError(BenchError):
@@ -41,7 +69,7 @@ class StoreError(BenchError):
 
 
 class Upstream(StoreError):
-    """What a task reads was not made, or is gone: it says nothing about the task itself."""
+    """An input of the task is missing; the task itself is not at fault."""
 
 
 class AccountingError(BenchError):
@@ -49,19 +77,19 @@ class AccountingError(BenchError):
 
 
 class BackendError(BenchError):
-    """A backend could not take the jobs."""
+    """A backend does not accept the jobs."""
 
 
 class DeviceError(BenchError):
-    """The device that was asked for is not there: it says nothing about the task itself."""
+    """The requested device is missing; the task itself is not at fault."""
 
     def __init__(self, kind: str, why: str) -> None:
         self.kind = kind
-        super().__init__(f"device {kind}: {why}")
+        super().__init__(f"device {kind}: {why}", field="device", value=kind)
 
 
 class Diverged(BenchError):
-    """A training produced a non-finite value."""
+    """Training produced a non-finite value."""
 
     def __init__(self, phase: str, step: int, what: str) -> None:
         self.phase, self.step = phase, step
@@ -69,8 +97,14 @@ class Diverged(BenchError):
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """Say what was given, the nearest allowed name and all allowed names."""
+    """The message for an unknown name: the name, the nearest known one and all known ones."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
-    hint = f", did you mean '{near[0]}'?" if near else "."
+    near = find_nearest(name, names)
+    hint = f", did you mean '{near}'?" if near else "."
     return f"unknown {kind} '{name}'{hint} Known: {', '.join(names) or 'none'}."
+
+
+def find_nearest(name: object, known: Sequence[str]) -> str | None:
+    """The known name most like this one; None if none is alike."""
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
+    return near[0] if near else None

@@ -1,11 +1,11 @@
-"""The referee's price list: from a ledger of events to a guarantee. docs/accounting.md says it in words.
+"""Privacy accounting: from a ledger of events to a guarantee. Explained in docs/accounting.md.
 
 ledger.py, numbers.py   which events have a price, what each assumes, which numbers they may hold
 accountants/            one file each: pld, rdp, prv, pure, noisy_votes, selective; and their mathematics
 group.py                groups of records
 pricing.py              a ledger -> Guarantee, by all accountants, which must agree
-solver.py               a target epsilon -> the noise, concentration or steps that just keep it
-filter.py               budgets: may this event still be run?
+solver.py               a target epsilon -> the noise, concentration or steps that just meet it
+filter.py               privacy budgets
 tradeoff.py, ceilings.py   a ledger -> the ceiling it puts on any attack
 audited.py              lower bounds on epsilon from canaries
 pricelist.py            settings of a mechanism -> a quote, for `privbench price`

@@ -1,4 +1,4 @@
-"""Which data sets are neighbours: the relation a guarantee is about."""
+"""Adjacency: which data sets are neighbours under a guarantee."""
 
 from dp_accounting import NeighboringRelation
 
@@ -16,7 +16,12 @@ RELATIONS = {
 
 
 def find_relation(adjacency: str) -> NeighboringRelation:
-    """dp-accounting's relation of this name; AccountingError where there is none."""
+    """dp-accounting's relation of this name; AccountingError if there is none."""
     if adjacency not in RELATIONS:
-        raise AccountingError(unknown("adjacency", adjacency, RELATIONS))
+        raise AccountingError(
+            unknown("adjacency", adjacency, RELATIONS),
+            field="adjacency",
+            value=adjacency,
+            allowed=tuple(RELATIONS),
+        )
     return RELATIONS[adjacency]

@@ -1,6 +1,6 @@
-"""Lower bounds on epsilon from an experiment: how much an adversary's success proves.
+"""Empirical lower bounds on epsilon: how much an adversary's success proves.
 
-Nothing here is an upper bound: a small value says that this adversary proved little, never that a method is
+Nothing here is an upper bound: a small value means that this adversary proved little, not that a method is
 private.
 """
 
@@ -13,7 +13,7 @@ from scipy import stats
 from harness.accounting.group import group_delta
 
 LARGEST = 60.0
-"""No experiment proves more: e^60 trials are never made."""
+"""No experiment proves more: nobody runs e^60 trials."""
 
 
 def many_runs(
@@ -25,19 +25,19 @@ def many_runs(
     confidence: float = 0.95,
     copies: int = 1,
 ) -> float:
-    """The epsilon that is refuted by a test of one canary over many trainings (Jagielski et al. 2020).
+    """The epsilon refuted by a test of one canary over many training runs (Jagielski et al. 2020).
 
     Clopper-Pearson limits of both error rates, each at half the level, so that both hold together. The
-    threshold must have been fixed on other trainings.
+    threshold must have been fixed on other training runs.
 
     Args:
-        hits: trainings with the canary that were called so, of `inside`.
-        inside: trainings with the canary.
-        alarms: trainings without it that were called to have it, of `outside`.
-        outside: trainings without the canary.
-        delta: of the guarantee that is put to the test.
-        confidence: that the epsilon is at least the answer.
-        copies: of the canary in a training; the bound is for one record by group privacy.
+        hits: true positives: runs with the canary that were classified as such.
+        inside: runs with the canary.
+        alarms: false positives: runs without the canary that were classified as having it.
+        outside: runs without the canary.
+        delta: of the guarantee under test.
+        confidence: of the lower bound.
+        copies: of the canary in a run; the bound is for one record by group privacy.
     """
     level = (1 - confidence) / 2
     missed, false = upper_limit(inside - hits, inside, level), upper_limit(alarms, outside, level)
@@ -52,14 +52,14 @@ def many_runs(
 def one_run(
     coins: int, guesses: int, right: int, delta: float, confidence: float = 0.95, copies: int = 1
 ) -> float:
-    """The epsilon that guesses about one training's canaries refute (Steinke et al. 2023, Theorem 5.2).
+    """The epsilon refuted by guesses about one run's canaries (Steinke et al. 2023, Theorem 5.2).
 
     Args:
-        coins: canaries that were included by independent fair coins.
-        guesses: of them, those about which something was said.
+        coins: canaries, each included by an independent fair coin.
+        guesses: canaries that the adversary did not abstain on.
         right: correct guesses.
-        delta: of the guarantee that is put to the test.
-        confidence: that the epsilon is at least the answer.
+        delta: of the guarantee under test.
+        confidence: of the lower bound.
         copies: of each canary; the bound is for one record by group privacy.
     """
 
@@ -71,7 +71,7 @@ def one_run(
 
 
 def chance_of(coins: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """An upper bound on the probability of so many right guesses under (epsilon, delta).
+    """An upper bound on the probability of this many correct guesses under (epsilon, delta).
 
     beta + 2 m delta alpha: a tail of the binomial, and the most that delta can add to it.
     """
@@ -87,12 +87,12 @@ def chance_of(coins: int, guesses: int, right: int, epsilon: float, delta: float
 
 
 def upper_limit(count: int, trials: int, level: float) -> float:
-    """The one-sided Clopper-Pearson limit of a rate: 1 where nothing was tried."""
+    """The one-sided Clopper-Pearson limit of a rate; 1 without trials."""
     return 1.0 if count >= trials else float(stats.beta.ppf(1 - level, count + 1, trials - count))
 
 
 def largest(refuted: Callable[[float], bool]) -> float:
-    """The supremum of the refuted epsilons, from below, to 1e-9; 0 where none is refuted."""
+    """The supremum of the refuted epsilons, from below, to 1e-9; 0 if none is refuted."""
     low, high = 0.0, LARGEST
     if not refuted(low):
         return 0.0

@@ -20,31 +20,31 @@ from harness.accounting.adjacency import REPLACE_ONE
 
 Floats = NDArray[np.float64]
 Curve = Callable[[ArrayLike], Floats]
-"""FPR to the highest TPR: rising and concave, and so is one such curve of another."""
+"""FPR to the highest TPR: increasing and concave, and so is the composition of two such curves."""
 
 BINDING = ("approximate-dp", "pure-dp")
 """Kinds of guarantee that bound every attack."""
 PLD_TWICE, ONCE, LINES_TWICE = "pld twice", "replace-one", "epsilon-delta twice"
 RATES = ("0.1", "0.01", "0.001", "0.0001")
-"""The false positive rates that results give a TPR at."""
+"""The false positive rates at which results report a TPR."""
 GRID = np.concatenate([[0.0], np.logspace(-6, 0, 400)])
-"""Where the area is summed up."""
+"""FPRs at which the area is integrated."""
 DRAWN = np.concatenate([[0.0], np.logspace(-6, 0, 100)])
-"""Where the curve is kept."""
+"""FPRs at which the curve is stored."""
 DIGITS = 7
-"""Significant digits of the kept curve."""
+"""Significant digits of the stored curve."""
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The most that any membership attack can achieve against a guarantee, and how that was found."""
+    """Upper bounds on any membership attack against a guarantee, and their derivation."""
 
     by: str
     """`pld twice`, `replace-one` (once) or `epsilon-delta twice`."""
     auc: float
     gap: float
-    """TPR less FPR where that is largest: no mean over members differs more from that over non-members, of
-    anything between 0 and 1."""
+    """The largest TPR - FPR: the mean over members of any quantity in [0, 1] differs from that over
+    non-members by no more."""
     tpr: dict[str, float]
     """By FPR."""
     curve: dict[str, list[float]]
@@ -77,17 +77,17 @@ def curve_of_gaussian(mu: float) -> Curve:
 
 
 def bound_attacks(add: Curve, remove: Curve | None, by: str) -> Ceilings:
-    """The ceilings of removing the record that is in instead, and then adding the one in question.
+    """The ceilings for replacing one record by another: removing one, then adding the other.
 
     `remove` has the record in under the null hypothesis, `add` has it out. Without `remove`, `add` is the
-    curve of replacing one record by another. Each direction has its own curve: the higher of the two,
-    composed with itself, is not concave, and means over targets could pass it.
+    curve of replacing a record. Each direction has its own curve: the higher of the two, composed with
+    itself, is not concave, and means over targets could exceed it.
     """
 
     def ceiling(fpr: ArrayLike) -> Floats:
         return add(fpr if remove is None else remove(fpr))
 
-    # Concave, so there is one highest point.
+    # Concave, so there is a single maximum.
     best = minimize_scalar(
         lambda fpr: fpr - float(ceiling(fpr)), bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-9}
     )
@@ -101,9 +101,9 @@ def bound_attacks(add: Curve, remove: Curve | None, by: str) -> Ceilings:
 
 
 def ceilings_of_guarantee(guarantee: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The ceilings of a guarantee that was stored without them, as JSON; None where nothing is promised.
+    """The ceilings of a guarantee stored without them, as JSON; None if it promises nothing.
 
-    Its ledger is not known any more, and (epsilon, delta) allow more than that did.
+    Its ledger is no longer known, so the ceilings of (epsilon, delta) are looser than the ledger's.
     """
     if guarantee["kind"] not in BINDING or guarantee["epsilon"] is None:
         return None
@@ -113,7 +113,7 @@ def ceilings_of_guarantee(guarantee: Mapping[str, Any]) -> dict[str, Any] | None
 
 @lru_cache(maxsize=1024)
 def bound_by_epsilon(epsilon: float, delta: float, adjacency: str) -> Ceilings:
-    """The ceilings of a price without a curve, by Kairouz's lines."""
+    """The ceilings of (epsilon, delta) without a curve (Kairouz et al. 2015)."""
     lines = curve_of_epsilon(epsilon, delta)
     if adjacency == REPLACE_ONE:
         return bound_attacks(lines, None, ONCE)

@@ -1,4 +1,4 @@
-"""Group privacy: what a promise to one record is worth to the owner of k records."""
+"""Group privacy: the guarantee for the owner of k records."""
 
 import math
 
@@ -19,7 +19,7 @@ from methods.mechanisms.events import PureDpEvent
 from workloads.errors import AccountingError
 
 LARGE = 700.0
-"""Beyond this epsilon e^epsilon is no double, and nothing is promised."""
+"""Beyond this epsilon e^epsilon overflows a double, and nothing is guaranteed."""
 
 
 def group_delta(epsilon: float, delta: float, size: int) -> float:
@@ -36,10 +36,10 @@ def group_delta(epsilon: float, delta: float, size: int) -> float:
 
 
 def group_event(event: DpEvent, size: int) -> DpEvent:
-    """What `size` records together are exposed to, as an event with its own price.
+    """The event that `size` records together are exposed to, which has its own price.
 
-    Much tighter than converting an epsilon. Records are sampled independently, so of a Poisson sample
-    a binomial number of them takes part.
+    Much tighter than converting an epsilon. Records are sampled independently, so a binomial number of them
+    is in a Poisson sample.
     """
     _check(size)
     if isinstance(event, NoOpDpEvent):
@@ -61,10 +61,14 @@ def group_event(event: DpEvent, size: int) -> DpEvent:
             (chances / chances.sum()).tolist(),
         )
     raise AccountingError(
-        f"no group price for {event}; price it for one record and use group_delta, which is looser"
+        f"no group price for {event}; price it for one record and use group_delta, which is looser",
+        field="event",
+        value=type(event).__name__,
     )
 
 
 def _check(size: int) -> None:
     if size < 1:
-        raise AccountingError(f"a group has at least 1 record, got {size}")
+        raise AccountingError(
+            f"a group has at least 1 record, got {size}", field="size", value=size, allowed=1
+        )

@@ -1,4 +1,4 @@
-"""Which events have a price, what each takes for granted, and how to write one down."""
+"""The events that have a price, what each assumes, and their description as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from dp_accounting import (
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent, RepeatAndSelectDpEvent
 
 from harness.accounting.adjacency import ADD_OR_REMOVE, REPLACE_ONE
-from harness.accounting.numbers import find_impossible
+from harness.accounting.numbers import Impossible, find_impossible
 from methods.mechanisms.events import (
     ClaimedDpEvent,
     MetricDpEvent,
@@ -77,27 +77,34 @@ ASSUMPTIONS: dict[type[DpEvent], tuple[str, ...]] = {
     ),
     ClaimedDpEvent: (),
 }
-"""The events that have a price, each with what its mechanism must really have done."""
+"""The events that have a price, each with what its mechanism must have done."""
 
 BY_REPLACEMENT = (SampledWithoutReplacementDpEvent, VonMisesFisherDpEvent)
-"""Events about data sets of one public size: their neighbours replace a record."""
+"""Events on data sets of a fixed public size: neighbours differ by a replaced record."""
 
 
 def check_priceable(event: DpEvent) -> None:
-    """An event that is not in the list, or has impossible numbers, is an AccountingError."""
+    """AccountingError if an event has no price or holds impossible numbers."""
     for part in walk(event):
         if type(part) not in ASSUMPTIONS:
-            known = ", ".join(sorted(kind.__name__ for kind in ASSUMPTIONS))
+            known, name = sorted(kind.__name__ for kind in ASSUMPTIONS), type(part).__name__
             raise AccountingError(
-                f"no price for the event {type(part).__name__}; the ledger may hold: {known}"
+                f"no price for the event {name}; a ledger may hold: {', '.join(known)}",
+                field="event",
+                value=name,
+                allowed=known,
             )
         problem = find_impossible(part)
         if problem:
-            raise AccountingError(f"impossible event in a ledger: {problem}")
+            raise AccountingError(_describe_impossible(problem), **problem._asdict())
+
+
+def _describe_impossible(problem: Impossible) -> str:
+    return f"impossible event in a ledger: {problem.field} must be {problem.allowed}, got {problem.value}"
 
 
 def is_private(event: DpEvent) -> bool:
-    """False where some part of a priceable event gives data away without noise."""
+    """False if some part of a priceable event releases data without noise."""
     if isinstance(event, PoissonSampledDpEvent) and event.sampling_probability == 0:
         return True
     if isinstance(event, NonPrivateDpEvent):
@@ -111,7 +118,7 @@ def is_private(event: DpEvent) -> bool:
 
 
 def count_releases(event: DpEvent) -> int:
-    """How many times something about the data is let out; 0 where the event is made of nothing."""
+    """The number of releases in an event; 0 for an empty one."""
     if isinstance(event, NoOpDpEvent):
         return 0
     if isinstance(event, SelfComposedDpEvent):
@@ -124,7 +131,7 @@ def count_releases(event: DpEvent) -> int:
 
 
 def natural_adjacency(event: DpEvent) -> str:
-    """The neighbours an event speaks of: replace-one where it fixes the number of records."""
+    """The adjacency of an event: replace-one if it fixes the number of records."""
     fixed = any(
         isinstance(part, BY_REPLACEMENT) and getattr(part, "per_example", True) for part in walk(event)
     )
@@ -132,15 +139,15 @@ def natural_adjacency(event: DpEvent) -> str:
 
 
 def assumptions(event: DpEvent) -> tuple[str, ...]:
-    """Everything a price of the event takes for granted, each statement once."""
+    """Everything a price of the event assumes, each statement once."""
     found = [line for part in walk(event) for line in ASSUMPTIONS[type(part)]]
     return tuple(dict.fromkeys([*found, PUBLIC_SIZE]))
 
 
 def expand(event: DpEvent, charge: str = "all_attempts") -> DpEvent:
-    """The same event in words that accountants know: nothing private is read.
+    """The same event in terms that every accountant supports, without reading private data.
 
-    A metric promise becomes a pure one, votes become noisy counts, and selective release becomes all its
+    A metric guarantee becomes a pure one, votes become noisy counts, and selective release becomes all its
     attempts; with charge = "paper" only the accepted ones, as Fu et al. 2024 count. A claim becomes what is
     claimed.
     """
@@ -163,7 +170,7 @@ def expand(event: DpEvent, charge: str = "all_attempts") -> DpEvent:
 
 
 def expand_votes(event: NoisyVotesDpEvent) -> DpEvent:
-    """The noisy counts behind the answers: one moved vote changes two counts by one, the largest by one."""
+    """The noisy counts behind the labels: one moved vote changes two counts by one, the largest by one."""
     queries = len(event.votes)
     if event.aggregator == "laplace":
         return repeat(LaplaceDpEvent(event.noise), 2 * queries)
@@ -177,7 +184,7 @@ def expand_votes(event: NoisyVotesDpEvent) -> DpEvent:
 
 
 def repeat(event: DpEvent, count: int) -> DpEvent:
-    """The event `count` times; nothing where that is 0."""
+    """The event `count` times; no event if that is 0."""
     return SelfComposedDpEvent(event, count) if count else NoOpDpEvent()
 
 
@@ -200,7 +207,7 @@ def parts(event: DpEvent) -> list[DpEvent]:
 
 
 def describe(value: Any) -> Any:
-    """An event as plain JSON values: equal events, and only they, give equal descriptions."""
+    """An event as plain JSON values: equal events, and only those, have equal descriptions."""
     if isinstance(value, DpEvent):
         fields = {f.name: describe(getattr(value, f.name)) for f in attr.fields(type(value))}
         return {"event": f"{type(value).__module__}.{type(value).__qualname__}", **fields}

@@ -1,8 +1,8 @@
-"""Which numbers an event may hold: an impossible one is named with its bound."""
+"""The numbers an event may hold, and the bound that an impossible one breaks."""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from dp_accounting import (
     DpEvent,
@@ -22,9 +22,27 @@ from methods.mechanisms.events import (
     SelectiveReleaseDpEvent,
     VonMisesFisherDpEvent,
 )
+from workloads.errors import AccountingError
 
 Rule = tuple[str, Callable[[Any], bool], str]
-"""A field, what must hold of its value, and how to say that. NaN fails every comparison here."""
+"""A field, the condition on its value, and the condition in words. NaN fails every comparison here."""
+
+
+class Impossible(NamedTuple):
+    """A field whose value breaks its bound."""
+
+    field: str
+    value: object
+    allowed: str
+
+
+def check_delta(delta: float | None) -> float:
+    """The delta; AccountingError unless it lies strictly between 0 and 1."""
+    if delta is None or not 0 < delta < 1:
+        raise AccountingError(
+            f"delta must be > 0 and < 1, got {delta}", field="delta", value=delta, allowed=(0, 1)
+        )
+    return delta
 
 
 def _amount(value: Any) -> bool:
@@ -85,32 +103,30 @@ RULES: dict[type[DpEvent], tuple[Rule, ...]] = {
 }
 
 
-def find_impossible(event: DpEvent) -> str | None:
-    """What is wrong with the numbers of one event, if anything is."""
+def find_impossible(event: DpEvent) -> Impossible | None:
+    """The first impossible number of an event; None if all are possible."""
     for name, holds, bound in RULES.get(type(event), ()):
         value = getattr(event, name)
         if not holds(value):
-            return f"{name} must be {bound}, got {value}"
+            return Impossible(name, value, bound)
     return _disagreement(event)
 
 
-def _disagreement(event: DpEvent) -> str | None:
-    """Two fields that cannot both be true."""
+def _disagreement(event: DpEvent) -> Impossible | None:
+    """Two fields that contradict each other."""
     if isinstance(event, SampledWithoutReplacementDpEvent) and event.sample_size > event.source_dataset_size:
-        return (
-            f"sample_size must be at most source_dataset_size, {event.source_dataset_size}; "
-            f"got {event.sample_size}"
-        )
+        bound = f"at most source_dataset_size, {event.source_dataset_size}"
+        return Impossible("sample_size", event.sample_size, bound)
     if isinstance(event, SelectiveReleaseDpEvent) and event.accepted > event.attempts:
-        return f"accepted must be at most attempts, got {event.accepted} of {event.attempts}"
+        return Impossible("accepted", event.accepted, f"at most attempts, {event.attempts}")
     if isinstance(event, NoisyVotesDpEvent):
         if event.aggregator == "confident" and event.noise and not event.threshold_noise:
-            return f"threshold_noise must be > 0 for a confident vote, got {event.threshold_noise}"
+            return Impossible("threshold_noise", event.threshold_noise, "> 0 for a confident vote")
         if event.answered and len(event.answered) != len(event.votes):
-            return f"answered must have one entry per query, got {len(event.answered)} for {len(event.votes)}"
+            return Impossible("answered", event.answered, f"one entry per query, {len(event.votes)} in all")
         if event.most_answers is not None and not sum(event.answered) <= event.most_answers:
-            given = sum(event.answered)
-            return f"most_answers must be at least the {given} answered, got {event.most_answers}"
+            bound = f"at least the {sum(event.answered)} answered"
+            return Impossible("most_answers", event.most_answers, bound)
     return None
 
 

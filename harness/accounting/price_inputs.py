@@ -1,4 +1,4 @@
-"""What the options of `privbench price` may be: checks that name value and bound, and files of votes."""
+"""Checks of the options of `privbench price`, and files of votes."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from workloads.errors import SpecError
 
 @dataclass
 class Form:
-    """Collects everything that is wrong with the options, so that one look mends it all."""
+    """Collects all problems with the options, so that they can be fixed in one go."""
 
     problems: list[str] = field(default_factory=list)
 
@@ -32,18 +32,18 @@ class Form:
             self.problems.append(f"{option} must be {bound}, got {value:g}: give a value in that range")
 
     def needs(self, holds: bool, problem: str) -> None:
-        """Something that must be so."""
+        """Add the problem unless the condition holds."""
         if not holds:
             self.problems.append(problem)
 
     def finish(self) -> None:
-        """SpecError with all problems."""
+        """Raise SpecError with all problems."""
         if self.problems:
             raise SpecError(self.problems)
 
 
 def check_common(form: Form, delta: float, target: float | None, fprs: Sequence[float]) -> None:
-    """The options every mechanism has."""
+    """Check the options every mechanism has."""
     form.needs(0 <= delta < 1, f"--delta must be >= 0 and < 1, got {delta:g}: 1e-5 is usual")
     form.number("--target-epsilon", target, 0.01, 1000, open_low=False)
     for fpr in fprs:
@@ -53,7 +53,7 @@ def check_common(form: Form, delta: float, target: float | None, fprs: Sequence[
 def choose_free(
     form: Form, target: float | None, values: dict[str, float | None], order: Sequence[tuple[str, Free]]
 ) -> Free | None:
-    """Which missing value is solved for: exactly one with a target, none without."""
+    """The missing value to solve for: exactly one with a target, none without."""
     missing = [(name, free) for name, free in order if values[name] is None]
     names = " and ".join(f"--{name}" for name, _ in order)
     if target is None:
@@ -76,7 +76,9 @@ def parse_rows(text: str) -> dict[int, int]:
         except ValueError:
             raise SpecError(
                 f"--rows must be COUNTxDIMENSION pieces separated by commas, got '{piece}': "
-                "for example 12x75,10x768"
+                "for example 12x75,10x768",
+                field="--rows",
+                value=piece,
             ) from None
     return found
 
@@ -99,7 +101,7 @@ def read_votes(path: Path) -> tuple[tuple[int, ...], ...]:
 
 
 def parse_counts(row: Sequence[Any]) -> tuple[int, ...]:
-    """Counts of one query; ValueError where one is not a whole number >= 0."""
+    """Counts of one query; ValueError unless all are whole numbers >= 0."""
     counts = tuple(int(cell) for cell in row)
     if len(counts) < 2 or min(counts) < 0 or any(float(cell) != int(cell) for cell in row):
         raise ValueError(f"a row needs at least two whole counts >= 0, got {list(row)}")
@@ -109,13 +111,14 @@ def parse_counts(row: Sequence[Any]) -> tuple[int, ...]:
 def find_votes(
     votes: Path | None, counts: str | None, classes: int | None, queries: int | None
 ) -> tuple[tuple[int, ...], ...]:
-    """The votes the options describe; rows of zeros where only their number is known."""
+    """The votes that the options describe; rows of zeros if only their number is known."""
     if votes is not None:
         if counts is not None or queries is not None:
             raise SpecError("--votes holds every query: give it alone, or --counts with --queries")
         return read_votes(votes)
     if queries is not None and queries < 1:
-        raise SpecError(f"--queries must be >= 1, got {queries}: give the number of labels asked for")
+        message = f"--queries must be >= 1, got {queries}: give the number of queries"
+        raise SpecError(message, field="--queries", value=queries, allowed=1)
     if counts is None:
         return ((0, 0),) * (queries or 0)
     try:

@@ -36,17 +36,17 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Quote:
-    """What a mechanism costs, by whom, and what that allows an attack."""
+    """The price of a mechanism by every accountant, and its ceilings on attacks."""
 
     mechanism: str
     settings: Settings
     guarantee: Guarantee
     ceilings: tuple[Ceiling, ...] = ()
     lower_bounds: dict[str, float] = field(default_factory=dict)
-    """Epsilons that are surely spent in the worst case when only the paper's charge is paid."""
+    """Lower bounds on the worst-case epsilon when only the paper's charge is paid."""
     notes: tuple[str, ...] = ()
     defaults: Settings = field(default_factory=dict)
-    """Further settings, which were not given."""
+    """Derived settings."""
 
     def asdict(self) -> dict[str, Any]:
         """Plain values for programs."""
@@ -78,7 +78,7 @@ def quote(
     fprs: Sequence[float],
     notes: Sequence[str] = (),
 ) -> Quote:
-    """Solve for what is free, price the event, and add the ceilings."""
+    """Solve for the free parameter, price the event, and add the ceilings."""
     if free is not None and target is not None:
         name, kind = free
         value = calibrate(lambda each: event_of(settings | {name: each}), target, delta, free=kind)
@@ -90,15 +90,15 @@ def quote(
 
 
 def ceilings(event: DpEvent, guarantee: Guarantee, fprs: Sequence[float]) -> tuple[Ceiling, ...]:
-    """The tightest ceilings known: by the whole curve, else by (epsilon, delta)."""
+    """The tightest known ceilings: from the whole curve, else from (epsilon, delta)."""
     try:
         return tpr_ceilings(event, fprs, guarantee.adjacency) if fprs else ()
-    except AccountingError:  # no curve: one point of it is known all the same
+    except AccountingError:  # no curve, but one point of it is known
         return tpr_ceilings(guarantee, fprs)
 
 
 def without_data(guarantee: Guarantee) -> Guarantee:
-    """The same without the price that looks at data, which a plan has none of."""
+    """The guarantee without its data-dependent price, for a plan, which has no data."""
     return replace(
         guarantee,
         epsilons={name: value for name, value in guarantee.epsilons.items() if name != "data_dependent"},
@@ -116,7 +116,7 @@ def quote_subsampled(
     fprs: Sequence[float] = (),
     sampling: str = "poisson",
 ) -> Quote:
-    """The Gaussian mechanism on random batches: a clipped sum with noise for each (Abadi et al. 2016)."""
+    """The subsampled Gaussian mechanism: a noisy clipped sum per random batch (Abadi et al. 2016)."""
     form = Form()
     check_common(form, delta, target, fprs)
     form.number("--n", n, 1, open_low=False)
@@ -184,7 +184,7 @@ def quote_directional(
     """
     form = Form()
     check_common(form, delta, target, fprs)
-    form.needs(bool(rows), "give --dimension or --rows: how long the noised directions are")
+    form.needs(bool(rows), "give --dimension or --rows: the dimension of the noisy directions")
     for dimension, count in rows.items():
         form.number("the dimension", dimension, 2, open_low=False)
         form.number("the number of rows", count, 1, open_low=False)
@@ -206,7 +206,7 @@ def quote_directional(
             once = SampledWithoutReplacementDpEvent(*sample, once)
         return SelfComposedDpEvent(once, uses)
 
-    notes = ["papers call kappa epsilon; one use of one direction is 2 kappa pure, and every use adds up"]
+    notes = ["papers call kappa epsilon; one use of one direction costs a pure 2 kappa, and uses add up"]
     if total > 1:
         notes.append(
             f"the paper charges 2 kappa sqrt({total}) per use for {total} rows; independent rows compose to "
@@ -224,7 +224,7 @@ def quote_votes(event: NoisyVotesDpEvent, delta: float, fprs: Sequence[float] = 
     form = Form()
     check_common(form, delta, None, fprs)
     form.number("--noise", event.noise, 0)
-    form.needs(bool(event.votes), "give --votes, --counts or --queries: how many queries were asked")
+    form.needs(bool(event.votes), "give --votes, --counts or --queries: the number of queries")
     if event.aggregator == "confident":
         form.number("--threshold-noise", event.threshold_noise, 0)
     form.finish()
@@ -260,8 +260,8 @@ def quote_selective(run: Selection, delta: float, fprs: Sequence[float] = (), lo
     claimed = guarantee.epsilons.get("paper")
     if bounds:
         notes.append(
-            f"worst_case is about a test that needs some {worst_case_attempts(run):.0f} attempts for its "
-            f"{run.accepted} accepted ones; hold it against the paper's charge, not against the price of "
+            f"worst_case is for a test that needs about {worst_case_attempts(run):.0f} attempts for its "
+            f"{run.accepted} accepted ones; compare it with the paper's charge, not with the price of "
             f"{run.attempts} attempts"
         )
     if bounds and claimed is not None and bounds["worst_case"] > claimed:

@@ -31,11 +31,12 @@ from harness.accounting.ledger import (
     natural_adjacency,
     walk,
 )
+from harness.accounting.numbers import check_delta
 from methods.mechanisms.events import ClaimedDpEvent, NoisyVotesDpEvent, SelectiveReleaseDpEvent
 from workloads.errors import AccountingError
 
 AGREEMENT = 0.01
-"""By which share PLD may exceed RDP, besides one mesh width.
+"""The relative excess of PLD over RDP that is allowed, besides one mesh width.
 
 Both are upper bounds and the exact epsilon lies below RDP's, so PLD may exceed it only by its own
 upward rounding, which stays below this share where the mesh is in proportion to epsilon. How far RDP may lie
@@ -58,10 +59,10 @@ AFTER_THE_FACT = (
 
 
 def price(event: DpEvent, delta: float | None, adjacency: str | None = None) -> Guarantee:
-    """What the event is worth at this delta; AccountingError where that cannot be said for certain.
+    """The guarantee of an event at this delta; AccountingError if no accountant can prove one.
 
     Only an event without any guarantee may come without a delta; delta 0 asks for a pure guarantee. The
-    neighbours are those the event speaks of, unless `adjacency` names others.
+    adjacency is the event's own unless `adjacency` names another.
     """
     check_priceable(event)
     adjacency = adjacency or natural_adjacency(event)
@@ -70,12 +71,15 @@ def price(event: DpEvent, delta: float | None, adjacency: str | None = None) -> 
         return _price_claim(event, delta, adjacency, relation)
     if delta == 0:
         return _price_pure(event, adjacency, relation)
-    if delta is None or not 0 < delta < 1:
-        raise AccountingError(f"delta must be > 0 and < 1, got {delta}")
+    delta = check_delta(delta)
     epsilons = price_private(event, delta, relation)
     accountant = "pld" if "pld" in epsilons else "rdp"
     after = any(run.charge == "paper" for run in find_releases(event))
-    told = {NOT_SANITISED: "data_dependent" in epsilons, DISPUTED: "paper" in epsilons, AFTER_THE_FACT: after}
+    notes = {
+        NOT_SANITISED: "data_dependent" in epsilons,
+        DISPUTED: "paper" in epsilons,
+        AFTER_THE_FACT: after,
+    }
     return Guarantee(
         kind="claimed-disputed" if after else "approximate-dp",
         epsilon=epsilons[accountant],
@@ -83,13 +87,13 @@ def price(event: DpEvent, delta: float | None, adjacency: str | None = None) -> 
         adjacency=adjacency,
         accountant=accountant,
         epsilons=epsilons,
-        assumptions=assumptions(event) + tuple(line for line, holds in told.items() if holds),
+        assumptions=assumptions(event) + tuple(line for line, holds in notes.items() if holds),
         lower_bounds=price_lower(event, delta),
     )
 
 
 def price_private(event: DpEvent, delta: float, relation: NeighboringRelation) -> dict[str, float]:
-    """Epsilon by every accountant that has a theorem for it, for an event that is priceable and private."""
+    """Epsilon by every accountant with a theorem for the event, which is priceable and private."""
     plain = expand(event)
     releases = count_releases(plain)
     if releases == 0:
@@ -114,10 +118,10 @@ def price_bounds(
     curve: Floats,
     refuse_infinite: bool = True,
 ) -> tuple[dict[str, float], float]:
-    """The bounds by PLD and RDP, checked against each other, and the mesh of the first.
+    """The bounds by PLD and RDP, checked against each other, and the mesh width of PLD.
 
-    The one price that calibration and the headline share. An event whose losses are not known is priced by
-    RDP alone. An infinite price is refused unless a search passes by. `curve` comes from find_curve.
+    Calibration and the headline share this price. An event whose losses are not known is priced by RDP alone.
+    An infinite price is refused except during a search. `curve` comes from find_curve.
     """
     found = {"rdp": convert(ORDERS, curve, delta)}
     width = 0.0
@@ -128,7 +132,9 @@ def price_bounds(
         if refuse_infinite and not math.isfinite(epsilon):
             raise AccountingError(
                 f"{name.upper()} accounting finds no finite epsilon at delta {delta} for {plain}; "
-                "use more noise or a larger delta"
+                "use more noise or a larger delta",
+                field=name,
+                value=epsilon,
             )
     if len(found) == 2:
         proved = epsilon_proved(ORDERS, curve, delta) if has_exact_divergences(plain, relation) else 0.0
@@ -137,33 +143,42 @@ def price_bounds(
 
 
 def find_curve(plain: DpEvent, relation: NeighboringRelation) -> Floats:
-    """Rényi divergences at all orders; AccountingError where there is no theorem for the event."""
+    """Rényi divergences at all orders; AccountingError if there is no theorem for the event."""
     if not supports_rdp(plain, relation):
+        adjacency = relation.name.lower()
         raise AccountingError(
-            f"RDP accounting has no price under {relation.name.lower()} adjacency for {plain}"
+            f"RDP accounting has no price under {adjacency} adjacency for {plain}",
+            field="adjacency",
+            value=adjacency,
         )
     return divergences(plain, relation)
 
 
 def check_agreement(pld: float, rdp: float, proved: float, width: float) -> None:
-    """PLD outside what Rényi divergences allow is an AccountingError: one of the two accountants is wrong.
+    """AccountingError if PLD contradicts the Rényi divergences: one of the two accountants is wrong.
 
-    Not above their upper bound by more than PLD's own rounding, and not below their lower one.
+    PLD may exceed their upper bound by its own rounding only, and never lies below their lower bound.
     """
     if pld > rdp * (1 + AGREEMENT) + width:
         raise AccountingError(
-            f"the accountants disagree: PLD says epsilon {pld:.6g}, RDP says {rdp:.6g}, "
-            "and RDP is an upper bound that PLD cannot exceed"
+            f"the accountants disagree: epsilon is {pld:.6g} by PLD and {rdp:.6g} by RDP, "
+            "an upper bound that PLD cannot exceed",
+            field="pld",
+            value=pld,
+            allowed=(proved, rdp),
         )
     if pld < proved:
         raise AccountingError(
-            f"the accountants disagree: PLD says epsilon {pld:.6g}, and the Rényi divergences prove that it "
-            f"is at least {proved:.6g}"
+            f"the accountants disagree: epsilon is {pld:.6g} by PLD, but the Rényi divergences prove "
+            f"at least {proved:.6g}",
+            field="pld",
+            value=pld,
+            allowed=(proved, rdp),
         )
 
 
 def ask_prv(plain: DpEvent, delta: float, relation: NeighboringRelation, curve: Floats) -> Estimate | None:
-    """The third opinion, where the event is made of sampled Gaussians and not beyond its numbers."""
+    """The PRV estimate, if the event consists of sampled Gaussians and is within its numerical range."""
     gaussians = sampled_gaussians(plain)
     if gaussians is None or relation is NeighboringRelation.REPLACE_ONE:
         return None
@@ -172,16 +187,19 @@ def ask_prv(plain: DpEvent, delta: float, relation: NeighboringRelation, curve: 
 
 
 def check_opinion(pld: float, opinion: Estimate, width: float) -> None:
-    """PLD outside the interval that PRV is sure of, beyond its own rounding, is an AccountingError."""
+    """AccountingError if PLD lies outside PRV's interval by more than its own rounding."""
     if not opinion.lower <= pld <= opinion.upper * (1 + AGREEMENT) + width:
         raise AccountingError(
-            f"the accountants disagree: PLD says epsilon {pld:.6g}, PRV says it lies between "
-            f"{opinion.lower:.6g} and {opinion.upper:.6g}"
+            f"the accountants disagree: epsilon is {pld:.6g} by PLD, and between {opinion.lower:.6g} and "
+            f"{opinion.upper:.6g} by PRV",
+            field="pld",
+            value=pld,
+            allowed=(opinion.lower, opinion.upper),
         )
 
 
 def price_asides(event: DpEvent, delta: float, relation: NeighboringRelation) -> dict[str, float]:
-    """Prices that are shown and never used: of the votes as they fell, and of what authors charge for."""
+    """Prices that are shown and never used: data-dependent ones of votes, and those the authors charge."""
     found: dict[str, float] = {}
     if any(isinstance(part, NoisyVotesDpEvent) for part in walk(event)):
         votes = epsilon_of_votes(event, delta, relation)
@@ -194,17 +212,17 @@ def price_asides(event: DpEvent, delta: float, relation: NeighboringRelation) ->
 
 
 def find_releases(event: DpEvent) -> list[SelectiveReleaseDpEvent]:
-    """The runs of accepting and rejecting in an event."""
+    """The selective releases in an event."""
     return [part for part in walk(event) if isinstance(part, SelectiveReleaseDpEvent)]
 
 
 def find_claims(event: DpEvent) -> list[SelectiveReleaseDpEvent | ClaimedDpEvent]:
-    """The parts of an event for which authors charge otherwise than we do."""
+    """The parts of an event whose authors charge differently from this accounting."""
     return [part for part in walk(event) if isinstance(part, SelectiveReleaseDpEvent | ClaimedDpEvent)]
 
 
 def price_lower(event: DpEvent, delta: float) -> dict[str, float]:
-    """What selective release costs at least, in the worst case, where accepted attempts only are let out."""
+    """A lower bound on the worst-case epsilon of releasing accepted attempts only."""
     run = find_selection(event)
     if run is None or run.accepted == 0 or run.rate == 1:
         return {}
@@ -214,7 +232,7 @@ def price_lower(event: DpEvent, delta: float) -> dict[str, float]:
 def _price_claim(
     event: DpEvent, delta: float | None, adjacency: str, relation: NeighboringRelation
 ) -> Guarantee:
-    """Without a guarantee: nothing is promised, or authors claim more than their noise covers."""
+    """The price without a guarantee: none, or a claim beyond what the noise covers."""
     unpaid = tuple(line for claim in find_claims(event) for line in claim.unpaid)
     if not unpaid or not delta or not is_private(expand(event, "paper")):
         return Guarantee("none", None, None, adjacency, "none")
@@ -228,6 +246,9 @@ def _price_pure(event: DpEvent, adjacency: str, relation: NeighboringRelation) -
     epsilon = epsilon_pure(expand(event), relation)
     if epsilon is None:
         raise AccountingError(
-            f"delta must be > 0 and < 1, got 0: under {adjacency} some part of {event} has no pure epsilon"
+            f"delta must be > 0 and < 1, got 0: under {adjacency} some part of {event} has no pure epsilon",
+            field="delta",
+            value=0.0,
+            allowed=(0, 1),
         )
     return Guarantee("pure-dp", epsilon, 0.0, adjacency, "pure", {"pure": epsilon}, assumptions(event))

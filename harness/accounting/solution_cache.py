@@ -1,4 +1,4 @@
-"""Answers kept on disk: one small JSON file per question, shared by processes."""
+"""A cache of solutions on disk: one small JSON file each, shared by processes."""
 
 import hashlib
 import json
@@ -12,13 +12,13 @@ log = logging.getLogger(__name__)
 
 
 def default_folder(name: str) -> Path:
-    """$XDG_CACHE_HOME or ~/.cache, then privbench and the name of a kind of question."""
+    """$XDG_CACHE_HOME or ~/.cache, then privbench and the name of the cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "privbench" / name
 
 
 def recall(folder: Path, question: Any) -> Any:
-    """The plain JSON kept for this question; None where there is none or its file is damaged."""
+    """The cached JSON for this question; None if it is missing or damaged."""
     try:
         entry = json.loads(_path(folder, question).read_text(encoding="utf-8"))
         whole = entry["checksum"] == digest([entry["question"], entry["answer"]])
@@ -30,9 +30,9 @@ def recall(folder: Path, question: Any) -> Any:
 
 
 def remember(folder: Path, question: Any, answer: Any) -> None:
-    """Keep an answer: written aside and renamed, so that readers see all of it or nothing.
+    """Cache an answer, written aside and renamed, so that readers see all of it or nothing.
 
-    A folder that cannot be written costs time at the next question, not this answer.
+    A folder that cannot be written costs time at the next call, not this answer.
     """
     entry = {"question": question, "answer": answer, "checksum": digest([question, answer])}
     path = _path(folder, question)
@@ -44,7 +44,7 @@ def remember(folder: Path, question: Any, answer: Any) -> None:
             json.dump(entry, aside)
         Path(aside.name).replace(path)
     except OSError as error:
-        log.warning("an answer of the accounting is not cached: %s", error)
+        log.warning("a result of the accounting cannot be cached: %s", error)
 
 
 def _path(folder: Path, question: Any) -> Path:

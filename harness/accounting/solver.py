@@ -1,4 +1,4 @@
-"""From a target epsilon to the parameter that just keeps it: noise, concentration or a number of steps."""
+"""Calibration: the noise, concentration or number of steps that just meets a target epsilon."""
 
 import math
 from collections.abc import Callable
@@ -19,17 +19,18 @@ from harness.accounting.ledger import (
     is_private,
     natural_adjacency,
 )
+from harness.accounting.numbers import check_delta
 from harness.accounting.pricing import find_curve, price_bounds
 from harness.accounting.solution_cache import default_folder, recall, remember
 from workloads.errors import AccountingError
 
 TARGETS = (0.01, 1000.0)
 TIGHTNESS = 1e-3
-"""The price of the answer lies within this share below the target."""
+"""The price of the solution lies within this share below the target."""
 CLOSED = 1e-9
-"""Two values this close, relatively, have nothing between them: the price jumps there."""
+"""Values this close, relatively, are not split further: the price jumps between them."""
 VERSION = 2
-"""Raised when the same question would get another answer."""
+"""Raised when the same problem would get another solution."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +40,21 @@ class Free:
     name: str
     low: float
     high: float
-    """What is searched."""
+    """The range that is searched."""
     protects: bool
-    """True where more of it costs less (noise), False where more of it costs more (steps)."""
+    """True if more of it lowers epsilon (noise), False if more of it raises epsilon (steps)."""
     whole: bool = False
     remedy: str = "ask for that much, or for fewer steps or smaller batches"
-    """What to do where no value is good enough."""
+    """What to do if no value meets the target."""
 
     def within(self, value: float) -> float:
-        """The nearest value that is searched; of two whole ones, the safer."""
+        """The nearest value in the range; of two whole ones, the more private."""
         value = min(max(value, self.low), self.high)
         return float(math.floor(value)) if self.whole else value
 
 
 NOISE = Free("noise", 1e-2, 1e6, protects=True)
-"""A noise multiplier or scale. Below the range, the Gaussian mechanism protects nobody."""
+"""A noise multiplier or scale. Below the range, the Gaussian mechanism gives no protection."""
 CONCENTRATION = Free(
     "concentration", 1e-6, 1e9, protects=False, remedy="ask for that much, or for fewer uses or rows"
 )
@@ -61,9 +62,9 @@ COUNT = Free("count", 1, 1e7, protects=False, whole=True, remedy="ask for that m
 """A number of releases."""
 
 SEARCHES = {each.name: each for each in (NOISE, CONCENTRATION, COUNT)}
-"""How each kind of parameter that a method can declare is searched.
+"""The search of each kind of parameter that a method can declare.
 
-A wrong declaration cannot break a promise, since the finished ledger is priced again.
+A wrong declaration cannot break a guarantee, since the finished ledger is priced as well.
 """
 
 
@@ -79,26 +80,28 @@ def calibrate(
     """The value, to 0.1 % in epsilon, whose price is just at or below the target.
 
     Args:
-        event_of: A value to what would be done with it; the price must not rise with noise, nor fall with
-            what is not noise.
+        event_of: From a value to the event; the price must not rise with noise, nor fall with any other
+            parameter.
         target_epsilon: From 0.01 to 1000, or infinite, which needs no noise: 0.
         delta: The delta of the guarantee.
-        free: What is solved for and where it is searched.
-        adjacency: Which data sets are neighbours; those the event speaks of by default.
-        cache: The folder that keeps answers; a folder of the user's by default.
+        free: The parameter that is solved for, and its range.
+        adjacency: Which data sets are neighbours; the event's own by default.
+        cache: The folder of cached solutions; in the user's cache by default.
 
     Raises:
-        AccountingError: The target is out of range or out of reach; says what can be reached.
+        AccountingError: The target is out of range or infeasible; `allowed` is what can be reached.
     """
     if target_epsilon == math.inf and free.protects:
         return 0.0
     if not TARGETS[0] <= target_epsilon <= TARGETS[1]:
+        beyond = ", or be inf" if free.protects else f"; beyond, any {free.name} will do"
         raise AccountingError(
-            f"epsilon can be calibrated from {TARGETS[0]} to {TARGETS[1]:g}"
-            f"{', or be inf' if free.protects else f'; any {free.name} will do beyond'}; got {target_epsilon}"
+            f"epsilon can be calibrated from {TARGETS[0]} to {TARGETS[1]:g}{beyond}; got {target_epsilon}",
+            field="epsilon",
+            value=target_epsilon,
+            allowed=TARGETS,
         )
-    if not 0 < delta < 1:
-        raise AccountingError(f"delta must be > 0 and < 1, got {delta}")
+    check_delta(delta)
     folder = cache or default_folder("calibration")
     question = _question(event_of, target_epsilon, delta, free, adjacency)
     known = recall(folder, question)
@@ -111,9 +114,9 @@ def calibrate(
 
 @dataclass
 class Search:
-    """One search: Rényi prices give the first guess, the headline price decides.
+    """A search for one value: Rényi prices give the first guess, the headline price decides.
 
-    Positions are logarithms of the value, with the sign that makes the price fall to the right.
+    Positions are logarithms of the value, signed so that the price falls to the right.
     """
 
     event_of: Callable[[float], DpEvent]
@@ -121,7 +124,7 @@ class Search:
     delta: float
     free: Free
     adjacency: str | None
-    dear: float | None = None
+    above: float | None = None
     """The rightmost position known to be above the target."""
     good: float | None = None
     """The leftmost position known to be at or below it."""
@@ -129,7 +132,7 @@ class Search:
     """Position to price."""
 
     def run(self) -> float:
-        """Close in on the target from both sides until the price is close or nothing is left between."""
+        """Bracket the target until the price is close to it or the bracket is empty."""
         left, right = self.ends()
         position = self.place(self.guess())
         stride = math.log(1.1)
@@ -137,12 +140,12 @@ class Search:
             if self.price(position) <= self.target:
                 self.good = position
             else:
-                self.dear = position
+                self.above = position
             if self.is_close(left, right):
                 break
             if self.good is None:
                 position = self.place(min(self.seen_last() + stride, right))
-            elif self.dear is None:
+            elif self.above is None:
                 position = self.place(max(self.seen_last() - stride, left))
             else:
                 position = self.between()
@@ -162,7 +165,7 @@ class Search:
         return float(round(raw)) if self.free.whole else min(max(raw, self.free.low), self.free.high)
 
     def place(self, position: float) -> float:
-        """The position, moved to the nearest whole value where only those count."""
+        """The position, rounded to a whole value if only those count."""
         if not self.free.whole:
             return position
         whole = self.free.within(math.exp(position if self.free.protects else -position) + 1e-9)
@@ -173,9 +176,9 @@ class Search:
         return next(reversed(self.seen))
 
     def guess(self) -> float:
-        """Where the Rényi price meets the target, to a few per cent: usually slightly too private."""
+        """The position at which the Rényi price meets the target, to a few per cent: usually too private."""
         left, right = self.ends()
-        # Finitely many orders cannot show an epsilon near 0; there epsilon is in proportion to the value.
+        # Finitely many orders cannot resolve an epsilon near 0; there it is proportional to the value.
         aim = max(self.target, 2 * self.renyi(right))
         while right - left > 0.05:
             middle = (left + right) / 2
@@ -187,16 +190,17 @@ class Search:
         return epsilon_rdp(self.event(self.place(position)), self.delta, self.relation(), WHOLE_ORDERS)
 
     def event(self, position: float) -> DpEvent:
-        """What would be done at a position, in words that accountants know; refused where it has no price."""
+        """The expanded event at a position; AccountingError if it has no price."""
         value = self.value(position)
         event = self.event_of(int(value) if self.free.whole else value)
         check_priceable(event)
         if not is_private(event):
-            raise AccountingError(f"{self.free.name} {value:.4g} gives no guarantee at all: {event}")
+            message = f"{self.free.name} {value:.4g} gives no guarantee at all: {event}"
+            raise AccountingError(message, field=self.free.name, value=value)
         return expand(event)
 
     def relation(self) -> Any:
-        """dp-accounting's name of the neighbours."""
+        """dp-accounting's name of the adjacency."""
         return find_relation(self.adjacency or natural_adjacency(self.event(self.ends()[1])))
 
     def price(self, position: float) -> float:
@@ -212,57 +216,60 @@ class Search:
         return self.seen[position]
 
     def is_close(self, left: float, right: float) -> bool:
-        """The best value is within the tightness, at an end of what is searched, or next to a dear one."""
+        """The best value is tight, at an end of the range, or next to one that exceeds the target."""
         if self.good is None:
-            return self.dear is not None and self.dear >= self.place(right)
+            return self.above is not None and self.above >= self.place(right)
         if self.seen[self.good] >= self.target * (1 - TIGHTNESS) or self.good <= self.place(left):
             return True
-        if self.dear is None:
+        if self.above is None:
             return False
         if self.free.whole:
-            return abs(self.value(self.good) - self.value(self.dear)) <= 1
-        return self.good - self.dear < CLOSED
+            return abs(self.value(self.good) - self.value(self.above)) <= 1
+        return self.good - self.above < CLOSED
 
     def between(self) -> float:
-        """A position inside the bracket: the chord's, or every other time the middle.
+        """A position inside the bracket: by the chord, and every other time the middle.
 
-        The price may fall off a cliff (few steps at a tiny rate), where a chord from far away creeps along
-        one side for ever; halving every other time bounds the number of prices by the logarithm of the range.
+        The price may be nearly a step function (few steps at a tiny rate), on which the chord hardly
+        advances; halving every other time bounds the number of prices by the logarithm of the range.
         """
-        if self.dear is None or self.good is None:
-            raise RuntimeError("there is no bracket yet")
-        middle = (self.dear + self.good) / 2
-        high, low = self.seen[self.dear], self.seen[self.good]
+        if self.above is None or self.good is None:
+            raise RuntimeError("no bracket yet")
+        middle = (self.above + self.good) / 2
+        high, low = self.seen[self.above], self.seen[self.good]
         chosen = middle
         if len(self.seen) % 2 and math.isfinite(high) and low > 0:
-            # In logarithms epsilon over the value is nearly a line.
+            # On a log-log scale epsilon over the value is nearly linear.
             aim = math.log(self.target * (1 - TIGHTNESS / 2))
             share = (math.log(high) - aim) / (math.log(high) - math.log(low))
-            chord = self.dear + share * (self.good - self.dear)
-            chosen = chord if self.dear < chord < self.good else middle
+            chord = self.above + share * (self.good - self.above)
+            chosen = chord if self.above < chord < self.good else middle
         placed = self.place(chosen)
-        return placed if placed not in (self.dear, self.good) else self.place_inside()
+        return placed if placed not in (self.above, self.good) else self.place_inside()
 
     def place_inside(self) -> float:
-        """A whole value strictly between the two sides."""
-        if self.dear is None or self.good is None or not self.free.whole:
-            raise RuntimeError("nothing is left between the two sides")
-        inside = (self.value(self.dear) + self.value(self.good)) // 2
+        """A whole value strictly inside the bracket."""
+        if self.above is None or self.good is None or not self.free.whole:
+            raise RuntimeError("the bracket is empty")
+        inside = (self.value(self.above) + self.value(self.good)) // 2
         return math.log(inside) if self.free.protects else -math.log(inside)
 
     def unreachable(self) -> AccountingError:
-        """What can be reached instead."""
+        """The error for an infeasible target, with the lowest epsilon in reach."""
         best = max(self.seen)
         return AccountingError(
             f"epsilon {self.target:g} at delta {self.delta:g} cannot be reached: with {self.free.name} "
-            f"{self.value(best):g} it is still {self.seen[best]:.6g}; {self.free.remedy}"
+            f"{self.value(best):g} it is still {self.seen[best]:.6g}; {self.free.remedy}",
+            field="epsilon",
+            value=self.target,
+            allowed=self.seen[best],
         )
 
 
 def _question(
     event_of: Callable[[float], DpEvent], target: float, delta: float, free: Free, adjacency: str | None
 ) -> dict[str, Any]:
-    """What the answer depends on. Two members of a family of events stand for all of it."""
+    """All that the solution depends on. Two members of a family of events represent it."""
     probes = (1, 3) if free.whole else (1.0, 2.5)
     return {
         "family": [describe(event_of(value)) for value in probes],

@@ -46,10 +46,10 @@ from harness.accounting.solution_cache import default_folder, digest, recall, re
 from workloads.errors import AccountingError
 
 CURVE_DELTA = 1e-5
-"""At which epsilon measures a curve's width; it sets the mesh, not whether the answer is valid."""
+"""The delta at which epsilon measures a curve's width: it sets the mesh, not the validity."""
 POINTS = 4001
 VERSION = 1
-"""Of kept ceilings; raised when the same event would get others."""
+"""Of cached ceilings; raised when the same event would get others."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,18 @@ class Tradeoff:
     """The trade-off curves of an event, one for each direction of its neighbours."""
 
     add: Curve
-    """The record is in under the alternative: what an attack on its membership can have."""
+    """The record is in under the alternative: the bound on an attack on its membership."""
     remove: Curve
     """The record is in under the null hypothesis."""
     both: Curve
-    """Above the two."""
+    """An upper bound on the two."""
     basis: str
     """`gaussian` (exact) or `pld`."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The largest TPR any attack can have at an FPR, and what that rests on."""
+    """The largest TPR of any attack at an FPR, and its basis."""
 
     fpr: float
     tpr: float
@@ -77,10 +77,10 @@ class Ceiling:
 
 
 def find_ceilings(event: DpEvent, guarantee: Guarantee, cache: Path | None = None) -> Ceilings | None:
-    """The ceilings on attacks whose members are masks of fixed size; None where nothing is promised.
+    """The ceilings on attacks whose membership masks have a fixed size; None without a guarantee.
 
-    By the whole curve of the event where its privacy losses are known, kept on disk for the next model of the
-    cell; else by the guarantee's (epsilon, delta).
+    From the whole curve of the event if its privacy losses are known, cached for the next model of the cell;
+    else from the guarantee's (epsilon, delta).
     """
     if guarantee.kind not in BINDING or guarantee.epsilon is None:
         return None
@@ -103,9 +103,9 @@ def find_ceilings(event: DpEvent, guarantee: Guarantee, cache: Path | None = Non
 
 
 def tpr_ceiling(source: DpEvent | Guarantee, fpr: float, adjacency: str | None = None) -> Ceiling:
-    """The ceiling against one record whose membership is a coin, as a canary's is.
+    """The ceiling for one record whose membership is a fair coin, like a canary's.
 
-    From an event by its whole trade-off curve, or from a guarantee by its (epsilon, delta), which is looser.
+    From an event's whole trade-off curve, or from a guarantee's (epsilon, delta), which is looser.
     Gaussians are exact.
     """
     return tpr_ceilings(source, [fpr], adjacency)[0]
@@ -117,14 +117,15 @@ def tpr_ceilings(
     """The ceilings at several false positive rates, from one curve."""
     for fpr in fprs:
         if not 0 <= fpr <= 1:
-            raise AccountingError(f"the false positive rate must be from 0 to 1, got {fpr}")
+            message = f"the false positive rate must be from 0 to 1, got {fpr}"
+            raise AccountingError(message, field="fpr", value=fpr, allowed=(0, 1))
     curve, basis = _curve_of(source, adjacency)
     tprs = [1.0] * len(fprs) if curve is None else curve(list(fprs)).tolist()
     return tuple(Ceiling(fpr, tpr, basis) for fpr, tpr in zip(fprs, tprs, strict=True))
 
 
 def _curve_of(source: DpEvent | Guarantee, adjacency: str | None) -> tuple[Curve | None, str]:
-    """A curve and its basis; None where nothing is promised."""
+    """A curve and its basis; None without a guarantee."""
     if isinstance(source, Guarantee):
         if source.epsilon is None:
             return None, "none"
@@ -135,7 +136,10 @@ def _curve_of(source: DpEvent | Guarantee, adjacency: str | None) -> tuple[Curve
     plain, relation = expand(source), find_relation(adjacency or natural_adjacency(source))
     if not has_tradeoff(plain, relation):
         raise AccountingError(
-            f"no trade-off curve for {plain}: its privacy losses are not known; take the ceiling of its price"
+            f"no trade-off curve for {plain}: its privacy losses are not known; "
+            "use the ceiling of its guarantee",
+            field="event",
+            value=type(plain).__name__,
         )
     curves = find_tradeoff(plain, relation)
     return curves.both, curves.basis
@@ -162,7 +166,7 @@ def find_tradeoff(plain: DpEvent, relation: NeighboringRelation) -> Tradeoff:
     width = mesh(size, count_releases(plain))
     epsilons = np.linspace(-1.5 * size - 1, 1.5 * size + 1, POINTS)
     slopes = np.exp(np.minimum(epsilons, 700.0))
-    # With the record removed is dp-accounting's name for the loss of a data set that has it.
+    # "Removed" is dp-accounting's name for the loss of a data set that has the record.
     removed, added = deltas_pld(plain, epsilons, relation, width)
     return Tradeoff(
         add=curve_of_lines(slopes, removed),
@@ -173,7 +177,7 @@ def find_tradeoff(plain: DpEvent, relation: NeighboringRelation) -> Tradeoff:
 
 
 def inverse_variance(event: DpEvent) -> float | None:
-    """The sum of 1 / noise^2 where the event is made of Gaussians only; None where it is not."""
+    """The sum of 1 / noise^2 if the event consists of Gaussians only, else None."""
     if isinstance(event, NoOpDpEvent):
         return 0.0
     if isinstance(event, GaussianDpEvent):
@@ -189,6 +193,6 @@ def inverse_variance(event: DpEvent) -> float | None:
 
 
 def _question(plain: DpEvent, adjacency: str) -> dict[str, Any]:
-    """What ceilings depend on. The event by its digest: a ledger may have thousands of parts."""
+    """All that ceilings depend on. The event by its digest: a ledger may have thousands of parts."""
     versions = {"ceilings": VERSION, "dp-accounting": version("dp-accounting")}
     return {"event": digest(describe(plain)), "adjacency": adjacency, "versions": versions}

@@ -4,7 +4,7 @@
    bind `backend = YourBackend()` in its `__init__.py`; it holds its profile, its status and its worker.
 2. Run `make test`: the contract tests find it.
 
-Modules and folders that bind no `backend` are what several share: packs and their schedule, GPUs, and
+Modules and folders without a `backend` are shared: packs and their schedule, GPUs, and
 `machine/`, a queue with a supervisor and worker processes on this machine.
 """
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:  # naming the default must not load the store
     from harness.backends.base import Backend
 
 DEFAULT = "local"
-"""Where jobs run unless another backend is named."""
+"""The backend if none is named."""
 
 
 class Backends(Family["Backend"]):
-    """The family of backends; every member knows the name it has here, by which records name it."""
+    """The family of backends; sets the name of every member."""
 
     @cached_property
     def members(self) -> "dict[str, Backend]":

@@ -1,10 +1,10 @@
-"""The GPUs that tasks may use: named by UUID, within what the environment allows.
+"""Discover the GPUs that tasks may use, by UUID, within what the environment allows.
 
-Asked of nvidia-smi, the driver's own tool, since torch stays out of backends. A UUID and not an index:
-nvidia-smi and container engines count cards by PCI bus, CUDA the fastest first.
+Backends ask nvidia-smi because they do not load torch. UUIDs rather than indices: nvidia-smi and container
+engines count cards by PCI bus, CUDA the fastest first.
 
-    CUDA_VISIBLE_DEVICES   set: these and no others (indices, UUIDs, UUIDs of MIG slices); empty or -1: none
-    PRIVBENCH_DEVICE       cpu: none; cuda: an error where there is none
+    CUDA_VISIBLE_DEVICES   if set, only these (indices, UUIDs, UUIDs of MIG slices); empty or -1: none
+    PRIVBENCH_DEVICE       cpu: none; cuda: an error if there is none
 """
 
 import logging
@@ -23,45 +23,45 @@ log = logging.getLogger(__name__)
 DEVICE, VISIBLE = "PRIVBENCH_DEVICE", "CUDA_VISIBLE_DEVICES"
 DEVICES = ("cpu", "cuda")
 NONE = ("", "-1", "NoDevFiles")
-"""What ends the list in CUDA_VISIBLE_DEVICES; the last is what a scheduler writes for a job without GPUs."""
+"""Entries that end the list in CUDA_VISIBLE_DEVICES; schedulers write the last for a job without GPUs."""
 ANSWER_SECONDS = 20.0
-"""After which an nvidia-smi that says nothing is given up; one that starts the driver takes seconds."""
+"""Timeout of nvidia-smi, which takes seconds if it has to load the driver."""
 CARD = re.compile(r"^(?P<uuid>GPU-[^,\s]+), *(?P<index>\d+), *(?P<mode>[^,]+), *(?P<name>.+)$")
 LISTED_CARD = re.compile(r"^GPU \d+: .*\(UUID: (GPU-[^)\s]+)\)")
 LISTED_SLICE = re.compile(r"^\s+MIG .*\(UUID: (MIG-[^)\s]+)\)")
 QUOTED_CHARACTERS = 300
-"""Of an answer that was not understood, as much as a warning repeats."""
+"""How much unparsable output a warning quotes."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A card or a MIG slice of one."""
+    """A card or a MIG slice."""
 
     name: str
-    """Its UUID; where nvidia-smi cannot tell, an entry of CUDA_VISIBLE_DEVICES as it was given."""
+    """Its UUID; without nvidia-smi, an entry of CUDA_VISIBLE_DEVICES as given."""
     exclusive: bool = False
-    """Whether the driver lets one process at a time use it."""
+    """Whether the driver limits it to one process at a time."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """A card as nvidia-smi describes it."""
+    """A card as listed by nvidia-smi."""
 
     uuid: str
     index: int
     model: str
     exclusive: bool
     slices: tuple[str, ...] = ()
-    """The UUIDs of its MIG slices; a card that has some is used through them."""
+    """UUIDs of its MIG slices; a card with slices is used only through them."""
 
     @property
     def gpus(self) -> list[Gpu]:
-        """What can be handed out of it."""
+        """Its slices, or the card itself if it has none."""
         return [Gpu(name, self.exclusive) for name in self.slices or (self.uuid,)]
 
 
 def usable(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
-    """The GPUs a process with this environment may use; BackendError where it asks for what is not there."""
+    """List the GPUs that this environment allows; BackendError if it asks for a missing one."""
     asked = environment.get(DEVICE) or None
     if asked not in (None, *DEVICES):
         raise BackendError(f"{DEVICE} = {asked!r}: give {' or '.join(DEVICES)}, or leave it out")
@@ -72,7 +72,7 @@ def usable(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
     if asked == "cuda" and not found:
         allowed = "is not set" if entries is None else f"= {entries!r}"
         raise BackendError(
-            f"{DEVICE} = cuda, and no GPU can be used here: nvidia-smi shows {len(cards())}, {VISIBLE} "
+            f"{DEVICE} = cuda, but no usable GPU was found: nvidia-smi shows {len(cards())}, {VISIBLE} "
             f"{allowed}; leave {DEVICE} out to use the CPU"
         )
     return found
@@ -83,12 +83,12 @@ def _every() -> list[Gpu]:
 
 
 def cards() -> list[Card]:
-    """The cards of this machine by nvidia-smi; with a warning of what cannot be used or understood."""
-    told = _ask("--query-gpu=uuid,index,compute_mode,name", "--format=csv,noheader")
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    """List the cards of this machine by nvidia-smi; warns about unusable cards and unparsable output."""
+    output = _ask("--query-gpu=uuid,index,compute_mode,name", "--format=csv,noheader")
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     found = [match for line in lines if (match := CARD.match(line))]
     if strange := [line for line in lines if not CARD.match(line)]:
-        log.warning("nvidia-smi says %r: %d GPUs can be used", _quoted("\n".join(strange)), len(found))
+        log.warning("nvidia-smi printed %r: %d GPUs are usable", _quoted("\n".join(strange)), len(found))
     slices = _slices() if found else {}
     usable_cards = []
     for each in found:
@@ -102,7 +102,7 @@ def cards() -> list[Card]:
 
 
 def _slices() -> dict[str, tuple[str, ...]]:
-    """The MIG slices of every card that has some, by the card's UUID."""
+    """UUIDs of MIG slices by the UUID of their card."""
     found: dict[str, tuple[str, ...]] = {}
     card = ""
     for line in _ask("-L").splitlines():
@@ -114,7 +114,7 @@ def _slices() -> dict[str, tuple[str, ...]]:
 
 
 def _ask(*words: str) -> str:
-    """What nvidia-smi prints; nothing where it is missing, and a warning where it fails."""
+    """Output of nvidia-smi; empty if it is missing, and with a warning if it fails."""
     try:
         done = subprocess.run(
             ["nvidia-smi", *words],
@@ -128,11 +128,11 @@ def _ask(*words: str) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, subprocess.TimeoutExpired) as error:
-        log.warning("nvidia-smi gives no answer (%s): no GPU is used", error)
+        log.warning("nvidia-smi does not respond (%s): no GPU is used", error)
         return ""
     if done.returncode:
-        said = _quoted(done.stdout + done.stderr)
-        log.warning("nvidia-smi ends with exit code %d (%r): no GPU is used", done.returncode, said)
+        detail = _quoted(done.stdout + done.stderr)
+        log.warning("nvidia-smi failed with exit code %d (%r): no GPU is used", done.returncode, detail)
         return ""
     return done.stdout
 
@@ -142,55 +142,55 @@ def _quoted(text: str) -> str:
 
 
 def _chosen(entries: str, environment: Mapping[str, str]) -> list[Gpu]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names, resolved to UUIDs where nvidia-smi tells them."""
-    words: list[str] = []
-    for word in entries.split(","):
-        if word.strip() in NONE:
+    """Resolve CUDA_VISIBLE_DEVICES to UUIDs if nvidia-smi lists them."""
+    chosen: list[str] = []
+    for entry in entries.split(","):
+        if entry.strip() in NONE:
             break  # CUDA reads no further
-        words.append(word.strip())
-    if not words:
+        chosen.append(entry.strip())
+    if not chosen:
         return []
     known = cards()
     if not known:
-        return [Gpu(word) for word in dict.fromkeys(words)]
-    _refuse_ambiguous(words, known, environment)
-    return list(dict.fromkeys(_resolved(word, entries, known) for word in words))
+        return [Gpu(entry) for entry in dict.fromkeys(chosen)]
+    _refuse_ambiguous(chosen, known, environment)
+    return list(dict.fromkeys(_resolved(entry, entries, known) for entry in chosen))
 
 
-def _refuse_ambiguous(words: Sequence[str], known: Sequence[Card], environment: Mapping[str, str]) -> None:
-    """Indices of unlike cards mean others to CUDA than to nvidia-smi, unless all are named."""
-    indices = {int(word) for word in words if word.isdecimal()}
+def _refuse_ambiguous(chosen: Sequence[str], known: Sequence[Card], environment: Mapping[str, str]) -> None:
+    """BackendError for indices that CUDA and nvidia-smi number differently: cards of several models."""
+    indices = {int(entry) for entry in chosen if entry.isdecimal()}
     models = {card.model for card in known}
     by_bus = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     if indices and len(models) > 1 and not by_bus and indices != {card.index for card in known}:
         raise BackendError(
-            f"{VISIBLE} = {','.join(words)!r} names cards by index, and CUDA counts unlike cards "
-            f"({', '.join(sorted(models))}) in another order than nvidia-smi: give UUIDs (`nvidia-smi -L`), "
+            f"{VISIBLE} = {','.join(chosen)!r} names cards by index, but CUDA orders cards of several models "
+            f"({', '.join(sorted(models))}) differently from nvidia-smi: give UUIDs (`nvidia-smi -L`), "
             "or set CUDA_DEVICE_ORDER=PCI_BUS_ID"
         )
 
 
-def _resolved(word: str, entries: str, known: Sequence[Card]) -> Gpu:
-    """The GPU that one entry names: an index, or the beginning of a UUID, as CUDA allows.
+def _resolved(entry: str, entries: str, known: Sequence[Card]) -> Gpu:
+    """The GPU that one entry names: an index, or a prefix of a UUID, as CUDA allows.
 
-    Of a card with MIG slices CUDA takes the first.
+    For a card with MIG slices CUDA takes the first.
     """
-    if word.isdecimal():
-        found = [card.gpus[0] for card in known if card.index == int(word)]
+    if entry.isdecimal():
+        found = [card.gpus[0] for card in known if card.index == int(entry)]
     else:
-        cards_named = [card.gpus[0] for card in known if card.uuid.startswith(word)]
-        found = cards_named + [gpu for card in known for gpu in card.gpus if gpu.name.startswith(word)]
-        found = list(dict.fromkeys(found)) if word.startswith(("GPU-", "MIG-")) else []
+        cards_named = [card.gpus[0] for card in known if card.uuid.startswith(entry)]
+        found = cards_named + [gpu for card in known for gpu in card.gpus if gpu.name.startswith(entry)]
+        found = list(dict.fromkeys(found)) if entry.startswith(("GPU-", "MIG-")) else []
     if len(found) != 1:
         there = ", ".join(f"{card.index}: {' '.join(each.name for each in card.gpus)}" for card in known)
-        raise BackendError(f"{VISIBLE} = {entries!r}: {word!r} names {len(found)} GPUs; there are {there}")
+        raise BackendError(f"{VISIBLE} = {entries!r}: {entry!r} names {len(found)} GPUs; there are {there}")
     return found[0]
 
 
 def placed(settings: Settings) -> Settings:
-    """The settings with the GPUs of this machine that trainings get; BackendError where slots do not fit.
+    """Resolve the GPUs of the settings on this machine; BackendError if there are too many slots.
 
-    Found when tasks are sent: a supervisor that lives already has another environment.
+    Resolved at submission, since a running supervisor has another environment.
     """
     if settings.gpus is not None:
         return settings
@@ -198,29 +198,29 @@ def placed(settings: Settings) -> Settings:
 
 
 def handed_out(found: Sequence[Gpu], slots: int | None, share: bool) -> list[str]:
-    """The GPUs for so many slots; one that several slots share is named as often."""
+    """Assign GPUs to slots; a shared GPU is listed once per slot."""
     names = [gpu.name for gpu in found]
     more = (slots or len(found)) - len(found)
     if not found or more <= 0:
         return names
-    allowed = f"--slots {slots}, and {len(found)} GPUs can be used ({', '.join(names)})"
+    allowed = f"--slots {slots}, but {len(found)} GPUs are usable ({', '.join(names)})"
     if not share:
         raise BackendError(
-            f"{allowed}: give --slots {len(found)} at most, or --share-gpus to let trainings share a GPU"
+            f"{allowed}: give at most --slots {len(found)}, or --share-gpus to let trainings share a GPU"
         )
     open_to_many = [gpu.name for gpu in found if not gpu.exclusive]
     if not open_to_many:
         raise BackendError(
-            f"{allowed}, all in compute mode Exclusive_Process, which one process at a time may use: "
-            f"give --slots {len(found)} at most"
+            f"{allowed}, all in compute mode Exclusive_Process (one process at a time): "
+            f"give at most --slots {len(found)}"
         )
     return names + [open_to_many[number % len(open_to_many)] for number in range(more)]
 
 
 def for_device(environment: Mapping[str, str], gpu: str | None) -> dict[str, str]:
-    """An environment in which a process uses this GPU and no other, or where there is none the CPU.
+    """The environment of a process that uses only this GPU, or the CPU if None.
 
-    PRIVBENCH_DEVICE makes a training fail that does not find the GPU it was given.
+    PRIVBENCH_DEVICE makes a training fail if its GPU is missing.
     """
     if gpu is None:
         return {**environment, VISIBLE: "", DEVICE: "cpu"}

@@ -1,4 +1,4 @@
-"""From jobs to packs: stages by what needs what, packs by time, chunks by a cluster's limits."""
+"""Group jobs: stages by dependency, packs by run time, chunks by a cluster's limits."""
 
 import math
 import statistics
@@ -9,15 +9,15 @@ from typing import Literal
 from harness.backends.base import Job
 
 START_SECONDS = 10.0
-"""What starting a process costs at most (importing torch); a pack should work at least as long."""
+"""Upper bound on the start-up of a process (importing torch); a pack should run at least as long."""
 FULL_SECONDS = 600.0
-"""Work after which a pack gains nothing more from being longer."""
+"""Run time beyond which a longer pack saves nothing."""
 ROUNDS = 2
-"""Packs per slot at least, so that slots that are done early find more."""
+"""Minimum packs per slot, so that slots that finish early find more work."""
 
 
 def stages(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Jobs by depth: those that need none of the others, then those that need only such, and so on."""
+    """Group jobs by depth in the dependency graph."""
     makes = {key: number for number, job in enumerate(jobs) for key in job.tasks}
     depths: dict[int, int] = {}
 
@@ -34,13 +34,13 @@ def stages(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def packs(jobs: Sequence[Job], size: int | Literal["auto"], width: int, most: int | None) -> list[list[Job]]:
-    """Cut jobs, in their order, into what one process does.
+    """Split jobs, in order, into packs that one process runs.
 
     Args:
-        jobs: What is to be done.
-        size: Jobs of a pack; auto makes packs of a good length by the jobs' times.
+        jobs: The jobs of one stage.
+        size: Jobs per pack; auto balances packs by the jobs' run times.
         width: Processes that may run at a time.
-        most: Packs at most; they grow until that holds.
+        most: Maximum number of packs; they grow to fit it.
     """
     weights = lengths(jobs) if size == "auto" else [1.0] * len(jobs)
     full = good_length(jobs, width) if size == "auto" else float(size)
@@ -49,7 +49,7 @@ def packs(jobs: Sequence[Job], size: int | Literal["auto"], width: int, most: in
     found: list[list[Job]] = [[]]
     weight = 0.0
     for job, more in zip(jobs, weights, strict=True):
-        # The tolerance keeps a sum of equal parts, which may round down, from needing one part more.
+        # The tolerance keeps a sum of equal parts that rounds down from taking one part more.
         if weight >= full * (1 - 1e-9) and (most is None or len(found) < most):
             found.append([])
             weight = 0.0
@@ -59,14 +59,14 @@ def packs(jobs: Sequence[Job], size: int | Literal["auto"], width: int, most: in
 
 
 def lengths(jobs: Sequence[Job]) -> list[float]:
-    """Seconds of every job; one of unknown length is taken to be as long as the others."""
+    """Run time of every job; the median of the known ones if unknown."""
     known = [job.seconds for job in jobs if job.seconds is not None]
     usual = statistics.median(known) if known else 1.0
     return [usual if job.seconds is None else job.seconds for job in jobs]
 
 
 def good_length(jobs: Sequence[Job], width: int) -> float:
-    """How much work makes a good pack for `width` slots: start-up is paid once, and no slot waits long."""
+    """Target run time of a pack: amortises start-up and keeps `width` slots busy."""
     share = math.fsum(lengths(jobs)) / (ROUNDS * width)
     if all(job.seconds is None for job in jobs):
         return share
@@ -74,7 +74,7 @@ def good_length(jobs: Sequence[Job], width: int) -> float:
 
 
 def chunks(count: int, size: int) -> Iterator[slice]:
-    """Cut `count` things into parts of `size` at most, all about as long."""
+    """Split `count` items into parts of about equal length, at most `size` each."""
     parts = math.ceil(count / size)
     ends = [round(count * part / parts) for part in range(parts + 1)] if parts else []
     for begin, end in pairwise(ends):

@@ -1,4 +1,4 @@
-"""Profiles of backends: TOML files that users write, every mistake reported at once."""
+"""Profiles of backends: TOML files whose problems are all reported at once."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,19 +14,19 @@ TABLES = ("environment", "options")
 
 
 class ProfileFile(BaseModel):
-    """What a backend can be asked for; each backend has its own."""
+    """The options of a backend; each backend has its own subclass."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     unions: ClassVar[tuple[str, ...]] = ()
-    """Fields with two ways to be right: pydantic's message about either alone misleads."""
+    """Fields of a union type: pydantic's message about one branch alone misleads."""
 
     @classmethod
     def refusals(cls, content: Mapping[str, Any]) -> list[str]:
-        """What no profile of this kind may hold, whatever the values."""
+        """Problems with keys that a profile of this class may not set."""
         return []
 
     def conflicts(self) -> list[str]:
-        """Values that are right each and wrong together."""
+        """Problems with combinations of values that are valid on their own."""
         return []
 
 
@@ -34,7 +34,7 @@ Kind = TypeVar("Kind", bound=ProfileFile)
 
 
 def read_as(kind: type[Kind], file: Path) -> Kind:
-    """A profile of some kind from a TOML file; SpecError with all that is wrong with it."""
+    """Read a profile from a TOML file; SpecError with all problems."""
     content = read_toml(file, f"the profile {file}")
     problems = _problems(content, kind)
     if problems:
@@ -43,7 +43,7 @@ def read_as(kind: type[Kind], file: Path) -> Kind:
 
 
 def mistakes(kind: type[ProfileFile], file: Path) -> list[str]:
-    """All that is wrong with a file as a profile of some kind; SpecError where it is no TOML at all."""
+    """List all problems of a file as a profile of this class; SpecError if it is not TOML."""
     return _problems(read_toml(file, f"the profile {file}"), kind)
 
 
@@ -59,13 +59,13 @@ def _problems(content: dict[str, Any], kind: type[ProfileFile]) -> list[str]:
 
 
 def _mistakes(error: ValidationError, kind: type[ProfileFile]) -> list[str]:
-    """A line per value that is wrong, with what it should be."""
+    """One line per invalid value, with what is allowed."""
     found: dict[str, str] = {}
     for each in error.errors():
         name = str(each["loc"][0])
         inside = f".{each['loc'][1]}" if name in TABLES and len(each["loc"]) > 1 else ""
         about = kind.model_fields[name].description
-        # A pattern says nothing to people.
+        # A regular expression does not help users.
         plain = each["type"] == "string_pattern_mismatch" or name in kind.unions
         wrong = "" if plain else f"{each['msg']}; "
         found[name + inside] = f"{name}{inside} = {each['input']!r}: {wrong}give {about}"

@@ -1,7 +1,7 @@
-"""How long a sweep takes on a cluster of N slots, simulated from what its tasks are likely to take.
+"""Simulate the makespan of a sweep on a cluster of N slots from the expected run times of its tasks.
 
-The same stages and packs that would be submitted to a cluster go, in their order, to whichever slot is
-free first. Queues, other users and failures are left out: what comes out is the best a cluster gives.
+The stages and packs that would be submitted go, in order, to the first free slot. Queueing, other users and
+failures are ignored, so the makespan is a best case.
 """
 
 import heapq
@@ -15,27 +15,27 @@ from harness.backends.packing import START_SECONDS, lengths, packs, stages
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a simulation found."""
+    """The result of a simulation."""
 
     slots: int
     jobs: int
-    """Packs of tasks: processes that were started."""
+    """Packs of tasks: processes started."""
     work_seconds: float
     """Of the tasks alone, on one slot."""
     makespan_seconds: float
     """From the first start to the last end."""
     critical_path_seconds: float
-    """The longest chain of tasks that need each other: no number of slots is faster."""
+    """Length of the longest dependency chain: the makespan with unlimited slots."""
     idle_share: float
-    """Of the slots' time until the end, what is neither work nor start-up."""
+    """Share of the slots' time that is neither work nor start-up."""
 
 
 def simulate(jobs: Sequence[Job], slots: int, start_seconds: float = START_SECONDS) -> Schedule:
-    """Schedule jobs on slots; a job of unknown length is taken to be as long as the others."""
+    """Schedule jobs on slots; unknown run times are taken as the median of the known ones."""
     jobs = [replace(job, seconds=each) for job, each in zip(jobs, lengths(jobs), strict=True)]
     now, count = 0.0, 0
     for stage in stages(jobs):
-        free = [now] * slots  # a stage waits for the whole stage before, as its array does
+        free = [now] * slots  # a stage waits for the whole previous stage, as its array does
         found = packs(stage, "auto", slots, None)
         for pack in found:
             begin = heapq.heappop(free)
@@ -48,7 +48,7 @@ def simulate(jobs: Sequence[Job], slots: int, start_seconds: float = START_SECON
 
 
 def critical_path(jobs: Sequence[Job], start_seconds: float = START_SECONDS) -> float:
-    """Seconds of the longest chain of jobs, each started anew."""
+    """Run time of the longest chain of jobs, each with its own start-up."""
     ends: dict[str, float] = {}
     length = {job.tasks: each for job, each in zip(jobs, lengths(jobs), strict=True)}
     for stage in stages(jobs):

@@ -1,4 +1,4 @@
-"""What was sent, where and how, read from the record of a sweep."""
+"""Backend and settings of a submitted sweep, read from its record."""
 
 from harness.backends import DEFAULT, family
 from harness.backends.base import Settings, read_settings
@@ -8,14 +8,14 @@ from workloads.errors import StoreError
 
 
 def sent_backend(sweep: SweepRecord) -> str:
-    """Where a sweep was sent; a record that does not tell is of the machine itself."""
+    """The backend of a sweep; the local machine in old records without one."""
     return sweep.backend or DEFAULT
 
 
 def sent_settings(sweep: SweepRecord, backend: str | None = None) -> Settings:
-    """How a sweep was sent, for `backend` where one is given: a profile of another one is left out.
+    """The settings of a sweep, for `backend` if given: the profile of another backend is dropped.
 
-    StoreError where the record holds what this version does not know.
+    StoreError if the record holds settings unknown to this version.
     """
     chosen = backend or sent_backend(sweep)
     content = sweep.settings
@@ -28,6 +28,6 @@ def sent_settings(sweep: SweepRecord, backend: str | None = None) -> Settings:
 
 
 def unfinished(store: Store, sweep: str) -> set[str]:
-    """The tasks of a sweep that have no result."""
+    """The tasks of a sweep without a result."""
     keys = [entry.key for entry in store.sweep(sweep).tasks]
-    return {key for key in keys if store.result(key, summed=False) is None}
+    return {key for key in keys if store.result(key, verify=False) is None}

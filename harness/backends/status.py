@@ -1,4 +1,4 @@
-"""How far the sweeps of a store are: read from results, heartbeats and what their backend reports."""
+"""Progress of sweeps, from results, heartbeats and the report of their backend."""
 
 import contextlib
 from collections.abc import Set
@@ -18,7 +18,7 @@ from workloads.errors import StoreError, UnknownName
 
 @dataclass(frozen=True)
 class Ended:
-    """What is kept of a result: curves and metrics of a hundred thousand would fill gigabytes."""
+    """Summary of a result: full results of a hundred thousand tasks would fill gigabytes."""
 
     key: str
     kind: Kind
@@ -27,13 +27,13 @@ class Ended:
     message: str | None
     warnings: tuple[str, ...]
     alarm: str | None
-    """What an audit proved above the price."""
+    """The message of an audit whose bound exceeds the computed epsilon."""
     steps: int
-    """Of a training, over its phases."""
+    """Steps of a training, over all phases."""
 
     @classmethod
     def of(cls, result: Result) -> "Ended":
-        """The rest of a result is let go."""
+        """Summarise a result."""
         alarm, steps = None, 0
         with contextlib.suppress(ValueError):  # a failure, or an outcome of another shape
             if result.kind == "train":
@@ -58,7 +58,7 @@ UNASKED = Standing(queued=None)
 
 @dataclass(frozen=True)
 class Running:
-    """A task in progress, as its heartbeat tells."""
+    """A task in progress, from its heartbeat."""
 
     key: str
     label: str
@@ -69,53 +69,53 @@ class Running:
 
 @dataclass
 class Progress:
-    """One sweep's tasks by state. Call `look` to see what has changed since."""
+    """The tasks of a sweep by state; `look` refreshes it."""
 
     store: Store
     name: str
     tasks: list[SweepEntry]
     backend: str = DEFAULT
     standing: Standing = UNASKED
-    """What the backend reported when the sweep was last asked for."""
+    """The backend's last report on the sweep."""
     protocol: int | None = None
-    """The one its tasks were planned under; None where no spec tells."""
+    """The protocol of its tasks; None if no spec is readable."""
     ended: dict[str, Ended] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
 
     @classmethod
     def of(cls, store: Store, name: str) -> "Progress":
-        """The progress of a sweep that was enqueued."""
+        """The progress of an enqueued sweep."""
         content = store.sweep(name)
         progress = cls(store, name, content.tasks, sent_backend(content))
         progress.protocol = _protocol(store, content.tasks)
         progress.look()
         progress.standing = standing(progress.backend, store, name, progress.open)
         if not progress.over:
-            progress.look()  # the backend may have given rows to tasks whose process is gone
+            progress.look()  # the backend may have written failures of tasks whose process is gone
         return progress
 
     def look(self) -> list[Ended]:
-        """Read what is new; the results that have come since the last look."""
+        """Refresh, and return the results that are new since the last call."""
         new = []
         self.running = []
         for task in self.tasks:
             key = task.key
             if key in self.ended:
                 continue
-            result = self.store.result(key, summed=False)
+            result = self.store.result(key, verify=False)
             if result is not None:
                 self.ended[key] = Ended.of(result)
                 new.append(self.ended[key])
-            elif (beat := heartbeat(self.store.folder(key))) is not None:
+            elif (pulse := heartbeat(self.store.folder(key))) is not None:
                 label = self.store.task(key).label
-                self.running.append(Running(key, label, beat.phase, beat.done, beat.total))
+                self.running.append(Running(key, label, pulse.phase, pulse.done, pulse.total))
         if new and self.over:
-            self.standing = replace(self.standing, queued=False)  # nothing is left to be in hand
+            self.standing = replace(self.standing, queued=False)  # no unfinished task is left
         return new
 
     @property
     def done(self) -> int:
-        """Tasks with a good result."""
+        """Number of tasks that are done."""
         return sum(each.done for each in self.ended.values())
 
     @property
@@ -130,7 +130,7 @@ class Progress:
 
     @property
     def warnings(self) -> dict[str, list[str]]:
-        """What tasks warned of: every different text, with the keys of its tasks."""
+        """Distinct warnings, each with the keys of its tasks."""
         found: dict[str, list[str]] = {}
         for key, ended in self.ended.items():
             for text in ended.warnings:
@@ -139,7 +139,7 @@ class Progress:
 
     @property
     def alarms(self) -> dict[str, str]:
-        """What audits proved above the price, by workload, cell and audit: no alarm hides another."""
+        """Alarms of audits by workload, cell and audit, so that none hides another."""
         found = {}
         for key, ended in self.ended.items():
             if ended.alarm:
@@ -162,7 +162,7 @@ class Progress:
         return len(every - open_cells), len(every)
 
     def summary(self) -> dict[str, Any]:
-        """Counts for people and programs."""
+        """Counts, for display and for JSON."""
         cells_done, cells = self.cells
         return {
             "sweep": self.name,
@@ -180,12 +180,12 @@ class Progress:
 
     @property
     def queued(self) -> bool | None:
-        """Whether somebody has open tasks in hand; None where the one to ask does not answer."""
+        """Whether unfinished tasks are queued or running; None if the scheduler does not respond."""
         return self.standing.queued
 
 
 def standing(backend: str, store: Store, sweep: str, tasks: Set[str]) -> Standing:
-    """What a backend reports of a sweep's open tasks; no answer where it is not installed here."""
+    """Ask a backend about a sweep's unfinished tasks; unknown if the backend is not installed."""
     try:
         member = family.get(backend)
     except UnknownName as error:
@@ -194,7 +194,7 @@ def standing(backend: str, store: Store, sweep: str, tasks: Set[str]) -> Standin
 
 
 def _protocol(store: Store, tasks: list[SweepEntry]) -> int | None:
-    """Of the first task: a plan makes all of its tasks under one protocol."""
+    """The protocol of the first task, which is that of all."""
     try:
         return store.task(tasks[0].key).protocol if tasks else None
     except StoreError:
@@ -202,10 +202,10 @@ def _protocol(store: Store, tasks: list[SweepEntry]) -> int | None:
 
 
 def refuse_unfinished(store: Store) -> None:
-    """StoreError while a sweep of the store is running or queued."""
+    """StoreError if a sweep of the store is running or queued."""
     for name in store.sweep_names():
         progress = Progress.of(store, name)
-        # None: a scheduler that does not answer may have tasks that will want these files.
+        # None: a scheduler that does not respond may hold tasks that need these files.
         if progress.running or progress.queued is not False:
             raise StoreError(
                 f"sweep '{name}' is running or queued: wait for it, or `privbench cancel {name}`, then purge"

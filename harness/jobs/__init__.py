@@ -1,1 +1,1 @@
-"""What runs on a node: the loop of a job, and the training, attack or timing that a task asks for."""
+"""What runs on a node: the job loop, and the training, attack or bench of a task."""

@@ -1,4 +1,4 @@
-"""One attack task: gather the signals of a cell's models, attack them, judge what was found."""
+"""One attack task: load the signals of a cell's models, run the attack, judge its output."""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -29,7 +29,7 @@ from workloads.errors import Upstream
 def attack(task: Task, store: Store) -> Made:
     """Run one attack on one cell: every model in turn is the target, the others are its shadows."""
     if task.attack is None:
-        raise ValueError("an attack task names its attack")
+        raise ValueError("an attack task needs an attack")
     attacker = attacks.family.get(task.attack.name)
     same_version("attack", task.attack, attacker.version)
     results = read_trainings(task.cell, task.models, store)
@@ -51,7 +51,7 @@ def read_trainings(cell: Cell, models: int, store: Store) -> list[Result]:
 
 
 def gather(task: Task, store: Store, results: list[Result]) -> Evidence:
-    """The evidence of a cell from the signals of its trainings; a model is loaded where an attack asks."""
+    """Build the evidence of a cell from the signals of its trainings; models are loaded on demand."""
     signals = read_signals(results, store)
     shadows = read_signals(read_trainings(task.shadows, task.models, store), store) if task.shadows else None
     setup = Setup(task.cell, 0, CPU)
@@ -67,7 +67,7 @@ def gather(task: Task, store: Store, results: list[Result]) -> Evidence:
         shadow_logits=shadows["logits"] if shadows else None,
         shadow_population_logits=shadows["test_logits"] if shadows else None,
         shadow_set_aside=shadows["set_aside"] if shadows else None,
-        pool=records.asked,
+        pool=records.candidates,
         population=records.test,
         canaries=records.count,
         copies=records.copies,
@@ -79,15 +79,15 @@ def gather(task: Task, store: Store, results: list[Result]) -> Evidence:
 
 
 def read_signals(results: list[Result], store: Store) -> dict[str, NDArray[Any]]:
-    """The logits that the models of these trainings gave, one above the other."""
+    """Load the signals of these trainings, stacked by model."""
     read = [load(store.read_artefact(result, "signals")) for result in results]
-    for each in read:  # a training from before methods could set members aside
+    for each in read:  # old trainings lack the mask
         each.setdefault("set_aside", np.zeros_like(each["members"]))
     return {name: np.stack([each[name] for each in read]) for name in read[0]}
 
 
 def load_model(setup: Setup, store: Store, results: list[Result], index: int) -> nn.Module:
-    """Model `index` of the cell as it was released, in evaluation mode on the CPU."""
+    """Load the released model `index` of the cell, in evaluation mode on the CPU."""
     if isinstance(setup.method, Rebuilt):
         model = setup.method.skeleton(setup.plain_problem, setup.params)
     else:
@@ -99,7 +99,7 @@ def load_model(setup: Setup, store: Store, results: list[Result], index: int) ->
 def share_step(
     setup: Setup, released: Callable[[int], nn.Module], index: int, records: Records, when: When
 ) -> Shared:
-    """What a step of model `index`'s training on these records alone shares: its first step, or one more."""
+    """The gradient shared by one step of model `index` on these records only: its first step, or one more."""
     training = setup.cell.training_key(index)
     seed = Run(training, CPU).seed("init")
     model = released(index) if when == "end" else setup.records.model(seed).eval()

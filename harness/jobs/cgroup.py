@@ -1,4 +1,4 @@
-"""The control group of this process: its memory, and how often the kernel killed for want of it."""
+"""The control group of this process: its memory limit and out-of-memory kills."""
 
 import contextlib
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import psutil
 
 COUNTS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
-"""Where version 2 and version 1 of control groups tell, as a container sees its own."""
+"""Kill counters of control groups version 2 and 1, as seen from inside a container."""
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def oom_kills() -> int:
-    """Processes killed so far, children's too; 0 where that is not told."""
+    """Number of processes killed so far, including children; 0 if unknown."""
     count = 0
     for file in COUNTS:
         with contextlib.suppress(OSError, ValueError):
@@ -22,15 +22,15 @@ def oom_kills() -> int:
 
 
 def memory_limit() -> str:
-    """What the group may use, for people."""
+    """The memory limit of the group, for display."""
     for file in LIMITS:
         with contextlib.suppress(OSError, ValueError):
             limit = int(file.read_text())
-            if limit < psutil.virtual_memory().total:  # version 1 tells no limit as a huge one
+            if limit < psutil.virtual_memory().total:  # version 1 reports no limit as a huge one
                 return mebibytes(limit)
     return "all memory of the machine"
 
 
 def mebibytes(count: float) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes in MiB."""
     return f"{count / 2**20:.0f} MiB"

@@ -1,11 +1,11 @@
-"""The git state of a checkout; without torch, which everything else about provenance needs."""
+"""The git state of a checkout; apart from provenance.py, which loads torch."""
 
 import subprocess
 from pathlib import Path
 
 
 def git_state(checkout: Path) -> str | None:
-    """Its commit, `-dirty` if altered; None where it has no history."""
+    """The commit, with `-dirty` if modified; None outside a repository."""
     if not (checkout / ".git").exists():
         return None
     command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]

@@ -1,4 +1,4 @@
-"""State of a training on disk: one safetensors file per phase, checked by a hash, never pickled."""
+"""Checkpoints of a training: one safetensors file per phase, with a checksum, never pickled."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from harness.store.files import write_atomic
 
 
 def write_checkpoint(file: Path, content: Mapping[str, Any]) -> None:
-    """Save nested dicts, lists, tuples, tensors and plain values; whole or not at all."""
+    """Save nested dicts, lists, tuples, tensors and plain values, atomically."""
     tensors: dict[str, Tensor] = {}
     tree = json.dumps(_fold(dict(content), tensors))
     metadata = {"tree": tree, "sha256": _digest(tree, tensors)}
@@ -23,7 +23,7 @@ def write_checkpoint(file: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_checkpoint(file: Path) -> dict[str, Any] | None:
-    """What was saved; None where there is nothing or it is damaged (the phase then starts anew)."""
+    """Read a checkpoint; None if it is missing or damaged, and the phase restarts."""
     try:
         raw = file.read_bytes()
         tensors = load(raw)
@@ -38,22 +38,22 @@ def read_checkpoint(file: Path) -> dict[str, Any] | None:
 
 
 def state_of(thing: Any) -> Any:
-    """The state of one entry of a phase's `state`."""
+    """The state dict of an entry of a phase's `state`, or the entry itself."""
     return thing.state_dict() if hasattr(thing, "state_dict") else thing
 
 
 def check_state(state: Mapping[str, Any]) -> None:
-    """Refuse a phase's state that could not be saved or put back, before any work depends on it.
+    """Reject a phase's state that cannot be saved or restored, before any work depends on it.
 
     Raises:
-        TypeError: Which entry it is, what it holds and what it may hold.
+        TypeError: Names the entry, its type and the allowed types.
     """
     for name, thing in state.items():
         both = hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
         if not both and not isinstance(thing, Tensor | dict | list):
             raise TypeError(
-                f"state {name!r} is a {type(thing).__name__}; a phase's state takes things with state_dict "
-                "and load_state_dict, tensors, dicts and lists: only those can be restored in place"
+                f"state {name!r} is a {type(thing).__name__}; allowed are objects with state_dict and "
+                "load_state_dict, tensors, dicts and lists: only these can be restored in place"
             )
         try:
             json.dumps(_fold(state_of(thing), {}))
@@ -61,8 +61,8 @@ def check_state(state: Mapping[str, Any]) -> None:
             raise TypeError(f"state {name!r} cannot be saved: {error}") from error
 
 
-def put_back(thing: Any, saved: Any) -> None:
-    """Restore one entry that `check_state` let pass, in place: the method's variables hold the old state."""
+def restore(thing: Any, saved: Any) -> None:
+    """Restore an entry accepted by `check_state`, in place, since the method holds references to it."""
     if hasattr(thing, "load_state_dict"):
         thing.load_state_dict(saved)
     elif isinstance(thing, Tensor):
@@ -85,7 +85,7 @@ def _digest(tree: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _fold(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """JSON for a value, with its tensors put aside. Dicts become lists of pairs: keys may be numbers."""
+    """Encode a value as JSON and move its tensors to `tensors`. Dicts become pairs: keys may be numbers."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value.detach().to("cpu", copy=True).contiguous()
@@ -102,7 +102,7 @@ def _fold(value: Any, tensors: dict[str, Tensor]) -> Any:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"a checkpoint cannot hold a {type(value).__name__}: {value!r}")
+    raise TypeError(f"a checkpoint cannot contain a {type(value).__name__}: {value!r}")
 
 
 def _unfold(value: Any, tensors: Mapping[str, Tensor]) -> Any:

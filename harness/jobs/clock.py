@@ -1,4 +1,4 @@
-"""Time and memory of a device: marks that are made in a step and read later, and peak memory."""
+"""Time and peak memory on a device; times are marked in a step and read later."""
 
 import time
 from collections.abc import Sequence
@@ -9,23 +9,23 @@ import torch
 from harness.jobs.device import Accelerator, Event, Host, accelerator
 
 Span = tuple[Any, Any]
-"""Two marks of one stopwatch."""
+"""Two marks of a stopwatch."""
 
 
 class Stopwatch(Protocol):
-    """Marks in a device's stream of work, read together."""
+    """Marks in a device's stream of work, read in batches."""
 
     def mark(self) -> Any:
-        """Mark what the device was given so far; does not wait."""
+        """Mark the present end of the stream; does not wait."""
         ...
 
     def read(self, spans: Sequence[Span]) -> list[float]:
-        """Seconds of each span, the last of which ends last; its marks are read once."""
+        """Seconds of each span; the last one must end last, and each mark can be read once."""
         ...
 
 
 class HostStopwatch:
-    """The wall clock; work on a CPU is done when the call returns."""
+    """The wall clock: work on a CPU is done when the call returns."""
 
     mark = staticmethod(time.perf_counter)
 
@@ -35,10 +35,9 @@ class HostStopwatch:
 
 
 class EventStopwatch:
-    """Events of a device, used again once they are read.
+    """Events of a device, reused once read.
 
-    What lies between two is the time between events, idle gaps included: a device that waits for Python is
-    charged for it.
+    Spans include idle gaps: the time a device waits for Python is counted.
     """
 
     def __init__(self, device: Accelerator) -> None:
@@ -52,7 +51,7 @@ class EventStopwatch:
         return event
 
     def read(self, spans: Sequence[Span]) -> list[float]:
-        """Seconds of each span, after one wait, for the end of the last."""
+        """Seconds of each span, after one wait for the last."""
         spans[-1][1].synchronize()
         seconds = [begin.elapsed_time(end) / 1000 for begin, end in spans]
         self._spare += [event for span in spans for event in span]
@@ -66,7 +65,7 @@ def stopwatch(device: torch.device) -> Stopwatch:
 
 
 class PeakMemory:
-    """The memory high-water mark since this object was made: the allocator's, or resident memory."""
+    """Peak memory since this object was created: of the allocator, or resident memory."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = accelerator(device)
@@ -74,5 +73,5 @@ class PeakMemory:
         self.resting = self._device.memory()
 
     def peak(self) -> int:
-        """Bytes at the highest point so far, never below the resting level."""
+        """Peak so far, in bytes; at least the resting level."""
         return max(self.resting, self._device.peak_memory())

@@ -1,7 +1,7 @@
-"""The one setting of cuBLAS without which torch refuses deterministic matrix products on a GPU.
+"""The cuBLAS setting that torch requires for deterministic matrix products on a GPU.
 
-Without torch, so that a launcher can set it before torch is imported. NVIDIA, cuBLAS documentation, "Results
-Reproducibility".
+Does not load torch, so that a launcher can set it before torch is imported. NVIDIA, cuBLAS documentation,
+"Results Reproducibility".
 """
 
 import os
@@ -11,19 +11,22 @@ from workloads.errors import BenchError
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 WORKSPACE = ":4096:8"
 DETERMINISTIC = (WORKSPACE, ":16:8")
-"""The values that torch takes for deterministic."""
+"""The values that torch accepts as deterministic."""
 
 
 def set_workspace() -> None:
-    """Set the variable where nobody has."""
+    """Set the variable unless it is set."""
     os.environ.setdefault(VARIABLE, WORKSPACE)
 
 
 def check_workspace() -> None:
-    """Refuse a value with which torch would fail at the first matrix product."""
+    """Reject a value with which torch would fail at the first matrix product."""
     given = os.environ.get(VARIABLE)
     if given not in DETERMINISTIC:
         raise BenchError(
-            f"{VARIABLE}={given} makes sums on a GPU depend on chance; "
-            f"unset it or give one of {', '.join(DETERMINISTIC)}"
+            f"{VARIABLE}={given} makes sums on a GPU non-deterministic: "
+            f"unset it or give one of {', '.join(DETERMINISTIC)}",
+            field=VARIABLE,
+            value=given,
+            allowed=DETERMINISTIC,
         )

@@ -1,7 +1,7 @@
-"""What differs between kinds of devices, behind one seam, and a process made ready for one.
+"""Device-specific operations behind one interface, and the setup of a process for a device.
 
-Everything in the harness that times, weighs or saves goes through `accelerator`; another kind of device is
-added to ACCELERATORS. The GPU's side was written from torch's sources and has never run on a card.
+Timing, memory and random state go through `accelerator`; other kinds of devices are added to ACCELERATORS.
+The CUDA code was written from torch's sources and has never run on a card.
 """
 
 import os
@@ -22,26 +22,26 @@ Identity = dict[str, str | int | bool | None]
 
 
 class Event(Protocol):
-    """A mark in a device's stream of work."""
+    """A timing event in a device's stream of work."""
 
     def record(self) -> None:
-        """Mark what the device was given so far; it may be marked again once it was read."""
+        """Mark the present end of the stream; may be recorded again once read."""
         ...
 
     def synchronize(self) -> None:
-        """Wait until the device has passed the mark."""
+        """Wait until the device has reached the event."""
         ...
 
     def elapsed_time(self, end: Any) -> float:
-        """Milliseconds from this mark to another that the device has passed too."""
+        """Milliseconds from this event to a later one; the device must have reached both."""
         ...
 
 
 class Accelerator(Protocol):
-    """A device other than the CPU as the harness sees it: events, memory, torch's random stream, identity."""
+    """The interface of a device other than the CPU: events, memory, random state, identity."""
 
     host: ClassVar[bool]
-    """Whether it is the CPU: work is done when a call returns, and memory is that of the process."""
+    """Whether it is the CPU."""
 
     def __init__(self, device: torch.device) -> None: ...
 
@@ -50,11 +50,11 @@ class Accelerator(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Wait for all work that the device was given."""
+        """Wait for all queued work."""
         ...
 
     def reset_peak_memory(self) -> None:
-        """Begin a new high-water mark."""
+        """Reset the peak."""
         ...
 
     def memory(self) -> int:
@@ -62,19 +62,19 @@ class Accelerator(Protocol):
         ...
 
     def peak_memory(self) -> int:
-        """Bytes at the high-water mark."""
+        """Peak bytes since the last reset."""
         ...
 
     def empty_cache(self) -> None:
-        """Give back memory that is kept for later."""
+        """Release cached memory."""
         ...
 
     def random_state(self) -> Tensor:
-        """The state of torch's own stream on the device."""
+        """The state of torch's default generator on the device."""
         ...
 
     def set_random_state(self, state: Tensor) -> None:
-        """Put back what `random_state` gave."""
+        """Restore a state returned by `random_state`."""
         ...
 
     @property
@@ -83,12 +83,12 @@ class Accelerator(Protocol):
         ...
 
     def identity(self) -> Identity:
-        """What else is known of the card, for provenance."""
+        """Details of the card, for provenance."""
         ...
 
 
 class Host:
-    """The CPU: resident memory of the process, and no events, since work is done when a call returns."""
+    """The CPU: resident memory of the process; no events, since work is done when a call returns."""
 
     host: ClassVar[bool] = True
     name = "cpu"
@@ -97,10 +97,10 @@ class Host:
         self.device = device
 
     def synchronize(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once: no work is queued."""
 
     def reset_peak_memory(self) -> None:
-        """Ask the kernel to; where it may not be asked the mark covers the process's whole life."""
+        """Reset the kernel's peak; if that is forbidden, the peak covers the whole life of the process."""
         try:
             Path("/proc/self/clear_refs").write_text("5")
         except OSError:  # not Linux, or forbidden in a container
@@ -111,7 +111,7 @@ class Host:
         return int(psutil.Process().memory_info().rss)
 
     def peak_memory(self) -> int:
-        """The kernel's high-water mark of resident bytes."""
+        """Peak resident bytes, as the kernel reports it."""
         try:
             for line in Path("/proc/self/status").read_text().splitlines():
                 if line.startswith("VmHWM:"):
@@ -121,18 +121,18 @@ class Host:
         return self.memory()
 
     def empty_cache(self) -> None:
-        """Memory of the process is malloc's own affair."""
+        """Do nothing: memory of the process is managed by malloc."""
 
     def random_state(self) -> Tensor:
-        """Of torch's default generator."""
+        """Of torch's default CPU generator."""
         return torch.get_rng_state()
 
     def set_random_state(self, state: Tensor) -> None:
-        """Of torch's default generator."""
+        """Of torch's default CPU generator."""
         torch.set_rng_state(state)
 
     def identity(self) -> Identity:
-        """Nothing: the processor is in every provenance."""
+        """Empty: the processor is part of every provenance."""
         return {}
 
 
@@ -145,7 +145,7 @@ class Cuda:
         self.device = device
 
     def event(self) -> Event:
-        """An event that knows its time."""
+        """A new timing event."""
         event: Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         return event
 
@@ -154,19 +154,19 @@ class Cuda:
         torch.cuda.synchronize(self.device)
 
     def reset_peak_memory(self) -> None:
-        """Of the allocator."""
+        """Reset the allocator's peak."""
         torch.cuda.reset_peak_memory_stats(self.device)
 
     def memory(self) -> int:
-        """Allocated bytes; without the context and the workspaces of cuBLAS and cuDNN."""
+        """Allocated bytes, without the context and the workspaces of cuBLAS and cuDNN."""
         return int(torch.cuda.memory_allocated(self.device))
 
     def peak_memory(self) -> int:
-        """The most allocated bytes."""
+        """Peak allocated bytes."""
         return int(torch.cuda.max_memory_allocated(self.device))
 
     def empty_cache(self) -> None:
-        """Give the allocator's free blocks back to the card."""
+        """Release the allocator's free blocks."""
         torch.cuda.empty_cache()
 
     def random_state(self) -> Tensor:
@@ -179,7 +179,7 @@ class Cuda:
 
     @property
     def name(self) -> str:
-        """As NVIDIA calls the card."""
+        """NVIDIA's name of the card."""
         return torch.cuda.get_device_name(self.device)
 
     def identity(self) -> Identity:
@@ -205,26 +205,26 @@ ACCELERATORS: dict[str, type[Host] | type[Accelerator]] = {"cpu": Host, "cuda": 
 
 
 def accelerator(device: torch.device) -> Host | Accelerator:
-    """The device as the harness sees it."""
+    """The accelerator of a device."""
     if device.type not in ACCELERATORS:
         raise DeviceError(device.type, unknown("kind of device", device.type, ACCELERATORS))
     return ACCELERATORS[device.type](device)
 
 
 def prepare(device: torch.device, threads: int) -> None:
-    """Let the same work on this device give the same bits, and single precision be IEEE's.
+    """Make this process deterministic on the device, with IEEE single precision.
 
-    Job, bench and probe do it, so that what is timed and planned is what is trained.
+    Used by jobs, benches and probes, so that they compute alike.
     """
     if device.type != "cpu":
         cublas.set_workspace()  # torch reads it at the first matrix product
         cublas.check_workspace()
-    # The same task must give the same bits: nothing may pick a faster, unordered sum.
+    # The same task must give the same bits: no unordered sums.
     torch.use_deterministic_algorithms(True)
-    # Deterministic mode fills fresh memory with NaN, to show its use; that is a write of every tensor.
+    # Deterministic mode fills fresh memory with NaN to expose its use, at the cost of writing every tensor.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    # TF32 keeps 10 bits of what convolutions read, while the norms of the same gradients have 23. These are
-    # torch's older switches: its compiler reads them, which fails once the newer fp32_precision was set.
+    # TF32 keeps 10 mantissa bits in convolutions, while norms of the same gradients have 23. These are
+    # torch's older switches: its compiler reads them, which fails once the newer fp32_precision is set.
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.set_num_threads(threads)
@@ -232,7 +232,7 @@ def prepare(device: torch.device, threads: int) -> None:
 
 @contextmanager
 def prepared(device: torch.device, threads: int) -> Iterator[None]:
-    """`prepare` for a while: the process may be a user's own."""
+    """`prepare` within a context, then restore: the process may be the user's own."""
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
@@ -249,7 +249,7 @@ def prepared(device: torch.device, threads: int) -> Iterator[None]:
 
 
 def arithmetic() -> Identity:
-    """How this process computes: what `prepare` has set."""
+    """The arithmetic settings of this process, as made by `prepare`."""
     return {
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "fp32_convolution": "tf32" if torch.backends.cudnn.allow_tf32 else "ieee",

@@ -1,4 +1,4 @@
-"""From what an attack found to what a result says: the harness judges, an attack never does."""
+"""Turn the output of an attack into an outcome: the harness judges, an attack never does."""
 
 import dataclasses
 from typing import Any
@@ -25,14 +25,14 @@ Arrays = dict[str, NDArray[Any]]
 def judge(
     name: str, attacker: Attacker, evidence: Evidence, params: Any, guarantees: list[PricedGuarantee]
 ) -> Made:
-    """Run an attack and judge it by what it gives.
+    """Run an attack and judge its output.
 
     Args:
-        name: of the attack; the blind check's also decides whether the cell is valid.
-        attacker: a member of harness.attacks.
-        evidence: of the cell.
-        params: of the attack's own kind.
-        guarantees: of the cell's models, in their order, as priced.
+        name: Of the attack; `blind` also decides whether the cell is valid.
+        attacker: A member of harness.attacks.
+        evidence: Of the cell.
+        params: An instance of the attack's Params.
+        guarantees: Of the cell's models, in order.
     """
     if isinstance(attacker, Attack):
         return membership(attacker, evidence, params, checks_split=name == "blind")
@@ -44,11 +44,11 @@ def judge(
         return invert(attacker, evidence, params)
     if isinstance(attacker, Inference):
         return inferred(attacker, evidence, params)
-    raise BenchError(f"attack {name} gives nothing that can be judged: docs/add-an-attack.md says what can")
+    raise BenchError(f"attack {name} is of no known kind: see docs/add-an-attack.md")
 
 
 def score(attacker: Attack, evidence: Evidence, params: Any) -> Floats:
-    """(M, n) scores; with shadows of another method every target is attacked on its own."""
+    """(M, n) scores; with shadows of another method each target is attacked separately."""
     if evidence.shadow_logits is None:
         return np.asarray(attacker.scores(evidence, params), dtype=np.float64)
     targets = range(len(evidence.logits))
@@ -58,8 +58,8 @@ def score(attacker: Attack, evidence: Evidence, params: Any) -> Floats:
 def score_apart(attacker: Attack, evidence: Evidence, params: Any) -> Floats | None:
     """(M, n): row m scored with only the models of its own half of the cell as shadows.
 
-    For attacks with one statistic per record, whose intervals need two halves that share nothing; None for
-    others and where a half has too few models.
+    For attacks with one statistic per record, whose intervals need two disjoint halves; None for others, and
+    if a half has too few models.
     """
     models = len(evidence.members)
     if dependence_of(attacker) != "record" or models < max(HALVED, 2 * (attacker.shadows + 1)):
@@ -71,7 +71,7 @@ def score_apart(attacker: Attack, evidence: Evidence, params: Any) -> Floats | N
 
 
 def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: bool) -> Made:
-    """Scores of pool records to AUC, TPR and the rest; those of canaries apart, as the worst case."""
+    """AUC, TPR and the other figures of pool records; canaries separately, as the worst case."""
     dependence = dependence_of(attacker)
     stored: Arrays = {"members": evidence.members, **left_out(evidence)}
     if measurable(evidence):
@@ -85,7 +85,7 @@ def membership(attacker: Attack, evidence: Evidence, params: Any, checks_split: 
 
 
 def strongest(attacker: Selection, evidence: Evidence) -> Made:
-    """The declared attacks on the same evidence, and the figures of the strongest of them."""
+    """Run the declared attacks on the same evidence and report the strongest."""
     stored: Arrays = {"members": evidence.members, "phi": evidence.phi, **left_out(evidence)}
     stored["correct"] = evidence.population_logits.argmax(axis=2) == evidence.population_labels
     if measurable(evidence) and len(evidence.members) > attacker.shadows:
@@ -97,18 +97,18 @@ def strongest(attacker: Selection, evidence: Evidence) -> Made:
 
 
 def measurable(evidence: Evidence) -> bool:
-    """Whether every target has members and non-members among the pool's own records."""
+    """Whether every target has members and non-members among the pool records."""
     own = slice(evidence.members.shape[1] - evidence.canaries)
     return one_sided(evidence.included[:, own], evidence.excluded[:, own]) is None
 
 
 def left_out(evidence: Evidence) -> Arrays:
-    """Who counts as neither member nor non-member, where a method set members aside."""
+    """The mask of records that count as neither member nor non-member, if a method set members aside."""
     return {} if evidence.evaluated.all() else {"set_aside": ~evidence.evaluated}
 
 
 def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[PricedGuarantee]) -> Made:
-    """What canaries prove about epsilon, beside the price; a proof above the price is an alarm."""
+    """Lower bound on epsilon from canaries; an alarm if it exceeds the computed epsilon."""
     if not evidence.canaries:
         raise BenchError("the cell has no canaries to audit: give canary and canaries in the grid")
     delta = max((each.delta for each in guarantees if each.delta is not None), default=DELTA)
@@ -120,8 +120,8 @@ def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[
     message = None
     if above:
         message = (
-            f"epsilon is at least {found.epsilon:.3g} (confidence {found.confidence:g}), above the priced "
-            f"{priced:.3g}: the method does not do what its ledger says, or the ledger is priced wrongly"
+            f"epsilon is at least {found.epsilon:.3g} (confidence {found.confidence:g}), above the computed "
+            f"{priced:.3g}: the method deviates from its ledger, or the accounting is wrong"
         )
     audited = Audited(
         **dataclasses.asdict(found),
@@ -138,10 +138,10 @@ def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[
 
 
 def inferred(attacker: Inference, evidence: Evidence, params: Any) -> Made:
-    """How often a sensitive attribute is guessed, on members and on others; canaries have nothing to hide."""
+    """Accuracy of guessing the sensitive attribute of members and non-members; canaries are left out."""
     guesses, members = attacker.guesses(evidence, params), evidence.members
-    people = members.shape[1] - evidence.canaries
-    found = attribute_metrics.evaluate(guesses, members, people, evidence.evaluated)
+    own = members.shape[1] - evidence.canaries
+    found = attribute_metrics.evaluate(guesses, members, own, evidence.evaluated)
     kept = {name: getattr(guesses, name) for name in ("truth", "guessed", "imputed")}
     return Made(
         InferenceOutcome(attribute=dataclasses.asdict(found)),

@@ -1,9 +1,8 @@
-"""Run the tasks of one job: `python -m harness.jobs STORE KEY...`; it does not know where it runs.
+"""The loop of a job, the same on every backend: `python -m harness.jobs STORE KEY...`.
 
-With `-` instead of keys it reads keys from standard input, a line each, and answers every one with
-a line `KEY STATUS` on standard output: so a worker is used for many tasks and imports torch once.
-Its first line is `ready`.
-STATUS is done, failed, or interrupted (asked to stop by SIGTERM; the state is saved and nothing is
+With `-` instead of keys it reads keys from standard input, one per line, and replies to each with a line
+`KEY STATUS` on standard output, so that a worker imports torch once for many tasks. Its first line is
+`ready`. STATUS is done, failed, or interrupted (stopped by SIGTERM: a checkpoint is saved and no result
 published). Everything a task prints goes to its `log.txt`.
 """
 
@@ -38,7 +37,7 @@ from harness.spec import Task
 from harness.store import Store
 from harness.store.files import dump
 from harness.store.journal import Heartbeat
-from harness.store.locks import CLAIM, claimed
+from harness.store.locks import RUN_LOCK, run_lock
 from harness.store.outcomes import Outcome
 from harness.store.result import Artefact, Failure, build, figures_of
 from workloads.devices import CPU, best_device, find_device
@@ -46,46 +45,46 @@ from workloads.errors import StoreError
 
 Status = Literal["done", "failed", "interrupted"]
 
-BEAT_SECONDS = 1.0
-STARVED = "the kernel killed a process of the task for want of memory"
+HEARTBEAT_SECONDS = 1.0
+OUT_OF_MEMORY = "out of memory: the kernel killed a process of the task"
 OURS = ("harness", "methods", "workloads")
-"""Loggers whose warnings belong into a result."""
+"""Loggers whose warnings are stored in the result."""
 
 
 class Stop:
-    """Whether this process was asked to stop: by SIGTERM, or because the one who started it is gone."""
+    """Whether this process should stop: after SIGTERM, or because its parent is gone."""
 
     def __init__(self, bound: bool = False) -> None:
-        """Args: whether this process lives only as long as the one that started it."""
+        """Args: whether this process stops when its parent is gone."""
         self.asked = False
-        self.spoilt = False
-        """Whether its device failed: no further task may run in this process."""
+        self.device_lost = False
+        """Whether no further task may run in this process because its device failed."""
         self.parent = os.getppid() if bound else None
 
     def __call__(self) -> bool:
-        """True once asked."""
+        """Whether a stop was requested."""
         return self.asked
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """SIGTERM: finish the step, save, stop."""
+        """On SIGTERM: finish the step, save a checkpoint, stop."""
         self.asked = True
 
     def look_for_parent(self) -> None:
-        """An orphan stops too: the next supervisor will run its task again from the checkpoint."""
+        """Stop an orphan: the next supervisor resumes its task from the checkpoint."""
         if self.parent is not None and os.getppid() != self.parent:
             self.asked = True
 
 
 def run_task(store: Store, key: str, stop: Stop) -> Status:
-    """Run one task and publish its result, after any other copy of it that runs.
+    """Run one task and publish its result, after waiting for any running copy of it.
 
     A failure of the task is a result, not an exception.
     """
     folder = store.folder(key)
-    with claimed(folder, stop) as alone:
+    with run_lock(folder, stop) as alone:
         status = _run_alone(store, key, stop) if alone else "interrupted"
     if status == "done":
-        (folder / CLAIM).unlink(missing_ok=True)  # whoever still waits for it finds the result
+        (folder / RUN_LOCK).unlink(missing_ok=True)  # a copy that still waits will find the result
     return status
 
 
@@ -96,21 +95,21 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
     try:
         task = store.task(key)
     except StoreError as error:
-        sys.stderr.write(f"task {key} cannot run, its spec cannot be read: {error}\n")
-        return "failed"  # without a row: nobody could say of what
+        sys.stderr.write(f"task {key} cannot run because its spec cannot be read: {error}\n")
+        return "failed"  # without a result, which needs the spec
     folder = store.folder(key)
     started, clock, kills = datetime.now(UTC), time.monotonic(), oom_kills()
     device: torch.device | None = None
     here = provenance(device)
     ended: Outcome | Failure
     artefacts: dict[str, Artefact] = {}
-    with beating(folder, stop), logging_to(folder / "log.txt"), keeping_warnings() as warnings:
+    with heartbeats(folder, stop), logging_to(folder / "log.txt"), keeping_warnings() as warnings:
         try:
             device, threads = place_of(task)
             with prepared(device, threads):
                 here = provenance(device)
                 made = perform(store, task, device, stop)
-            dump(figures_of(made.outcome))  # a number that JSON does not have fails the task, not the worker
+            dump(figures_of(made.outcome))  # a NaN fails the task, not the worker
             artefacts = {
                 name.split(".")[0]: store.write_artefact(key, name, content)
                 for name, content in made.artefacts.items()
@@ -118,16 +117,16 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
             ended = made.outcome
         except Interrupted:
             return "interrupted"
-        except Exception as error:  # noqa: BLE001 - a failed task is a row, not a gap
-            with contextlib.suppress(OSError):  # a full disk has no room for the log either
+        except Exception as error:  # noqa: BLE001 - a failed task is a result
+            with contextlib.suppress(OSError):  # the disk may be full
                 traceback.print_exc()
             ended, artefacts = failure(error), {}
-            stop.spoilt = loses_device(error)
-            if oom_kills() > kills:  # of a child's: all that the task itself saw is that it was gone
-                message = f"{STARVED} (limit: {memory_limit()}): {ended.message}"
+            stop.device_lost = loses_device(error)
+            if oom_kills() > kills:  # of a child process: the task itself saw only that it died
+                message = f"{OUT_OF_MEMORY} (limit: {memory_limit()}): {ended.message}"
                 ended = ended.model_copy(update={"reason": "out_of_memory", "message": message})
         finally:
-            if device is not None and not stop.spoilt:
+            if device is not None and not stop.device_lost:
                 free_memory(device)
     result = build(
         task,
@@ -141,9 +140,9 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
     try:
         store.publish(result)
     except OSError as error:
-        sys.stderr.write(f"the result of task {key} cannot be written, it will run again: {error}\n")
+        sys.stderr.write(f"the result of task {key} cannot be written, so it will be rerun: {error}\n")
         return "failed"
-    standing = store.result(key)  # another copy's, where that was first
+    standing = store.result(key)  # may be that of another copy
     if standing is None or not standing.done:
         return "failed"
     clear(folder / "checkpoint")
@@ -151,7 +150,7 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
 
 
 def perform(store: Store, task: Task, device: torch.device, stop: Callable[[], bool]) -> Made:
-    """The work of a task, by its kind."""
+    """Run a task by its kind."""
     task.refuse_other_protocol()
     if task.kind == "train":
         return train(task, device, store.folder(task.key), stop)
@@ -161,10 +160,10 @@ def perform(store: Store, task: Task, device: torch.device, stop: Callable[[], b
 
 
 def place_of(task: Task) -> tuple[torch.device, int]:
-    """The device and the threads of torch that a task runs with.
+    """The device of a task and its number of torch threads.
 
-    Attacks are array work on the CPU. A bench states its threads and may name a device; other tasks take the
-    best device, and the threads that the worker was started with.
+    Attacks run on the CPU. A bench sets its own threads and may name a device; other tasks take the best
+    device and the worker's threads.
     """
     threads = torch.get_num_threads()
     if task.kind == "attack":
@@ -177,22 +176,22 @@ def place_of(task: Task) -> tuple[torch.device, int]:
 
 
 def free_memory(device: torch.device) -> None:
-    """Give back what a task held: a failed one's tensors are in cycles with its hooks."""
+    """Free a task's memory; tensors of a failed one are in reference cycles with its hooks."""
     gc.collect()
     accelerator(device).empty_cache()
 
 
 def clear(checkpoint: Path) -> None:
-    """Take the checkpoints of a finished task away."""
+    """Delete the checkpoints of a finished task."""
     for file in checkpoint.glob("*"):
         file.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # gone, or another copy of the task has just written one more
+    with contextlib.suppress(OSError):  # gone, or another copy of the task has just written to it
         checkpoint.rmdir()
 
 
 @contextlib.contextmanager
-def beating(folder: Path, stop: Stop) -> Iterator[None]:
-    """While the task runs, write a heartbeat once a second: who runs it and how far it is."""
+def heartbeats(folder: Path, stop: Stop) -> Iterator[None]:
+    """Write a heartbeat once a second while the task runs: its process and progress."""
     file, over = folder / "heartbeat", threading.Event()
 
     def beat() -> None:
@@ -212,7 +211,7 @@ def beating(folder: Path, stop: Stop) -> Iterator[None]:
             with contextlib.suppress(OSError):  # a full disk must not stop a training
                 aside.write_text(now.model_dump_json())
                 aside.replace(file)
-            if over.wait(BEAT_SECONDS):
+            if over.wait(HEARTBEAT_SECONDS):
                 return
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -229,7 +228,7 @@ def beating(folder: Path, stop: Stop) -> Iterator[None]:
 
 @contextlib.contextmanager
 def logging_to(file: Path) -> Iterator[None]:
-    """Send everything this process prints, C libraries included, to a file."""
+    """Redirect all output of this process, C libraries included, to a file."""
     flush()
     kept = os.dup(1), os.dup(2)
     with file.open("ab", buffering=0) as log:
@@ -247,7 +246,7 @@ def logging_to(file: Path) -> Iterator[None]:
 
 
 class WarningKeeper(logging.Handler):
-    """Keeps each different warning once, and prints it."""
+    """Keeps each distinct warning once, and prints it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -264,7 +263,7 @@ class WarningKeeper(logging.Handler):
 
 @contextlib.contextmanager
 def keeping_warnings() -> Iterator[list[str]]:
-    """What the task's own code warns of, for its result: a sweep's user does not read every log."""
+    """Collect warnings of the task's own code for its result: users do not read every log."""
     keeper, loggers = WarningKeeper(), [logging.getLogger(name) for name in OURS]
     for logger in loggers:
         logger.addHandler(keeper)
@@ -276,42 +275,42 @@ def keeping_warnings() -> Iterator[list[str]]:
 
 
 def flush() -> None:
-    """Write out what was printed so far; what a full disk has no room for is lost."""
+    """Flush standard output and error; lost if the disk is full."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()
 
 
 def serve(store: Store, stop: Stop) -> None:
-    """Take keys from standard input until it ends; answer each on the original standard output."""
-    # A second descriptor keeps the answers apart from what tasks print to standard output.
-    # A broken pipe means that the supervisor is gone: there is nobody to answer and nothing more to do.
-    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "w", buffering=1) as answers:
-        answers.write("ready\n")
+    """Run the keys from standard input until it ends; report each on the original standard output."""
+    # A second descriptor keeps the reports apart from what tasks print to standard output.
+    # A broken pipe means that the supervisor is gone.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "w", buffering=1) as reports:
+        reports.write("ready\n")
         for line in sys.stdin:
             key = line.strip()
             stop.asked = False
             status = run_task(store, key, stop)
-            if stop.spoilt:
-                return  # without an answer: the row stands, and whoever finds us gone starts another process
-            answers.write(f"{key} {status}\n")
+            if stop.device_lost:
+                return  # without a report: the result is published, and the supervisor starts another worker
+            reports.write(f"{key} {status}\n")
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code 0 if every task is done, 1 if one failed or was interrupted."""
+    """Run the tasks; exit code 0 if every one is done, 1 if one failed or was interrupted."""
     store, keys = Store.open(arguments[0]), arguments[1:]
-    gc.freeze()  # what was imported stays: looking for garbage among it would take longer than a small task
+    gc.freeze()  # imports stay: collecting garbage among them would take longer than a small task
     torch.set_num_threads(int(os.environ.get("PRIVBENCH_THREADS", "1")))
     stop = Stop(bound=keys == ["-"])
     signal.signal(signal.SIGTERM, stop.handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if keys == ["-"]:
         serve(store, stop)
-        return int(stop.spoilt)
+        return int(stop.device_lost)
     statuses = []
     for key in keys:
         statuses.append(run_task(store, key, stop))
-        if stop.spoilt:
-            sys.stderr.write(f"the device failed in task {key}: run what is left in a new process\n")
+        if stop.device_lost:
+            sys.stderr.write(f"the device failed in task {key}: run the remaining tasks in a new process\n")
             break
     return 0 if statuses == ["done"] * len(keys) else 1

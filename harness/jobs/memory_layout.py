@@ -1,10 +1,9 @@
-"""One layout of images in memory for every method: channels last on a CPU, where the model takes it.
+"""One memory layout of images for every method: channels last on a CPU, if the model supports it.
 
-There convolutions are quicker on images whose channels lie side by side, those of plain gradients as well as
-those of per-example ones. A ratio of two step times tells of the methods only where both computed alike, so
-the layout of a training is decided here, by model and kind of device and never by timing, and methods take
-what they are given. On other devices nobody has measured it: there it is torch's default, as it is in
-evaluation and attacks.
+On a CPU, convolutions are faster with channels last, for plain and per-example gradients alike. Step times of
+two methods are comparable only with the same layout, so it is decided here, by model and kind of device and
+never by timing. On other devices it has not been measured: there, and in evaluation and attacks, it is
+torch's default.
 """
 
 from collections.abc import Callable
@@ -18,11 +17,11 @@ from methods.base import Problem
 from workloads.base import Records, channels_last
 
 ANY_LAYOUT = ("torch.nn.", "workloads.models.", "harness.plan.canaries")
-"""Where modules are defined that compute the same in any layout; somebody else's may read memory as it is."""
+"""Packages whose modules are independent of the layout; those of others may read raw memory."""
 
 
 def apply_layout(members: Records, problem: Problem) -> tuple[Records, Problem]:
-    """Members and problem as a method is given them."""
+    """Members and problem in the layout of trainings."""
     if members.y.device.type != "cpu" or not takes_channels_last(problem.model(0)):
         return members, problem
     public = None if problem.public is None else channels_last(problem.public)
@@ -31,7 +30,7 @@ def apply_layout(members: Records, problem: Problem) -> tuple[Records, Problem]:
 
 
 def takes_channels_last(model: nn.Module) -> bool:
-    """Whether a training of this model has images and weights channels last."""
+    """Whether this model is trained with channels last."""
     modules = list(model.modules())
     return any(isinstance(module, nn.Conv2d) for module in modules) and all(
         type(module).__module__.startswith(ANY_LAYOUT) for module in modules
@@ -39,7 +38,7 @@ def takes_channels_last(model: nn.Module) -> bool:
 
 
 def lay_out_model(make: Callable[[int], nn.Module], seed: int) -> nn.Module:
-    """A fresh model with the weights of its convolutions channels last; the numbers are the same."""
+    """A fresh model whose convolution weights are channels last; their values are the same."""
     model = make(seed)
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
@@ -48,9 +47,9 @@ def lay_out_model(make: Callable[[int], nn.Module], seed: int) -> nn.Module:
 
 
 def restore_layout(model: nn.Module) -> nn.Module:
-    """The model with the weights of its convolutions in torch's default layout, as saved weights are read."""
+    """Restore torch's default layout of convolution weights, which is that of loaded weights."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
-            # A copy says which layout is meant, also of a single channel, where both look alike.
+            # A copy makes the layout explicit even for a single channel, where both are the same.
             module.weight.data = module.weight.data.clone(memory_format=torch.contiguous_format)
     return model

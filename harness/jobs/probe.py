@@ -1,4 +1,4 @@
-"""A short training of a task, to estimate what all of it would take."""
+"""A short training of a task, to estimate the cost of the whole."""
 
 import statistics
 import time
@@ -18,11 +18,11 @@ PROBE_STEPS, PROBE_SECONDS = 20, 3.0
 
 
 def probe(task: Task) -> Cost:
-    """Train for a moment in this process and throw the model away."""
+    """Run the first steps of a training in this process and discard the model."""
     device = best_device()
     setup = Setup(task.cell, task.index, device)
     if isinstance(setup.workload, Prepared) and (reason := setup.workload.unprepared()):
-        raise BenchError(reason)  # nobody who plans wants to wait for features
+        raise BenchError(reason)  # planning must not wait for feature extraction
     with prepared(device, threads=1):
         run = _first_steps(task.key, setup)
     phase = list(run.phases.values())[-1]

@@ -1,4 +1,4 @@
-"""Where and with what a result was made: stored beside every number, never part of a key."""
+"""Provenance of a result: hardware, software and job; never part of a key."""
 
 import os
 import platform
@@ -17,9 +17,9 @@ PACKAGES = ("privbench", "torch", "opacus", "dp-accounting", "numpy", "scipy", "
 
 
 def provenance(device: torch.device | None) -> Identity:
-    """Host, device and how it computes, memory, versions, git state, image and job of this process.
+    """Host, device, arithmetic, memory, versions, git state, image and job of this process.
 
-    `device` is where the work was done, None where it was not to be had.
+    `device` is None if it was unavailable.
     """
     card: Identity = {"device": None}
     if device is not None:
@@ -29,7 +29,7 @@ def provenance(device: torch.device | None) -> Identity:
 
 @cache
 def surroundings() -> Identity:
-    """What no task of this process changes."""
+    """The part that is the same for all tasks of this process."""
     return {
         "host": platform.node(),
         "platform": platform.platform(),
@@ -66,5 +66,5 @@ def processor() -> str:
 
 
 def own_git_state() -> str | None:
-    """The commit this code is of; an installed wheel knows it only in an image, which tells it."""
+    """The commit of this code; of an installed wheel it is known only in an image, by PRIVBENCH_GIT."""
     return git_state(Path(__file__).resolve().parents[2]) or os.environ.get("PRIVBENCH_GIT")

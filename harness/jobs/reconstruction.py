@@ -1,6 +1,6 @@
-"""One gradient inversion: choose members, let them share, let the attack rebuild them, compare the pictures.
+"""One gradient inversion: choose members, share their gradients, reconstruct them, compare the images.
 
-The attack is handed gradients and the model they came from; the originals stay here.
+The attack gets the gradients and the model they belong to; the originals stay here.
 """
 
 import numpy as np
@@ -21,13 +21,13 @@ Rows = NDArray[np.int64]
 
 
 def invert(attacker: Inversion, evidence: Evidence, params: InversionParams) -> Made:
-    """Rebuild members of every model of the cell from what they share, and judge the pictures."""
-    people = evidence.members.shape[1] - evidence.canaries
-    refuse_other_than_pictures(evidence.pool)
-    pool = evidence.pool.take(torch.arange(people)) if evidence.canaries else evidence.pool
+    """Reconstruct members of every model of the cell from shared gradients, and judge the images."""
+    own = evidence.members.shape[1] - evidence.canaries
+    require_images(evidence.pool)
+    pool = evidence.pool.take(torch.arange(own)) if evidence.canaries else evidence.pool
     pixels = Pixels.of(pool)
     stream = torch.Generator().manual_seed(params.seed)
-    chosen = choose(evidence.included[:, :people], params.images, params.seed)
+    chosen = choose(evidence.included[:, :own], params.images, params.seed)
     victims, found = [], []
     for model, rows in enumerate(chosen):
         if len(rows):
@@ -42,18 +42,19 @@ def invert(attacker: Inversion, evidence: Evidence, params: InversionParams) -> 
     return judged(originals, rebuilt, pixels, chosen)
 
 
-def refuse_other_than_pictures(pool: Records) -> None:
-    """An error for a workload whose records are no pictures."""
+def require_images(pool: Records) -> None:
+    """BenchError unless the records are images."""
     shape = tuple(pool.take(torch.arange(1)).x.shape[1:])
     if len(shape) != 3:
         raise BenchError(
-            f"records of shape {shape} are no pictures (planes, height, width), and what an inversion finds "
-            "is judged as one; attack an image workload, for example cifar10-lenet"
+            f"records of shape {shape} are not images (channels, height, width), which gradient inversion "
+            "needs: attack an image workload, such as cifar10-lenet",
+            value=shape,
         )
 
 
 def choose(members: Bools, images: int, seed: int) -> list[Rows]:
-    """Members of each model, as many of one as of another; the same for every method on a workload."""
+    """Choose equally many members of each model; the same for every method on a workload."""
     models = len(members)
     counts = [images // models + (model < images % models) for model in range(models)]
     return [
@@ -65,7 +66,7 @@ def choose(members: Bools, images: int, seed: int) -> list[Rows]:
 def intercept(
     evidence: Evidence, model: int, victims: Records, params: InversionParams, pixels: Pixels
 ) -> Intercepted:
-    """What the victims share, each in a step of its own."""
+    """The gradients shared by the victims, each in a separate step."""
     shared = [
         evidence.shared(model, victims.take(torch.tensor([row])), params.when) for row in range(len(victims))
     ]
@@ -73,17 +74,18 @@ def intercept(
     broken = [row for row in range(len(victims)) if not all(bool(g[row].isfinite().all()) for g in gradients)]
     if broken:
         raise BenchError(
-            f"{len(broken)} of {len(victims)} shared gradients of model {model} are not finite: nothing can "
-            "be rebuilt from them; look for a diverged training, or attack at when = start"
+            f"{len(broken)} of {len(victims)} shared gradients of model {model} are not finite and cannot be "
+            "inverted: check for a diverged training, or attack with when = start",
+            value=len(broken),
         )
     labels = victims.y if params.label == "known" else None
     return Intercepted(shared[0].model, gradients, labels, victims.x.shape[1:], pixels)
 
 
 def judged(originals: Records, rebuilt: Reconstructions, pixels: Pixels, chosen: list[Rows]) -> Made:
-    """The figures, and every picture with its own."""
+    """The figures over all images, and an artefact with every image and its own figures."""
     if not bool(rebuilt.x.isfinite().all()):
-        raise BenchError("the attack gave pictures with NaN or infinite pixels: it must give its best guess")
+        raise BenchError("the attack returned images with NaN or infinite pixels")
     wanted, given = pixels.unit(originals.x), pixels.unit(rebuilt.x)
     likeness = compare(wanted, given, pixels.deviation / (pixels.high - pixels.low))
     models = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])

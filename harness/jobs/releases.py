@@ -1,4 +1,4 @@
-"""What a run hands out and records: batches, noise and mechanisms; the ledger is what went through here."""
+"""Batches, noise and mechanisms of a run, each recorded: the ledger is composed of these records."""
 
 import math
 from abc import ABC, abstractmethod
@@ -28,32 +28,32 @@ from workloads.base import Records
 from workloads.errors import AccountingError
 
 EVENTS = {kind.__name__: kind for kind in ASSUMPTIONS}
-"""The events that a checkpoint may hold: those that have a price."""
+"""The events that a checkpoint may contain: those that can be accounted for."""
 ROUNDING = 1e-9
-"""By which share the sum of many parts of a budget may pass it."""
+"""Relative rounding error allowed in the sum of a budget's parts."""
 
 
 @dataclass
 class Release:
-    """Releases that are alike, as a line of the record."""
+    """Identical releases, with their count."""
 
     name: str
     """What was released."""
     norm: Norm
     sensitivity: float
-    """By how much one member changes what the noise is added to, in `norm`."""
+    """Sensitivity of the value that noise is added to, in `norm`."""
     scale: float
     """Of the noise."""
     divisor: float
-    """What the noisy value was divided by."""
+    """What the noisy value is divided by."""
     event: DpEvent | None
-    """What one of them does to the members; None while it is not known, before a mechanism has answered."""
+    """The DP event of one release; None before the mechanism has run."""
     once: bool = False
-    """The ledger holds the event as it is, not as repeated `count` times."""
+    """Whether the ledger contains the event itself, not its composition `count` times."""
     count: int = 0
 
     def alike(self, other: "Release") -> bool:
-        """Whether both are the same but for their count."""
+        """Whether both are equal except for their count."""
         return all(getattr(self, name) == getattr(other, name) for name in COMPARED)
 
 
@@ -61,7 +61,7 @@ COMPARED = ("name", "norm", "sensitivity", "scale", "divisor", "once", "event")
 
 
 class Releases:
-    """The record of a run's releases, by name in the order in which the names first came up."""
+    """All releases of a run, by name in the order of their first use."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[Release]] = {}
@@ -70,11 +70,11 @@ class Releases:
         return (line for lines in self._lines.values() for line in lines if line.count)
 
     def declare(self, name: str) -> None:
-        """Give a name its place in the ledger before anything is released under it."""
+        """Reserve the place of a name in the ledger."""
         self._lines.setdefault(name, [])
 
     def line(self, release: Release) -> Release:
-        """The line for releases like this one; a new one, with a count of 0, where there is none."""
+        """The line of releases like this one, created with a count of 0 if missing."""
         lines = self._lines.setdefault(release.name, [])
         for line in reversed(lines):
             if line.alike(release):
@@ -83,7 +83,7 @@ class Releases:
         return lines[-1]
 
     def compose(self) -> DpEvent:
-        """All releases as one event. One that gives data away without noise leaves nothing to promise."""
+        """Compose all releases into one event; NonPrivateDpEvent if one of them has no noise."""
         parts = [part for lines in self._lines.values() for part in _repeated(lines)]
         if any(isinstance(line.event, NonPrivateDpEvent) for line in self):
             return NonPrivateDpEvent()
@@ -92,10 +92,10 @@ class Releases:
         return ComposedDpEvent(parts) if parts else NoOpDpEvent()
 
     def check_covered(self, whole: DpEvent) -> None:
-        """Refuse an event that says less than what was released.
+        """Reject an event that does not cover the recorded releases.
 
         Raises:
-            AccountingError: With what the event says and what was recorded.
+            AccountingError: States the event and the recorded releases.
         """
         if isinstance(whole, NonPrivateDpEvent):
             return
@@ -103,23 +103,29 @@ class Releases:
             spent = math.fsum(line.count * _rho(line, whole) for line in self)
             if not spent <= whole.rho * (1 + ROUNDING):
                 raise AccountingError(
-                    f"the ledger's budget is rho = {whole.rho:g}, and what was released costs {spent:g}; "
-                    "ask the budget before every release"
+                    f"the ledger's budget is rho = {whole.rho:g}, but the releases cost {spent:g}: "
+                    "check the budget before every release",
+                    field="rho",
+                    value=spent,
+                    allowed=whole.rho,
                 )
             return
         recorded, declared = self.count(), count_releases(expand(whole))
         if declared != recorded:
             raise AccountingError(
-                f"the ledger says {declared} releases, and {recorded} were asked of the run: "
-                f"{', '.join(f'{line.count} x {line.name}' for line in self) or 'none'}"
+                f"the ledger has {declared} releases, but the run recorded {recorded}: "
+                f"{', '.join(f'{line.count} x {line.name}' for line in self) or 'none'}",
+                field="releases",
+                value=declared,
+                allowed=recorded,
             )
 
     def count(self) -> int:
-        """How many times something was released."""
+        """Number of releases."""
         return sum(line.count * count_releases(expand(line.event)) for line in self)
 
     def state_dict(self) -> dict[str, Any]:
-        """Every line, as plain values."""
+        """Every line as plain values."""
         lines = [
             {field: getattr(line, field) for field in (*COMPARED, "count")} | {"event": pack(line.event)}
             for line in self
@@ -127,7 +133,7 @@ class Releases:
         return {"names": list(self._lines), "lines": lines}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved record: in place, since noise that was handed out holds lines."""
+        """Restore a saved record in place, since existing noise objects refer to lines."""
         lines, self._lines = self._lines, {}
         for name in (*state["names"], *lines):
             self._lines[name] = lines.get(name, [])
@@ -139,7 +145,7 @@ class Releases:
 
 
 def _repeated(lines: Sequence[Release]) -> list[DpEvent]:
-    """The events under one name, equal ones counted together whatever they were divided by."""
+    """The events of one name; equal events are merged, whatever their divisor."""
     found: list[Release] = []
     for line in lines:
         like = next((each for each in found if each.event == line.event and each.once == line.once), None)
@@ -156,17 +162,20 @@ def _repeated(lines: Sequence[Release]) -> list[DpEvent]:
 
 def _rho(line: Release, whole: ZCDpEvent) -> float:
     if not isinstance(line.event, ZCDpEvent) or line.event.xi > whole.xi:
-        raise AccountingError(f"{whole} does not pay for {line.name}, which is recorded as {line.event}")
+        raise AccountingError(f"{whole} does not cover {line.name}, which was recorded as {line.event}")
     return float(line.event.rho)
 
 
 def pack(value: Any) -> Any:
-    """An event as dicts, lists and tuples of plain values; an AccountingError for one without a price."""
+    """Encode an event as plain values; AccountingError if it cannot be accounted for."""
     if isinstance(value, DpEvent):
         name = type(value).__name__
         if EVENTS.get(name) is not type(value):
             raise AccountingError(
-                f"no price for the event {name}; a run may release: {', '.join(sorted(EVENTS))}"
+                f"no accountant for the event {name}; allowed are {', '.join(sorted(EVENTS))}",
+                field="event",
+                value=name,
+                allowed=tuple(sorted(EVENTS)),
             )
         fields = {each.name: pack(getattr(value, each.name)) for each in attr.fields(type(value))}
         return {"event": name, "fields": fields}
@@ -176,7 +185,7 @@ def pack(value: Any) -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """What `pack` was given."""
+    """Decode what `pack` encoded."""
     if isinstance(value, dict):
         return EVENTS[value["event"]](**{name: unpack(each) for name, each in value["fields"].items()})
     if isinstance(value, list | tuple):
@@ -185,7 +194,7 @@ def unpack(value: Any) -> Any:
 
 
 class RecordedNoise(Noise):
-    """Noise that counts what it released."""
+    """Noise that records its releases."""
 
     def __init__(self, noise: Noise, releases: Releases, release: Release) -> None:
         self._noise, self._releases, self._line = noise, releases, release
@@ -201,7 +210,7 @@ class RecordedNoise(Noise):
         self.record(divisor)
 
     def record(self, divisor: float) -> Release:
-        """Count one release more."""
+        """Record one release."""
         line = self._line
         if not line.count or line.divisor != divisor:
             line = self._line = self._releases.line(replace(line, divisor=divisor))
@@ -210,11 +219,13 @@ class RecordedNoise(Noise):
 
 
 class OpenNoise(RecordedNoise):
-    """Noise whose clean sums are shown to the run before they are noised, at the price of more passes."""
+    """Noise that shows the clean sums to the run before noise is added, at the cost of extra passes."""
 
-    def __init__(self, noise: Noise, releases: Releases, release: Release, door: "Door") -> None:
+    def __init__(
+        self, noise: Noise, releases: Releases, release: Release, recorder: "ReleaseRecorder"
+    ) -> None:
         super().__init__(noise, releases, release)
-        self._door = door
+        self._recorder = recorder
 
     def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
         """See Noise: zeros."""
@@ -223,25 +234,25 @@ class OpenNoise(RecordedNoise):
     def finish(self, means: list[Tensor], divisor: float) -> None:
         """See Noise."""
 
-        def answer(sums: list[Tensor]) -> list[Tensor]:
+        def add_noise(sums: list[Tensor]) -> list[Tensor]:
             clean = [each.to(mean.dtype) for each, mean in zip(sums, means, strict=True)]
             return self._noise.noisy_mean(clean, divisor)
 
         sums = [mean.double() * divisor for mean in means]
-        released = self._door.release(self.record(divisor), sums, answer)
+        released = self._recorder.release(self.record(divisor), sums, add_noise)
         for mean, noisy in zip(means, released, strict=True):
             mean.copy_(noisy)
 
 
-class Door(ABC):
-    """The half of methods.base.Run through which everything passes that tells about the members.
+class ReleaseRecorder(ABC):
+    """The part of methods.base.Run that records everything released about the members.
 
-    A subclass may look at every input and replace every output by overriding `release`; it sets `fused` to
-    False to be shown the clean sums of gradients, too.
+    A subclass can inspect every input and replace every output by overriding `release`; with `fused` = False
+    that includes the clean sums of gradients.
     """
 
     fused: ClassVar[bool] = True
-    """Whether noise and sums of gradients are made in one pass over memory, so that nobody sees the sums."""
+    """Whether noise and gradient sums are computed in one pass over memory, which hides the sums."""
 
     def __init__(self) -> None:
         self.releases = Releases()
@@ -249,7 +260,7 @@ class Door(ABC):
     @property
     @abstractmethod
     def device(self) -> torch.device:
-        """Where tensors should live."""
+        """The device of tensors."""
 
     @abstractmethod
     def generator(self, name: str, device: torch.device | None = None) -> torch.Generator:
@@ -259,12 +270,12 @@ class Door(ABC):
     def drawing(self) -> AbstractContextManager[None]:
         """Time a block as drawing."""
 
-    def release(self, release: Release, clean: Value, answer: Callable[[Value], Output]) -> Output:
-        """What is released of a clean value.
+    def release(self, release: Release, clean: Value, mechanism: Callable[[Value], Output]) -> Output:
+        """Apply a mechanism to a clean value.
 
-        A subclass that replaces the answer asks for it all the same: random streams then go on as they would.
+        A subclass that replaces the output still calls the mechanism, so that random streams advance equally.
         """
-        return answer(clean)
+        return mechanism(clean)
 
     def sampler(
         self,
@@ -317,7 +328,7 @@ class Door(ABC):
         device: torch.device | None = None,
         once: bool = False,
     ) -> Output:
-        """What a mechanism releases of a value; see methods.base.Run."""
+        """Release a value through a mechanism; see methods.base.Run."""
         generator = self.generator(stream, device)
         known = event if isinstance(event, DpEvent) else None
         offered = Release(name, norm, sensitivity, scale, divisor, known, once)
@@ -327,11 +338,11 @@ class Door(ABC):
         return released
 
     def public(self, name: str, value: Value) -> Value:
-        """Give the value back; a subclass that compares runs on neighbouring data looks at it."""
+        """Return the value; a subclass that compares runs on neighbouring data inspects it."""
         return value
 
     def ledger(self, whole: DpEvent | None = None) -> DpEvent:
-        """What was released so far; see methods.base.Run."""
+        """The ledger of all releases so far; see methods.base.Run."""
         if whole is None:
             return self.releases.compose()
         self.releases.check_covered(whole)

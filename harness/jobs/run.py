@@ -1,4 +1,4 @@
-"""The object a method trains through: steps, clocks, checkpoints, randomness, progress."""
+"""The Run that methods train with: steps, timing, checkpoints, randomness, progress."""
 
 import hashlib
 import logging
@@ -16,10 +16,10 @@ from dp_accounting import DpEvent
 from torch import Tensor
 
 from harness.accounting import Allotment, Filter
-from harness.jobs.checkpoint import check_state, put_back, read_checkpoint, state_of, write_checkpoint
+from harness.jobs.checkpoint import check_state, read_checkpoint, restore, state_of, write_checkpoint
 from harness.jobs.clock import PeakMemory, Span, Stopwatch, stopwatch
 from harness.jobs.device import accelerator
-from harness.jobs.releases import Door
+from harness.jobs.releases import ReleaseRecorder
 from methods.base import Budget, State
 from workloads.errors import Diverged
 
@@ -27,22 +27,22 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT_SECONDS = 30.0
 LOOK_EVERY = 64
-"""Steps between two looks at their times and observed values: a look waits for the device, a step never."""
+"""Steps between two reads of times and observed values: a read waits for the device, a step never does."""
 DRAWING = "drawing"
-"""The part of a step that the run's own batches are timed as; no method can name a part so."""
+"""The part of a step spent drawing batches; methods cannot use this name."""
 ACCEPTED = "accepted"
-"""The column of the step table that `verdict` fills: 1 where a step became an update, 0 where it did not."""
-TAKEN = ("phase", "step", "wall_seconds", "cpu_seconds")
-"""Columns of the step table that no observed value may be called."""
+"""The column of the step table set by `verdict`: 1 if the step became an update, else 0."""
+RESERVED = ("phase", "step", "wall_seconds", "cpu_seconds")
+"""Columns of the step table, which observed values cannot use as names."""
 
 
 class Interrupted(BaseException):
-    """The run was asked to stop and has saved its state. Not an Exception: no method may swallow it."""
+    """The run was stopped and has saved a checkpoint. Not an Exception, so that no method catches it."""
 
 
 @dataclass
 class Series:
-    """What was measured in one phase, a value per step."""
+    """Measurements of one phase, a value per step."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -59,18 +59,18 @@ class Series:
 
 
 class Timed(NamedTuple):
-    """Marks around a step and its parts, to be read at the next look."""
+    """Marks around a step and its parts, read later."""
 
     parts: list[tuple[str, Span]]
     whole: Span
     cpu: float
-    """Seconds of the process; NaN on a device, where the process only asks and waits."""
+    """CPU seconds of the process; NaN on a device, where the process only waits."""
 
 
 class Clock:
-    """Adds a part, from entering to leaving, to those of a step.
+    """Context manager that times a part of a step.
 
-    A class with slots and not a generator: it costs a third, and a step may enter several.
+    A class with slots, at a third of the cost of a generator, since a step may enter several.
     """
 
     __slots__ = ("mark", "name", "parts", "stopwatch")
@@ -86,7 +86,7 @@ class Clock:
 
 
 class Drawing:
-    """Adds a block to the time that a step spends on drawing; a block within another counts once."""
+    """Context manager that times drawing; nested blocks count once."""
 
     __slots__ = ("inside", "part", "run")
 
@@ -105,15 +105,15 @@ class Drawing:
             self.part.__exit__(*error)
 
 
-class Run(Door):
-    """One training, interrupted or not: implements methods.base.Run.
+class Run(ReleaseRecorder):
+    """One training, possibly resumed; implements methods.base.Run.
 
     Args:
-        name: What the random streams are derived from; the task's key.
-        device: Where tensors live.
-        folder: Where checkpoints go; None keeps none.
+        name: Seeds the random streams; the task's key.
+        device: The device of tensors.
+        folder: The folder of checkpoints; None disables them.
         interval: Seconds between checkpoints.
-        stop: Asked after every step; True saves the state and raises Interrupted.
+        stop: Called after every step; True saves a checkpoint and raises Interrupted.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Run(Door):
         self._stopwatch = stopwatch(device)
         self._generators: dict[str, torch.Generator] = {}
         self._unclaimed: dict[str, Tensor] = {}
-        """States of streams from a checkpoint that nobody has asked for yet: on which device is not known."""
+        """States of streams from a checkpoint that have not been requested yet: their device is unknown."""
         self._series = Series()
         self._unread: list[Timed] = []
         self._unseen: list[tuple[int, dict[str, Tensor | float]]] = []
@@ -139,25 +139,25 @@ class Run(Door):
         self._values: dict[str, Tensor | float] = {}
         self._drawing = Drawing(self)
         self._verdict: bool | None = None
-        """Whether the step became an update, where the method says so."""
+        """Whether the step became an update; None without a verdict."""
         self.phases: dict[str, Series] = {}
         self.position = ("", 0, 0)
-        """(phase, steps done, total): what a heartbeat tells."""
-        # Layers that draw for themselves (dropout) use torch's own stream: seeded here, checkpointed below.
+        """(phase, steps done, total), for the heartbeat."""
+        # Layers such as dropout use torch's default generator: seeded here, checkpointed below.
         torch.manual_seed(self.seed("torch"))
 
     @property
     def device(self) -> torch.device:
-        """Where tensors should live."""
+        """The device of tensors."""
         return self._device
 
     def seed(self, name: str) -> int:
-        """A 63-bit seed that depends on the task and the name alone."""
+        """A 63-bit seed that depends only on the task and the name."""
         digest = hashlib.sha256(f"{self.name}/{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big") >> 1
 
     def generator(self, name: str, device: torch.device | None = None) -> torch.Generator:
-        """The named random stream of this task, on the run's device or on another."""
+        """The named random stream of this task, by default on the run's device."""
         if name not in self._generators:
             generator = torch.Generator(device or self._device)
             self._generators[name] = generator.manual_seed(self.seed(f"stream/{name}"))
@@ -169,8 +169,8 @@ class Run(Door):
         """Time a part of the current step."""
         if name == DRAWING:
             raise ValueError(
-                f"a part of a step cannot be called {name!r}, which is what run.sampler and run.drawing() "
-                "are timed as: rename it, or use run.drawing()"
+                f"a part of a step cannot be named {name!r}, which is reserved for run.sampler and "
+                "run.drawing(): rename it, or use run.drawing()"
             )
         return self.part(name)
 
@@ -193,17 +193,17 @@ class Run(Door):
             self._values[name] = value.detach() if isinstance(value, Tensor) else value
 
     def budget(self, epsilon: float, delta: float, likely: DpEvent, alone: bool = False) -> Budget:
-        """It admits no event that would pass (epsilon, delta); see methods.base.Run."""
+        """A budget that admits no event beyond (epsilon, delta); see methods.base.Run."""
         return Allotment(epsilon, delta, likely) if alone else Filter(epsilon, delta, likely)
 
     def steps(self, phase: str, total: int, state: State) -> Iterator[int]:
-        """Yield the steps still to do; see methods.base.Run."""
+        """Yield the remaining steps; see methods.base.Run."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", phase):
-            raise ValueError(f"a phase is named by small letters, digits and hyphens, got {phase!r}")
+            raise ValueError(f"the name of a phase has lower-case letters, digits and hyphens, got {phase!r}")
         if phase in self.phases:
             raise ValueError(f"the phase {phase!r} was already run: give every phase its own name")
         check_state(state)
-        self.finish()  # the phase before may have been left by a break
+        self.finish()  # the previous phase may have been left by a break
         self._series = self.phases[phase] = Series()
         done = self._resume(phase, state)
         memory = PeakMemory(self._device)
@@ -225,18 +225,18 @@ class Run(Door):
                     saved_at = time.monotonic()
                 if stopping:
                     raise Interrupted(f"stopped after step {step} of phase {phase}")
-        finally:  # also where the method leaves the loop early
+        finally:  # also if the method leaves the loop early
             self._series.peak_memory_bytes = max(self._series.peak_memory_bytes, memory.peak())
         self.position = (phase, total, total)
         if done < total:
             self._save(phase, total, state, memory)
 
     def finish(self) -> None:
-        """Look at the last steps; call it when the method has returned."""
+        """Read the last steps; call it when the method has returned."""
         self._look()
 
     def _process_time(self) -> float:
-        """CPU seconds of the process; NaN on a device, where a process spins while it waits."""
+        """CPU seconds of the process; NaN on a device, where the process spins while it waits."""
         return time.process_time() if self._accelerator.host else math.nan
 
     def _record(self, step: int, whole: Span, cpu: float) -> None:
@@ -250,7 +250,7 @@ class Run(Door):
         self._see_values()
 
     def _read_clocks(self) -> None:
-        """Read the marks of the last steps after one wait for the last of them."""
+        """Read the marks of the last steps, after one wait for the last of them."""
         unread, self._unread = self._unread, []
         if not unread:
             return
@@ -269,16 +269,16 @@ class Run(Door):
             self._series.cpu.append(step.cpu)
 
     def _see_values(self) -> None:
-        """Read observed values; the first non-finite one ends the run."""
+        """Read observed values; Diverged at the first non-finite one."""
         unseen, self._unseen = self._unseen, []
         every = [(step, name, value) for step, values in unseen for name, value in values.items()]
         numbers = read_values([value for _, _, value in every])
         for (step, name, _), number in zip(every, numbers, strict=True):
             if not math.isfinite(number):
                 raise Diverged(self.position[0], step, name)
-            if name in TAKEN or name.startswith("clock_"):
+            if name in RESERVED or name.startswith("clock_"):
                 raise ValueError(
-                    f"a value cannot be observed as {name!r}, a column of the step table: rename it"
+                    f"an observed value cannot be named {name!r}, a column of the step table: rename it"
                 )
             column = self._series.values.setdefault(name, [])
             column.extend([math.nan] * (step - len(column)))
@@ -305,14 +305,14 @@ class Run(Door):
         write_checkpoint(self.folder / f"{phase}.safetensors", content)
 
     def _resume(self, phase: str, state: State) -> int:
-        """Put back what the last checkpoint of this phase holds; the number of steps it had done."""
+        """Restore the last checkpoint of this phase; return the number of steps done."""
         saved = read_checkpoint(self.folder / f"{phase}.safetensors") if self.folder else None
-        if saved is None or saved["run"] != self.name or self._rounds_otherwise(phase, saved):
+        if saved is None or saved["run"] != self.name or self._other_platform(phase, saved):
             return 0
         if saved["state"].keys() != state.keys() or "releases" not in saved:
-            return 0  # of code before it was changed
+            return 0  # written by an older version
         for name, thing in state.items():
-            put_back(thing, saved["state"][name])
+            restore(thing, saved["state"][name])
         for name, stream in saved["streams"].items():
             if name in self._generators:
                 self._generators[name].set_state(stream)
@@ -323,14 +323,14 @@ class Run(Door):
         self._series = self.phases[phase] = _unpacked(saved["series"])
         return int(saved["done"])
 
-    def _rounds_otherwise(self, phase: str, saved: dict[str, Any]) -> bool:
-        """Whether the checkpoint is of another torch or device: half of each would be a result of neither."""
+    def _other_platform(self, phase: str, saved: dict[str, Any]) -> bool:
+        """Whether the checkpoint is of another torch or device: a mixture would not be reproducible."""
         here = {"torch": torch.__version__, "device": self._device.type, "card": self._accelerator.name}
         there = {name: saved.get(name) for name in here}
         if there == here:
             return False
         logger.warning(
-            "phase %s starts from the beginning: its checkpoint was made with torch %s on %s (%s), "
+            "phase %s restarts: its checkpoint was made with torch %s on %s (%s), "
             "this is torch %s on %s (%s)",
             *(phase, *there.values(), *here.values()),
         )
@@ -345,7 +345,7 @@ class Run(Door):
 
 
 def read_values(values: Sequence[Tensor | float]) -> list[float]:
-    """Plain numbers; all that are on a device come with one copy."""
+    """Convert to floats, with one copy for all tensors on a device."""
     away = [value for value in values if isinstance(value, Tensor) and value.device.type != "cpu"]
     read = iter(torch.stack([value.double().reshape(()) for value in away]).tolist() if away else [])
     return [

@@ -1,11 +1,11 @@
-"""The scheduler's job and node that a process runs in, by what its backend's worker tells in variables."""
+"""The scheduler's job and node of this process, from variables that the backend sets."""
 
 import os
 
 JOB = "PRIVBENCH_JOB"
-"""The job, as the scheduler's commands take it; unset where no scheduler runs the process."""
+"""The job id, as the scheduler's commands take it; unset without a scheduler."""
 NODE = "PRIVBENCH_NODE"
-"""The machine, by the scheduler's name for it."""
+"""The scheduler's name of the machine."""
 
 
 def scheduler_job() -> str | None:

@@ -1,4 +1,4 @@
-"""What a method is given, put together in one place: for trainings, benches, estimates and attacks."""
+"""The inputs of a method, built in one place for trainings, benches, estimates and attacks."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 import methods
 import workloads
 from harness.jobs.memory_layout import apply_layout
-from harness.plan.canaries import Armed, arm, coins
+from harness.plan.canaries import CellRecords, cell_records, coins
 from harness.plan.public_records import public_records
 from harness.spec import Cell, Plugin
 from methods.base import Method, Params, Problem
@@ -22,25 +22,24 @@ from workloads.records import without
 
 @dataclass(frozen=True)
 class Setup:
-    """Model `index` of a cell on a device, before it is trained; every part is made when first asked for."""
+    """Model `index` of a cell on a device, before training; every part is built on first use."""
 
     cell: Cell
     index: int
     device: torch.device
     like: "Setup | None" = None
-    """One of the same workload, members and canaries, whose records serve here too: in a bench, methods
-    share one copy."""
+    """A setup of the same workload, members and canaries whose records are shared, as in a bench."""
 
     @cached_property
     def workload(self) -> Workload:
-        """The workload the cell names; SpecError where the installed version is another."""
+        """The cell's workload; SpecError if another version is installed."""
         workload = workloads.family.get(self.cell.workload.name)
         same_version("workload", self.cell.workload, workload.version)
         return workload
 
     @cached_property
     def method(self) -> Method:
-        """The method the cell names; SpecError where the installed version is another."""
+        """The cell's method; SpecError if another version is installed."""
         method = methods.family.get(self.cell.method.name)
         same_version("method", self.cell.method, method.version)
         return method
@@ -52,22 +51,22 @@ class Setup:
 
     @cached_property
     def public(self) -> Records | None:
-        """The public records that the method is given, if any."""
+        """The public records given to the method, if any."""
         return public_records(self.workload, self.method)
 
     @cached_property
-    def records(self) -> Armed:
-        """The pool, canaries and test records; without the test records that the method is given."""
+    def records(self) -> CellRecords:
+        """The pool, canaries and test records, without test records that the method is given as public."""
         if self.like is not None:
             return self.like.records
-        records = arm(self.workload, self.cell)
+        records = cell_records(self.workload, self.cell)
         if self.public is None:
             return records
         return replace(records, test=without(records.test, self.public))
 
     @cached_property
     def mask(self) -> Tensor:
-        """Over the pool and the canaries: who is a member."""
+        """Membership mask over the pool and the canaries."""
         own = membership(self.cell, self.index, len(self.records.pool))
         return torch.cat([own, coins(self.cell, self.index)])
 
@@ -78,7 +77,7 @@ class Setup:
 
     @property
     def problem(self) -> Problem:
-        """What else the method may know, in the memory layout of trainings."""
+        """Model, loss and public records, in the memory layout of trainings."""
         return self._given[1]
 
     @cached_property
@@ -95,13 +94,18 @@ class Setup:
 
 
 def membership(cell: Cell, index: int, pool: int) -> Tensor:
-    """Who trains model `index`: exactly `n_train` of the pool, drawn afresh for every index.
+    """Membership mask of model `index`: exactly `n_train` of the pool, redrawn for every index.
 
-    The draw does not depend on the method: model i of every cell of a workload has the same members,
-    so that methods are compared on the same records.
+    The draw does not depend on the method: model i of every cell of a workload has the same members, so that
+    methods are compared on the same records.
     """
     if cell.n_train > pool:
-        raise SpecError(f"{cell.workload.name} wants {cell.n_train} members of a pool of {pool}")
+        raise SpecError(
+            f"{cell.workload.name}: n_train = {cell.n_train} exceeds the pool of {pool}",
+            field="n_train",
+            value=cell.n_train,
+            allowed=(1, pool),
+        )
     text = f"members/{cell.workload.name}/{cell.workload.version}/{cell.n_train}/{cell.seed}/{index}"
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
     order = torch.randperm(pool, generator=torch.Generator().manual_seed(seed))
@@ -116,9 +120,12 @@ def per_example_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def same_version(kind: str, asked: Plugin, installed: str) -> None:
-    """Numbers of two versions are not comparable, so a task runs on the version it was planned for."""
+    """SpecError unless the planned version is installed: results of two versions are not comparable."""
     if asked.version != installed:
         raise SpecError(
-            f"the task was planned for {kind} {asked.name} version {asked.version}; installed is "
-            f"{installed}: enqueue the sweep again"
+            f"the task was planned for {kind} {asked.name} version {asked.version}, but version {installed} "
+            "is installed: enqueue the sweep again",
+            field=kind,
+            value=asked.version,
+            allowed=installed,
         )

@@ -1,7 +1,7 @@
-"""What one step of a method shares: the gradient an observer reads off the weights before and after it.
+"""The gradient shared by one step of a method: the difference of the weights before and after it.
 
-The method itself trains, on the attacked records alone, with its own clipping and its own noise, calibrated
-for the real training. Nothing is re-implemented: an attack cannot be tried on gradients that no method gives.
+The method itself trains on the attacked records only, with its own clipping and noise, calibrated for the
+real training. Nothing is re-implemented, so attacks see only gradients that a method really produces.
 """
 
 import hashlib
@@ -21,33 +21,33 @@ from workloads.errors import SpecError
 
 CPU = torch.device("cpu")
 RATE = 2.0**20
-"""Of the step. A power of two divides out exactly; a large one leaves 2^-44 of the weights' own rounding."""
+"""Learning rate of the step. A power of two divides exactly; a large one keeps their rounding at 2^-44."""
 
 
 class OneStep:
-    """A budget for one step: the cell's has paid for it already, at the rate of the real training."""
+    """A budget for one step, which is already covered by the cell's budget."""
 
     def __init__(self) -> None:
         self.left = 1
 
     def admits(self, event: DpEvent) -> bool:
-        """Whether the step is still to be made."""
+        """Whether the step has not been made."""
         return self.left > 0
 
     def spend(self, event: DpEvent) -> None:
-        """It is about to be made."""
+        """Use up the step."""
         self.left -= 1
 
     def remaining_uses(self, event: DpEvent) -> int:
-        """One, then none."""
+        """One before the step, then zero."""
         return self.left
 
     def state_dict(self) -> dict[str, Any]:
-        """Whether it was made."""
+        """The remaining steps."""
         return {"left": self.left}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the remaining steps."""
         self.left = int(state["left"])
 
 
@@ -55,7 +55,7 @@ class LoneStep(Run):
     """A run of one step, without checkpoints."""
 
     def budget(self, epsilon: float, delta: float, likely: DpEvent, alone: bool = False) -> Budget:
-        """One that admits the step."""
+        """A budget that admits one step."""
         return OneStep()
 
 
@@ -68,16 +68,16 @@ def share(
     name: str,
     when: When,
 ) -> Shared:
-    """What a step from this model on these records alone shares.
+    """The gradient shared by a step from this model on these records only.
 
     Args:
-        method: whose step it is.
-        params: of the cell.
-        problem: of the cell; its models are not asked for.
-        model: whose weights the step starts from.
-        records: the batch, all of it.
-        name: of the training that the step belongs to; noise is drawn anew for other records.
-        when: the moment of that training.
+        method: The method of the cell.
+        params: Its parameters.
+        problem: Of the cell; its model function is not used.
+        model: The weights before the step.
+        records: The whole batch.
+        name: Of the training; noise is redrawn for other records.
+        when: The moment of that training.
     """
     single = one_step(method, params, len(records))
     run = LoneStep(f"{name}/{when}/{fingerprint(records)}", CPU)
@@ -88,19 +88,19 @@ def share(
     steps = [len(series.wall) for series in run.phases.values()]
     if steps != [1] or before.keys() != after.keys():
         raise SpecError(
-            f"training by '{type(method).__name__}' is no sequence of gradient steps on the released model; "
-            f"asked for one step it made {steps} in its phases, and no gradient is shared; attack its answers"
+            f"'{type(method).__name__}' does not train the released model by gradient steps: it made {steps} "
+            "steps in its phases instead of one, and shares no gradient; attack its predictions instead"
         )
     moves = [before[each].double() - after[each].double() for each in before]
     if not any(bool(move.any()) for move in moves):
-        raise SpecError("the step left every weight as it was: the method rejected it and shared nothing")
+        raise SpecError("the step changed no weight: the method rejected it and shared nothing")
     return Shared(model, [(move / RATE).float() for move in moves])
 
 
 def one_step(method: Method, params: Params, count: int) -> Params:
-    """The cell's parameters with the settings of one step on `count` records, as the method declares them.
+    """The cell's parameters, changed to one step on `count` records as the method declares.
 
-    A SpecError for a method that cannot be asked for one.
+    SpecError for a method without single steps.
     """
     if isinstance(method, Rebuilt) or not isinstance(params, Stepped):
         why = (
@@ -109,7 +109,7 @@ def one_step(method: Method, params: Params, count: int) -> Params:
             else f"declares no single step: {type(params).__name__} has no one_step"
         )
         raise SpecError(
-            f"'{type(method).__name__}' {why}: it cannot be asked for one gradient step; attack its answers"
+            f"'{type(method).__name__}' {why}, so it shares no gradient; attack its predictions instead"
         )
     return type(params)(**{**params.model_dump(), **params.one_step(count, RATE)})
 
@@ -120,6 +120,6 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def fingerprint(records: Records) -> str:
-    """A name for these records: their content's hash."""
+    """SHA-256 of the records' content."""
     parts = (each.contiguous().numpy().tobytes() for each in (records.x, records.y))
     return hashlib.sha256(b"".join(parts)).hexdigest()

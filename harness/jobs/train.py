@@ -1,4 +1,4 @@
-"""One train task: draw the members, let the method train, price its ledger, keep what the model says."""
+"""One training task: draw the members, train, account for the ledger, store the logits."""
 
 import io
 import math
@@ -18,7 +18,7 @@ from harness.accounting import Guarantee, check, find_ceilings, price
 from harness.jobs.memory_layout import restore_layout
 from harness.jobs.run import Run, Series
 from harness.jobs.setup import Setup, per_example_loss
-from harness.plan.canaries import Armed
+from harness.plan.canaries import CellRecords
 from harness.spec import Task
 from harness.store.outcomes import (
     Outcome,
@@ -35,12 +35,12 @@ from workloads.errors import Diverged
 
 EVALUATION_BATCH = 2048
 DELTA = 1e-5
-"""At which a ledger is priced whose method has no delta of its own."""
+"""The delta for methods without one."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a finished task hands to the store."""
+    """The outcome and artefacts of a finished task."""
 
     outcome: Outcome
     artefacts: dict[str, bytes]
@@ -48,7 +48,7 @@ class Made:
 
 
 def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], bool]) -> Made:
-    """Train model `task.index` of the cell and measure its utility and what it releases about its members."""
+    """Train model `task.index` of the cell, and compute its utility, guarantee and signals."""
     setup = Setup(task.cell, task.index, device)
     records, mask, params = setup.records, setup.mask, setup.params
     run = Run(task.key, device, folder / "checkpoint", stop=stop)
@@ -58,7 +58,7 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     guarantee = price(released.ledger, getattr(params, "delta", DELTA))
     check(guarantee, bound(setup.method, params))
     ceilings = find_ceilings(released.ledger, guarantee)
-    signals = ask(released, records, device)
+    signals = collect_signals(released, records, device)
     aside = set_aside(released, records, mask)
     own = slice(len(records.pool))
     return Made(
@@ -81,7 +81,7 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
 
 
 def bound(method: Method, params: Params) -> float | None:
-    """The epsilon that the price may not pass; None where there is none."""
+    """The epsilon that the training may not exceed; None if unlimited."""
     if isinstance(method, Budgeted):
         return method.bound(params)
     epsilon: float | None = getattr(params, "epsilon", None)
@@ -89,8 +89,8 @@ def bound(method: Method, params: Params) -> float | None:
 
 
 def promised(guarantee: Guarantee, method: Method) -> str:
-    """The kind of guarantee: what the price says. Where there is no price, an empirical defence is told
-    from no defence by the method's own word; nothing is ever raised above its price."""
+    """The kind of guarantee that the ledger supports. Only `none` may become `empirical`, if the method
+    declares that; no method can claim more than its ledger."""
     if guarantee.kind == "none" and method.guarantee == "empirical":
         return "empirical"
     return guarantee.kind
@@ -112,44 +112,42 @@ def watch(work: Positioned) -> None:
     watched[:] = [work]
 
 
-def ask(released: Released, armed: Armed, device: torch.device) -> dict[str, Tensor]:
-    """One pass of the released model over the pool with its canaries and the test records."""
+def collect_signals(released: Released, records: CellRecords, device: torch.device) -> dict[str, Tensor]:
+    """Logits of the released model on pool, canaries and test records."""
     predictor = restore_layout(released.predictor).to(device).eval()
-    asked = armed.asked
+    candidates = records.candidates
     return {
-        "logits": answers(predictor, asked, device),
-        "labels": asked.y,
-        "test_logits": answers(predictor, armed.test, device),
-        "test_labels": armed.test.y,
+        "logits": predict_logits(predictor, candidates, device),
+        "labels": candidates.y,
+        "test_logits": predict_logits(predictor, records.test, device),
+        "test_labels": records.test.y,
     }
 
 
-def set_aside(released: Released, armed: Armed, mask: Tensor) -> Tensor:
-    """Members that never trained the released model, over pool and canaries; a method may declare some."""
+def set_aside(released: Released, records: CellRecords, mask: Tensor) -> Tensor:
+    """Mask over pool and canaries of the members that the method kept out of training."""
     if released.set_aside is None:
         return torch.zeros_like(mask)
-    aside = armed.set_aside(mask, released.set_aside.cpu())
-    if not bool((mask & ~aside)[: len(armed.pool)].any()):
-        raise ValueError(
-            f"the method set all of its {int(mask.sum())} members aside; let some train the model"
-        )
+    aside = records.set_aside(mask, released.set_aside.cpu())
+    if not bool((mask & ~aside)[: len(records.pool)].any()):
+        raise ValueError(f"the method set aside all of its {int(mask.sum())} members: it must train on some")
     return aside
 
 
-def answers(predictor: nn.Module, records: Records, device: torch.device) -> Tensor:
-    """Logits in float32 on the CPU; a non-finite one means the training diverged unseen."""
+def predict_logits(predictor: nn.Module, records: Records, device: torch.device) -> Tensor:
+    """Logits in float32 on the CPU; Diverged if one is not finite."""
     with torch.no_grad():
         parts = [predictor(x.to(device)).float().cpu() for x in records.batches(EVALUATION_BATCH)]
     logits = torch.cat(parts)
     if not torch.isfinite(logits).all():
-        raise Diverged("evaluation", 0, "an answer of the released model")
+        raise Diverged("evaluation", 0, "a logit of the released model")
     return logits.contiguous()
 
 
 def utility(signals: dict[str, Tensor], included: Tensor, excluded: Tensor) -> Utility:
     """Accuracy of the last iterate on test records, members and non-members of the pool.
 
-    Canaries count as neither, and so do members that are set aside.
+    Canaries and members that were set aside are left out.
     """
     logits, labels = signals["logits"][: len(included)], signals["labels"][: len(included)]
     test_logits, test_labels = signals["test_logits"], signals["test_labels"]
@@ -166,21 +164,21 @@ def utility(signals: dict[str, Tensor], included: Tensor, excluded: Tensor) -> U
 
 
 def share(right: Tensor) -> float:
-    """The share of True, exactly rounded: a count divided by a count."""
+    """The share of True values."""
     return int(right.sum()) / right.numel()
 
 
 def finite(stats: Mapping[str, float]) -> dict[str, float]:
-    """A method's stats as plain numbers; JSON has no others."""
+    """A method's stats as finite floats, as JSON requires."""
     numbers = {name: float(value) for name, value in stats.items()}
     strange = {name: value for name, value in numbers.items() if not math.isfinite(value)}
     if strange:
-        raise ValueError(f"the method gave stats that are not finite: {strange}; leave them out")
+        raise ValueError(f"the method returned non-finite stats: {strange}; leave them out")
     return numbers
 
 
 def weights(predictor: nn.Module) -> dict[str, Tensor]:
-    """The released weights, each contiguous on its own memory as safetensors wants it."""
+    """The released weights, each contiguous in its own memory as safetensors requires."""
     return {
         name: each.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, each in predictor.state_dict().items()
@@ -188,7 +186,7 @@ def weights(predictor: nn.Module) -> dict[str, Tensor]:
 
 
 def summary(series: Series) -> Phase:
-    """Quantiles of a phase's step times. The first steps pay for warm-up and are left out."""
+    """Quantiles of a phase's step times, without warm-up steps."""
     kept = slice(warm_up(len(series.wall)), None)
     return Phase(
         steps=len(series.wall),
@@ -202,12 +200,12 @@ def summary(series: Series) -> Phase:
 
 
 def warm_up(steps: int) -> int:
-    """Steps not counted in timings: ten, or a fifth of a short phase."""
+    """Number of warm-up steps: ten, or a fifth of a short phase."""
     return min(10, steps // 5)
 
 
 def quantiles(column: list[float]) -> Quantiles:
-    """Five quantiles and the mean; None where nothing was measured."""
+    """Five quantiles and the mean; None if nothing was measured."""
     values = np.asarray(column, dtype=np.float64)
     values = values[np.isfinite(values)]
     if not values.size:
@@ -217,7 +215,7 @@ def quantiles(column: list[float]) -> Quantiles:
 
 
 def step_table(phases: dict[str, Series]) -> bytes:
-    """The full series as Parquet: a row per step, a column per clock and per observed value."""
+    """All steps as Parquet: a row per step, a column per clock and per observed value."""
     clocks = sorted({name for series in phases.values() for name in series.clocks})
     values = sorted({name for series in phases.values() for name in series.values})
     columns: dict[str, list[Any]] = {name: [] for name in ("phase", "step", "wall_seconds", "cpu_seconds")}
@@ -236,7 +234,7 @@ def step_table(phases: dict[str, Series]) -> bytes:
                 padded = column + [math.nan] * (count - len(column))
                 columns.setdefault(prefix + name, []).extend(padded)
     types = {"phase": pa.string(), "step": pa.int32()}
-    # from_pandas: a step without the value holds NaN here and null in the file.
+    # from_pandas: NaN becomes null in the file.
     arrays = {
         name: pa.array(column, types.get(name, pa.float64()), from_pandas=True)
         for name, column in columns.items()

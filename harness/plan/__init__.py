@@ -1,1 +1,1 @@
-"""From a sweep file to tasks: names looked up, parameters resolved, noise solved for, cost estimated."""
+"""From a sweep file to tasks: look up names, resolve parameters, solve for noise, estimate cost."""

@@ -1,7 +1,7 @@
-"""Benches to tasks: which variants take turns, on which workload, at which batch size.
+"""Plan benches: which variants are interleaved, on which workload, at which batch size.
 
-For every workload and batch size the methods and the plain baseline train side by side, a step each in turn
-(harness/jobs/bench/interleaving.py). The baseline is there twice: how far its two copies differ shows how
+For every workload and batch size the methods and the plain baseline train interleaved, a step each
+(harness/jobs/bench/interleaving.py). The baseline runs twice: the difference of its two copies shows how
 noisy the machine is.
 """
 
@@ -24,9 +24,9 @@ from workloads.errors import SpecError, unknown
 from workloads.recipe import recipe
 
 ANY_DEVICE = "auto"
-"""The best device of the machine that the bench comes to run on."""
+"""The best device of the machine that runs the bench."""
 EPSILON = 8.0
-"""For a method that needs one, where none is given; the time of a step does not depend on it."""
+"""The default epsilon of a bench; the time of a step does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Measure:
     device: str = ANY_DEVICE
     threads: int = 1
     steps: int = 300
-    """Timed steps of each method at most."""
+    """Maximum number of timed steps of each method."""
     seconds: float = 20.0
-    """After which at least 50 steps are enough."""
+    """Stop after this time, once 50 steps are timed."""
     warm_up: int = 10
     memory_steps: int = 8
     seed: int = 0
@@ -59,7 +59,7 @@ class Measure:
 
 
 def measure_of(given: Mapping[str, Any], seed: int) -> Measure:
-    """How a sweep file asks to measure; SpecError with all that is wrong."""
+    """Parse the `measure` table of a sweep file; SpecError with all problems."""
     known = [each.name for each in fields(Measure) if each.name != "seed"]
     if strange := [name for name in given if name not in known]:
         raise SpecError([unknown("key of measure", name, known) for name in strange])
@@ -67,8 +67,7 @@ def measure_of(given: Mapping[str, Any], seed: int) -> Measure:
 
 
 def plan_entries(entries: Sequence[BenchEntry], seed: int, problems: list[str]) -> list[Task]:
-    """The tasks of the benches of a sweep; what is wrong goes to `problems`. Asked for again, they have the
-    same keys."""
+    """The bench tasks of a sweep, with the same keys every time; problems are added to `problems`."""
     tasks: list[Task] = []
     for entry in entries:
         try:
@@ -83,10 +82,10 @@ def plan_entries(entries: Sequence[BenchEntry], seed: int, problems: list[str]) 
 def plan_benches(
     grid: Mapping[str, list[Any]], measure: Measure, stamp: str | None = None, where: str = "bench"
 ) -> list[Task]:
-    """One task for each workload and batch size; SpecError with all that is wrong. Writes nothing.
+    """One task per workload and batch size; SpecError with all problems. Writes nothing.
 
-    `grid` holds the lists `workload`, `method` and those of parameters, `batch_size` and `engine` among them.
-    A parameter goes to the methods that have it; at least one must.
+    `grid` contains the lists `workload`, `method` and parameters, such as `batch_size` and `engine`.
+    A parameter applies to the methods that have it; at least one must.
     """
     baseline = named("plain-baseline")
     names = list(dict.fromkeys([baseline, *grid["method"]]))
@@ -110,12 +109,12 @@ def plan_benches(
 
 
 def stamp_now() -> str:
-    """A stamp that no other bench has."""
+    """A unique stamp."""
     return f"{datetime.now(UTC).isoformat()} {uuid4().hex}"
 
 
 def _misplaced(settings: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """A complaint for every parameter that none of the methods has."""
+    """A problem for every parameter that no method has."""
     has = {field for name in names for field in _fields(name)}
     return [unknown("parameter", name, has) for name in settings if name not in has]
 
@@ -126,7 +125,7 @@ def _fields(method: str) -> Mapping[str, Any]:
 
 
 def _usual_batch(workload: str, baseline: str) -> int:
-    """The batch size with which the baseline trains this workload; 1 for an unknown name, refused later."""
+    """The baseline's batch size on this workload; 1 for an unknown name, which is rejected later."""
     if workload not in workloads.family.members:
         return 1
     has = _fields(baseline)
@@ -135,9 +134,9 @@ def _usual_batch(workload: str, baseline: str) -> int:
 
 
 def _fits(workload: str, size: Any, where: str, problems: list[str]) -> bool:
-    """Whether batches of this size can be drawn; where not, `problems` says so."""
+    """Whether batches of this size can be drawn; if not, adds to `problems`."""
     if workload not in workloads.family.members or not isinstance(size, int) or size < 1:
-        return True  # refused with the other mistakes when parameters are validated
+        return True  # rejected when parameters are validated
     try:
         refuse_larger_than(workloads.family.get(workload).n_train, size)
     except SpecError as error:
@@ -147,13 +146,13 @@ def _fits(workload: str, size: Any, where: str, problems: list[str]) -> bool:
 
 
 def _lists(workload: str, method: str, settings: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    """The grid of one method: the settings it has, and what a step needs that nobody gave."""
+    """The grid of one method: the settings that it has, and defaults of what a step needs."""
     fields = _fields(method)
     member = methods.family.members.get(method)
     own: dict[str, list[Any]] = {}
     if isinstance(member, Benched):
         own = {name: [value] for name, value in member.in_benches.items()}
-    # One update rule for all, unless another is given: a ratio is about methods, not about optimizers.
+    # One optimiser for all unless given: a ratio compares methods, not optimisers.
     plain = {name: [value] for name, value in PLAIN.items()}
     asked = plain | own | dict(settings)
     lists = {name: values for name, values in asked.items() if name in fields}
@@ -180,12 +179,12 @@ def _task(cells: Sequence[Cell], workload: str, size: int, measure: Measure, sta
 
 
 def again(baseline: str) -> str:
-    """The name of the baseline's second copy."""
+    """The name of the second copy of the baseline."""
     return f"{baseline} again"
 
 
 def _names(cells: Sequence[Cell]) -> list[str]:
-    """The method, its engine where it has one, and the parameters in which variants of one method differ."""
+    """Names of variants: the method, its engine, and the parameters in which its variants differ."""
     names = []
     for cell in cells:
         others = [each.params for each in cells if each.method == cell.method]
@@ -194,10 +193,10 @@ def _names(cells: Sequence[Cell]) -> list[str]:
         if isinstance(member, Calibrated) and {"epsilon", member.free} <= {*differs}:
             differs.remove(member.free)
         engine = [cell.params["engine"]] if "engine" in cell.params else []
-        told = [_said(name, cell.params[name]) for name in differs if name != "engine"]
-        names.append(" ".join([cell.method.name, *engine, *told]))
+        values = [_assignment(name, cell.params[name]) for name in differs if name != "engine"]
+        names.append(" ".join([cell.method.name, *engine, *values]))
     return names
 
 
-def _said(name: str, value: Any) -> str:
+def _assignment(name: str, value: Any) -> str:
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"

@@ -1,4 +1,4 @@
-"""From the points of a grid to cells: names looked up, recipes applied, every parameter resolved."""
+"""Resolve the points of a grid to cells: look up names, apply recipes, complete parameters."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 import methods
 import workloads
-from harness.plan.canaries import KINDS, armed_model, refusals
+from harness.plan.canaries import KINDS, canary_model, refusals
 from harness.plan.declarations import declared_by, uncounted
 from harness.plan.public_records import find_lack
 from harness.plan.solving import overdetermined, solve
@@ -19,11 +19,11 @@ from workloads.errors import BenchError, unknown
 from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
 
 OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
-"""Keys of a grid that no method has: members per model, the number of a setting in the recipe, canaries."""
+"""Keys of a grid that are not parameters: members per model, number of a recipe's setting, canaries."""
 
 
 def resolve_grids(grids: Iterable[Grid], seed: int, problems: list[str]) -> dict[str, tuple[Cell, Notes]]:
-    """Every cell of these grids with its notes, by key; what is wrong goes to `problems`."""
+    """Every cell of these grids with its notes, by key; problems are added to `problems`."""
     cells: dict[str, tuple[Cell, Notes]] = {}
     for grid in grids:
         for point in grid.points():
@@ -36,7 +36,7 @@ def resolve_grids(grids: Iterable[Grid], seed: int, problems: list[str]) -> dict
 def resolve_cell(
     point: Mapping[str, Any], where: str, seed: int, problems: list[str]
 ) -> tuple[Cell, Notes] | None:
-    """One resolved cell and what is recorded beside it; None where something is wrong."""
+    """Resolve one cell and its notes; None, and an entry in `problems`, if something is wrong."""
     names = {}
     for kind, family in (("workload", workloads.family), ("method", methods.family)):
         if point[kind] not in family.names():
@@ -65,7 +65,7 @@ def resolve_cell(
         problems += [f"{where}: {each}" for each in strange]
         if params is None or n_train is None or strange:
             return None
-        model = armed_model(workload, canary, count or 0)
+        model = canary_model(workload, canary, count or 0)
         params = solve(method, params, n_train, model, given)
     except BenchError as error:
         problems.append(f"{where}: {error}")
@@ -86,10 +86,10 @@ def resolve_cell(
 
 
 def _notes(method: Method, params: Params, used: Tuning) -> Notes:
-    """What is recorded beside the tasks of a cell: its configuration, its levels, and how it was tuned."""
+    """The notes of a cell's tasks: configuration, levels and tuning."""
     values, fields = params.model_dump(), type(params).model_fields.items()
     levels = {name: values[name] for name, info in fields if Level() in info.metadata}
-    if isinstance(method, Calibrated) and values.get("epsilon") is None:  # then the noise itself is the level
+    if isinstance(method, Calibrated) and values.get("epsilon") is None:  # the noise is the level
         levels[method.free] = values[method.free]
     configuration = configuration_of(values, uncounted(method))
     return Notes(used.tried, used.by, used.on, configuration, levels)
@@ -105,8 +105,7 @@ def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
 def _from_recipe(
     book: Recipe, name: str, method: Method, point: Mapping[str, Any]
 ) -> tuple[dict[str, Setting], dict[str, Any]]:
-    """The recipe's settings for a method and their values at the point's epsilon, with the numbered setting
-    it asks for."""
+    """The recipe's settings for a method, with the numbered one if given, and their values at epsilon."""
     number = point.get("setting")
     settings = book.settings(name, method.Params.model_fields, None if number is None else str(number))
     epsilon = point.get("epsilon", settings["epsilon"].at(None) if "epsilon" in settings else None)
@@ -115,10 +114,10 @@ def _from_recipe(
 
 
 def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A sweep made of options, with a grid per method that holds only what the method has.
+    """Split the grid of a sweep given by options into one per method with only the method's parameters.
 
-    So an epsilon compares a private method with one that has none. What none of the methods has stays, and
-    is refused with the other mistakes.
+    So that --epsilon can compare a private method with one without. A parameter that no method has stays and
+    is rejected later.
     """
     grids = []
     for grid in content["grid"]:
@@ -131,7 +130,7 @@ def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _accepts(method: str, names: Sequence[str]) -> set[str]:
-    """The options that say something to a method on one of these workloads."""
+    """The options that apply to a method on these workloads."""
     if method not in methods.family.names():
         return set()
     books = [recipe(workloads.family.get(name)) for name in names if name in workloads.family.names()]
@@ -140,20 +139,20 @@ def _accepts(method: str, names: Sequence[str]) -> set[str]:
 
 
 def has_parameters(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:
-    """Whether all of these are parameters; a complaint for each that is not."""
+    """Whether all names are parameters; adds a problem for each that is not."""
     strange = [name for name in given if name not in kind.model_fields]
     problems += [f"{where}: {unknown('parameter', name, kind.model_fields)}" for name in strange]
     return not strange
 
 
 def validate(where: str, kind: type[Params], values: Mapping[str, Any], problems: list[str]) -> Params | None:
-    """The parameters with these values; None, and a complaint for each that is wrong."""
+    """Build the parameters; None, and a problem per invalid value, if there are any."""
     try:
         return kind(**values)
     except ValidationError as error:
         for each in error.errors():
             name = ".".join(map(str, each["loc"]))
-            if each["type"] == "missing":  # its input is all that was given
+            if each["type"] == "missing":  # its input is the whole mapping
                 problems.append(f"{where}: {name} is missing: it has no default, give a value")
                 continue
             given = f"{name} = {each['input']!r}: " if name else ""

@@ -1,4 +1,4 @@
-"""What methods declare of themselves: who is the baseline, what is solved for, what counts as a setting."""
+"""Declarations of methods: their role, the parameter to solve for, what counts as a configuration."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from workloads.errors import BenchError
 
 
 def named(role: Role) -> str:
-    """The name of the method with a role."""
+    """The name of the only method with a role."""
     found = [name for name in sorted(methods.family.own) if role_of(name) == role]
     if len(found) != 1:
         raise BenchError(
-            f"{len(found)} methods declare role = '{role}' ({', '.join(found) or 'none'}): one must"
+            f"{len(found)} methods declare role = '{role}' ({', '.join(found) or 'none'}): exactly one must"
         )
     return found[0]
 
@@ -22,16 +22,16 @@ def named(role: Role) -> str:
 def role_of(name: str) -> Role | None:
     """The role of the method called `name`.
 
-    A plug-in has none, whatever it declares or inherits: two stores must not differ in what they call 1.
+    A plug-in never has one, whatever it declares or inherits: the baseline must be the same in all stores.
     """
     method = methods.family.members.get(name)
     return method.role if isinstance(method, Baseline) and name in methods.family.own else None
 
 
 def solved_for(method: Method, params: Mapping[str, Any], given: Collection[str] = ()) -> str | None:
-    """The parameter that is solved for to meet the epsilon in `params`; None where there is none.
+    """The parameter that is solved for to meet the epsilon in `params`, if any.
 
-    `given` names the parameters that were given beside the defaults and the recipe's values.
+    `given` names the parameters set by the user.
     """
     if not isinstance(method, Calibrated) or params.get("epsilon") is None:
         return None
@@ -40,7 +40,7 @@ def solved_for(method: Method, params: Mapping[str, Any], given: Collection[str]
 
 
 def uncounted(method: Method) -> frozenset[str]:
-    """Parameters that make no other configuration: privacy asked for, what buys it, how it is computed."""
+    """Parameters that do not count as configuration: privacy budget, solved parameter, technical ones."""
     fields = method.Params.model_fields.items()
     technical = {name for name, info in fields if Technical() in info.metadata}
     free = {method.free} if isinstance(method, Calibrated) else set[str]()
@@ -48,6 +48,6 @@ def uncounted(method: Method) -> frozenset[str]:
 
 
 def declared_by(name: str, params: Mapping[str, Any], given: Collection[str] = ()) -> Declared:
-    """What is noted with the tasks of a cell of the method called `name`."""
+    """The declaration of a method, for the notes of a cell's tasks."""
     method = methods.family.get(name)
     return Declared(role_of(name), solved_for(method, params, given), isinstance(method, Illustrated))

@@ -1,4 +1,4 @@
-"""What a plan will cost: from recorded trainings of the same kind, or from a short probe."""
+"""Estimate the cost of a plan from recorded trainings of the same kind, or from a short probe."""
 
 import contextlib
 import statistics
@@ -15,24 +15,24 @@ from harness.store.result import Result
 from workloads.errors import BenchError, StoreError
 
 ATTACK_SECONDS = 1.0
-"""Taken for an attack: array work on stored signals."""
+"""Assumed for an attack: array operations on stored signals."""
 ATTACK_BYTES = 2**30
 BENCH_OVERHEAD = 2.0
-"""A bench takes about so many times the seconds it is to time: set-up, warm-up, the fifty steps that
-are always timed and the weighing of memory come on top."""
+"""Ratio of a bench's run time to the time it measures: set-up, warm-up, a minimum of fifty steps, and memory
+measurement are added."""
 BENCH_BYTES = 2**31
 
 SHAPELESS = (StoreError, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-"""What a damaged file, or one of another shape, raises: it tells no times, and is no reason not to plan."""
+"""Errors of a damaged file or one of another shape: it is ignored."""
 Kind = tuple[str, str]
 """The names of a workload and a method."""
 Device = Literal["cpu", "cuda"]
-"""A kind of device: times and peaks of one say nothing of the other."""
+"""A kind of device; costs on one do not apply to the other."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one training: seconds, peak memory, and where the figure comes from."""
+    """Cost of one training, and its source."""
 
     seconds: float
     memory_bytes: int
@@ -40,16 +40,16 @@ class Cost:
 
 
 class Training(NamedTuple):
-    """What one recorded training took."""
+    """The cost of one recorded training."""
 
     seconds_per_step: float
-    """Inside the steps of all phases, over the steps that were asked for (`asked_steps`)."""
+    """Time inside the steps of all phases, divided by `asked_steps`."""
     other_seconds: float
     peak_memory_bytes: int
 
 
 class Usual(NamedTuple):
-    """What trainings of a workload and a method usually take: medians, and the highest peak."""
+    """Cost of trainings of a workload and a method: medians, and the highest peak."""
 
     trainings: int
     seconds_per_step: float
@@ -57,37 +57,37 @@ class Usual(NamedTuple):
     peak_memory_bytes: int
 
     def cost(self, cell: Cell) -> Cost:
-        """Of one training of a cell."""
+        """Cost of one training of a cell."""
         seconds = self.seconds_per_step * asked_steps(cell.params) + self.other_seconds
         return Cost(seconds, self.peak_memory_bytes, f"recorded, {self.trainings} trainings")
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a whole plan."""
+    """The estimated cost of a plan."""
 
     seconds: float
-    """Work to do, on one slot."""
+    """Total run time on one slot."""
     memory_bytes: int
     """The highest peak of one task."""
     costs: dict[str, Cost]
-    """One training, by the key of its cell."""
+    """Cost of one training, by cell key."""
 
     def tasks(self, plan: Plan) -> dict[str, float]:
-        """Seconds of every task to do, by its key."""
+        """Run time of every unfinished task, by key."""
         return {task.key: (flat_cost(task) or self.costs[task.cell.key]).seconds for task in plan.todo}
 
 
 def estimate(
     plan: Plan, store: Store | None, probe: Callable[[Task], Cost] | None = None, device: Device = "cpu"
 ) -> Estimate | None:
-    """The cost of what is to do; None where nothing was recorded and there is no probe.
+    """Estimate the cost of the unfinished tasks; None if nothing was recorded and probing is impossible.
 
     Args:
-        plan: What is asked for.
-        store: Where trainings were recorded.
-        probe: Times a training on the device of which nothing was recorded (harness/jobs/probe.py).
-        device: What trainings will run on; only those recorded on its kind count.
+        plan: The plan.
+        store: The store with recorded trainings.
+        probe: Times a training of which nothing was recorded (harness/jobs/probe.py).
+        device: The device of trainings; only those recorded on its kind count.
     """
     recorded = _recorded(plan.todo, store, device)
     probed: dict[Kind, tuple[Cost, Cell]] = {}
@@ -106,7 +106,7 @@ def estimate(
         else:
             try:
                 probed[kind] = probed.get(kind) or (probe(task), cell)
-            except BenchError:  # its data is not here; planning needs only its size
+            except BenchError:  # its data is missing, which planning does not need
                 return None
             costs[cell.key] = _scaled(*probed[kind], cell)
         seconds += costs[cell.key].seconds
@@ -115,7 +115,7 @@ def estimate(
 
 
 def expected(tasks: Sequence[Task], store: Store, device: Device = "cpu") -> dict[str, Cost]:
-    """The cost of every task whose kind was recorded on such a device before, by its key."""
+    """The cost of every task whose kind was recorded on this device, by key."""
     recorded = _recorded(tasks, store, device)
     found: dict[str, Cost] = {}
     for task in tasks:
@@ -127,13 +127,13 @@ def expected(tasks: Sequence[Task], store: Store, device: Device = "cpu") -> dic
 
 
 def flat_cost(task: Task) -> Cost | None:
-    """What is taken for an attack or a bench; None for a training, whose cost is recorded or probed."""
+    """The assumed cost of an attack or a bench; None for a training, whose cost is recorded or probed."""
     if task.kind == "attack":
-        return Cost(ATTACK_SECONDS, ATTACK_BYTES, "taken for an attack")
+        return Cost(ATTACK_SECONDS, ATTACK_BYTES, "assumed for an attack")
     if task.timing is None:
         return None
     seconds = BENCH_OVERHEAD * Measure(**task.timing.settings).seconds
-    return Cost(seconds, BENCH_BYTES, "as long as it was told to time")
+    return Cost(seconds, BENCH_BYTES, "from its settings")
 
 
 def _kind(cell: Cell) -> Kind:
@@ -141,38 +141,38 @@ def _kind(cell: Cell) -> Kind:
 
 
 def _scaled(cost: Cost, measured: Cell, cell: Cell) -> Cost:
-    """The cost of a cell from that of another of its kind, by their steps."""
+    """Scale the cost of a cell of the same kind by the number of steps."""
     share = asked_steps(cell.params) / asked_steps(measured.params)
     return Cost(cost.seconds * share, cost.memory_bytes, cost.source)
 
 
 def _recorded(tasks: Iterable[Task], store: Store | None, device: Device) -> dict[Kind, Usual]:
-    """What was recorded on a kind of device of the kinds that these tasks train."""
+    """The usual cost of the kinds of these tasks, from trainings on this kind of device."""
     wanted = {_kind(task.cell) for task in tasks if task.kind == "train"}
     found: dict[Kind, list[Training]] = defaultdict(list)
     if not wanted or store is None or not store.exists():
         return {}
-    for key in store.keys():  # noqa: SIM118 - a store is no dict
+    for key in store.keys():  # noqa: SIM118 - a store is not a dict
         with contextlib.suppress(*SHAPELESS):
             task = store.task(key)
             kind = _kind(task.cell)
             if task.kind != "train" or kind not in wanted:
                 continue
-            result = store.result(key, summed=False)
+            result = store.result(key, verify=False)
             if result is not None and result.done and device_of(result) == device:
                 found[kind].append(_training(task.cell.params, result))
     return {kind: _usual(rows) for kind, rows in found.items()}
 
 
 def device_of(result: Result) -> Device:
-    """The kind of device a result was made on: provenance names a GPU, or says `cpu`."""
+    """The kind of device of a result, from its provenance: `cpu` or the name of a GPU."""
     return "cpu" if result.provenance.get("device", "cpu") == "cpu" else "cuda"
 
 
 def asked_steps(params: Mapping[str, Any]) -> float:
-    """The steps that all phases of a training grow with: teachers, generators and students too.
+    """The `steps` parameter, which scales all phases of a training, such as those of teachers and students.
 
-    A method that does not call them `steps` is taken to do as many as it did, all at once.
+    1 for a method without it, whose recorded cost is not scaled.
     """
     return float(params.get("steps") or 1)
 

@@ -1,6 +1,6 @@
-"""What a method would cost with given settings, by its own plan: `privbench price METHOD`.
+"""Compute the epsilon of a method's planned releases: `privbench price METHOD`.
 
-Loads no torch of its own, and no method but the one that is asked for.
+Does not load torch itself, and only the named method.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 TARGET = ("epsilon", "delta")
-"""Parameters that the guarantee repeats."""
+"""Parameters that are part of the guarantee."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a method would train: what its price depends on besides its parameters."""
+    """What the price of a method depends on besides its parameters."""
 
     n_train: int
     model: Callable[[int], nn.Module] | None = None
-    """A fresh model from a seed; None where no workload was named."""
+    """A fresh model from a seed; None without a workload."""
     values: Mapping[str, Any] | None = None
-    """What the workload's recipe says of the method's parameters."""
+    """Parameters of the workload's recipe."""
 
 
 def quote_method(
@@ -49,16 +49,16 @@ def quote_method(
     delta: float | None = None,
     fprs: Sequence[float] = (),
 ) -> Quote:
-    """Price what a calibrated method plans, or solve for what it leaves free.
+    """Compute epsilon of a calibrated method's plan, or solve for its free parameter.
 
     Args:
-        name: of the method.
-        given: its parameters that are not to be the recipe's or the defaults.
-        n_train: members of a model; None for the workload's own number.
-        workload: whose model, recipe and number of members count; None to do without.
-        target: an epsilon to solve for.
-        delta: of the guarantee; None for the method's own.
-        fprs: where ceilings on attacks are asked for.
+        name: Of the method.
+        given: Parameters that override the recipe and the defaults.
+        n_train: Members of a model; None for that of the workload.
+        workload: The source of model, recipe and `n_train`; may be None.
+        target: Epsilon to solve for.
+        delta: Of the guarantee; None for the method's own.
+        fprs: False-positive rates for ceilings on attacks.
     """
     method = methods.family.load(name)
     if not isinstance(method, Calibrated):
@@ -75,7 +75,7 @@ def quote_method(
         event = method.planned(params, setting.n_train)
     except SpecError as error:
         if setting.model is None and isinstance(method, Shaped):
-            raise SpecError(f"{error}; --workload NAME names a model to read it off") from None
+            raise SpecError(f"{error}; give --workload NAME to take it from its model") from None
         raise
     guarantee = without_data(price(event, params.delta))  # type: ignore[attr-defined]  # Calibrated
     values = {each: value for each, value in params.model_dump().items() if each not in TARGET}
@@ -90,28 +90,28 @@ def quote_method(
     )
 
 
-def parse_settings(words: Sequence[str]) -> dict[str, Any]:
-    """The values of --set NAME=VALUE, once for every name; commas are part of a value here."""
+def parse_settings(assignments: Sequence[str]) -> dict[str, Any]:
+    """Parse --set NAME=VALUE options; each name once, and commas are part of the value."""
     found: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
         if not equals or not name:
-            raise SpecError(f"--set {word}: give NAME=VALUE")
+            raise SpecError(f"--set {assignment}: give NAME=VALUE")
         if name in found:
-            raise SpecError(f"--set {word}: {name} was given before, as {found[name]!r}: give it once")
+            raise SpecError(f"--set {assignment}: {name} was already given as {found[name]!r}: give it once")
         found[name] = parse_value(value)
     return found
 
 
 def unpriced(name: str, method: Method) -> str:
-    """Why a method without a plan for a target epsilon has no price here, and what has."""
+    """Why a method that is not calibrated cannot be priced in advance, and what to do instead."""
     if isinstance(method, Budgeted):
-        why = "spends as it goes and stops at its epsilon: what a run costs is known when it ends"
+        why = "spends its budget adaptively and stops at epsilon: the cost of a run is known when it ends"
     elif method.guarantee in ("none", "empirical"):
-        why = f"promises no epsilon (guarantee '{method.guarantee}')"
+        why = f"has no epsilon (guarantee '{method.guarantee}')"
     else:
         why = "does not plan its releases"
-    refusal = f"{name} cannot be priced beforehand: it {why}"
+    refusal = f"{name} cannot be priced in advance: it {why}"
     if isinstance(method, Quoted):
         return f"{refusal}; `privbench price {method.mechanism}` prices its mechanism"
     return refusal
@@ -120,7 +120,7 @@ def unpriced(name: str, method: Method) -> str:
 def _asked(
     name: str, method: Method, given: Mapping[str, Any], target: float | None, delta: float | None
 ) -> dict[str, Any]:
-    """Everything that was given, as parameters."""
+    """All given parameters."""
     options = {"epsilon": target, "delta": delta}
     both = [each for each, value in options.items() if value is not None and each in given]
     if both:
@@ -166,7 +166,7 @@ def _setting(
     settings = recipe(found).settings(name, method.Params.model_fields, None)
     values = {each: setting.at(asked.get("epsilon")) for each, setting in settings.items()}
     if isinstance(method, Calibrated) and method.free in asked:
-        values.pop("epsilon", None)  # the price is asked for, not the parameter
+        values.pop("epsilon", None)  # epsilon is the result, not the target
     return Setting(n_train or found.n_train, found.model, values)
 
 
@@ -189,5 +189,5 @@ def _notes(method: Method, params: Params, solved: str | None) -> tuple[str, ...
         value, epsilon = getattr(params, solved), params.epsilon  # type: ignore[attr-defined]
         notes.append(f"{solved} = {value:.6g} was solved for epsilon {epsilon:g}")
     if method.guarantee not in ("approximate-dp", "pure-dp"):
-        notes.append(f"the method itself promises '{method.guarantee}': see its caveats")
+        notes.append(f"the guarantee of the method is '{method.guarantee}': see its caveats")
     return tuple(notes)

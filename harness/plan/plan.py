@@ -1,4 +1,4 @@
-"""From a sweep to tasks: cells, attacks and benches, less what is done."""
+"""Plan a sweep: its cells, attacks and benches as tasks, and which of them are done."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,58 +14,58 @@ from harness.plan.canaries import OTHERS
 from harness.plan.cells import has_parameters, resolve_cell, resolve_grids, validate
 from harness.plan.sweep_file import Choice, Sweep
 from harness.spec import Cell, Notes, Plugin, Task
-from harness.store import AGAIN, Store
+from harness.store import RERUN_REASONS, Store
 from harness.store.checks import purged_files
 from harness.store.result import Result
 from methods.base import Params
 from workloads.errors import SpecError, unknown
 
 ALWAYS = Choice("blind", {})
-"""Run on every cell: a split that can be told apart without a model makes the cell invalid."""
+"""Run on every cell: if members can be distinguished without a model, the split is invalid."""
 
 DECLARED = tuple(Choice(name, {}) for name in (*FAMILY, "strongest"))
-"""Run on every cell that any membership attack is asked for: the cell's leakage is that of the strongest."""
+"""Run on every cell with a membership attack: the cell's leakage is that of the strongest."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The tasks of a sweep in an order that respects their dependencies, and what the store has of them."""
+    """The tasks of a sweep, in dependency order, and their state in the store."""
 
     sweep: Sweep
     cells: tuple[Cell, ...]
     tasks: tuple[Task, ...]
     done: frozenset[str]
     failed: Mapping[str, Result]
-    """Tasks whose failure stands: only `retry` runs them again."""
+    """Failed tasks, which only `retry` reruns."""
     purged: frozenset[str] = frozenset()
-    """Trainings that were done and run again: their models were purged, and attacks to do read them."""
+    """Finished trainings to rerun because unfinished attacks need their purged models."""
     warnings: tuple[str, ...] = ()
-    """What is allowed and should be looked at before anything runs."""
+    """Warnings to show before anything runs."""
 
     @property
     def todo(self) -> list[Task]:
-        """What is still to be run."""
+        """The unfinished tasks."""
         return [task for task in self.tasks if task.key not in self.done and task.key not in self.failed]
 
     @property
     def solved(self) -> dict[str, str]:
-        """Cell key to the parameter that was solved for, where one was."""
+        """The parameter that was solved for, by cell key."""
         noted = ((task.cell.key, task.notes.declared) for task in self.tasks)
         return {key: declared.solved for key, declared in noted if declared and declared.solved}
 
 
 def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
-    """Resolve a sweep; SpecError with all that is wrong, `problems` of its form first.
+    """Plan a sweep; SpecError with all problems, starting with `problems`.
 
-    Reads the store and writes nothing; with `store` None nothing counts as done.
+    Reads the store and writes nothing; without a store nothing is done.
     """
     problems = list(problems)
-    choices = list(_assaults(sweep, problems))
+    choices = list(_resolved_attacks(sweep, problems))
     cells = resolve_grids(sweep.grids, sweep.seed, problems)
     benches = plan_entries(sweep.benches, sweep.seed, problems)
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
-    problems += _unarmed(choices, [cell for cell, _ in cells.values()])
+    problems += _without_canaries(choices, [cell for cell, _ in cells.values()])
     if problems:
         raise SpecError(problems)
     planned = [task for cell, notes in cells.values() for task in _tasks(cell, notes, sweep, choices)]
@@ -79,11 +79,11 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
 
 
 def weak_deltas(cells: Iterable[Cell]) -> list[str]:
-    """A warning for every delta that is not below one over the number of members."""
+    """A warning for every delta that is not below 1 / n_train."""
     found = {
         f"{cell.workload.name}, {cell.method.name}: delta = {delta:g} is not below 1 / n_train = 1 / "
-        f"{cell.n_train:,} = {1 / cell.n_train:.2g}. Publishing a record picked at random would keep such a "
-        f"promise at any epsilon: give a smaller delta, well below {1 / cell.n_train:.1g}"
+        f"{cell.n_train:,} = {1 / cell.n_train:.2g}. Publishing a random record would satisfy this guarantee "
+        f"at any epsilon: give a smaller delta, well below {1 / cell.n_train:.1g}"
         for cell in cells
         if (delta := cell.params.get("delta")) is not None
         and cell.params.get("epsilon") != math.inf
@@ -93,20 +93,20 @@ def weak_deltas(cells: Iterable[Cell]) -> list[str]:
 
 
 def purged_trainings(todo: Iterable[Task], store: Store) -> frozenset[str]:
-    """Trainings whose models these tasks read and `privbench purge` deleted: they have to run again."""
+    """Trainings that these tasks need and whose models were purged: they have to be rerun."""
     needed = {key for task in todo for key in task.needs}
     return frozenset(key for key in needed if purged_files(store.folder(key)))
 
 
 @dataclass(frozen=True)
-class Assault:
-    """An attack with its parameters complete, and the method of its shadows where that is another."""
+class ResolvedAttack:
+    """An attack with complete parameters, and the method of its shadows if it differs from the target's."""
 
     attack: Plugin
     params: Mapping[str, Any]
     shadows: str | None
     defaults: bool
-    """Whether nothing of this was given."""
+    """Whether all parameters are defaults."""
 
     @property
     def audits(self) -> bool:
@@ -114,8 +114,8 @@ class Assault:
         return isinstance(attacks.family.get(self.attack.name), Audit)
 
 
-def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
-    """Every attack once; the blind check always among them, the declared attacks where any is asked for."""
+def _resolved_attacks(sweep: Sweep, problems: list[str]) -> Iterator[ResolvedAttack]:
+    """Every attack once: those of the sweep, the blind check, and the declared attacks if there is any."""
     seen = []
     for choice in [*sweep.attacks, *_unasked(sweep)]:
         if choice.name not in attacks.family.members:
@@ -141,17 +141,19 @@ def _assaults(sweep: Sweep, problems: list[str]) -> Iterator[Assault]:
         elif params is not None and (choice.name, params, choice.shadows) not in seen:
             seen.append((choice.name, params, choice.shadows))
             defaults = choice.shadows is None and params == _defaults(member.Params)
-            yield Assault(Plugin(choice.name, member.version), params.model_dump(), choice.shadows, defaults)
+            yield ResolvedAttack(
+                Plugin(choice.name, member.version), params.model_dump(), choice.shadows, defaults
+            )
 
 
 def _defaults(kind: type[Params]) -> Params | None:
-    """The parameters that nobody had to give; None where one has no default."""
+    """The default parameters; None if one has no default."""
     needed = any(info.is_required() for info in kind.model_fields.values())
     return None if needed else kind()
 
 
 def _unasked(sweep: Sweep) -> list[Choice]:
-    """The attacks that run whether asked for or not, as far as there are models enough for them."""
+    """Attacks that always run, if there are enough models."""
     asked = [choice.name for choice in sweep.attacks if choice.name in attacks.family.members]
     attacked = any(
         isinstance(attacks.family.get(name), Attack | Selection) for name in asked if name != ALWAYS.name
@@ -161,8 +163,8 @@ def _unasked(sweep: Sweep) -> list[Choice]:
     return [choice for choice in unasked if attacks.family.get(choice.name).shadows < sweep.models]
 
 
-def _unarmed(choices: Sequence[Assault], cells: Sequence[Cell]) -> list[str]:
-    """Audits that have no cell with canaries to run on; cells without are left to the other attacks."""
+def _without_canaries(choices: Sequence[ResolvedAttack], cells: Sequence[Cell]) -> list[str]:
+    """A problem for every audit if no cell has canaries; cells without are left to the other attacks."""
     if any(cell.canary for cell in cells):
         return []
     return [
@@ -173,7 +175,7 @@ def _unarmed(choices: Sequence[Assault], cells: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[Assault]) -> Iterator[Task]:
+def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[ResolvedAttack]) -> Iterator[Task]:
     for index in range(sweep.models):
         yield Task("train", cell, index=index, notes=notes)
     for choice in choices:
@@ -187,15 +189,15 @@ def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[Assault]) -
 
 
 def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
-    """The cell of the same members whose models are the shadows; None where they are the cell's own.
+    """The cell of the shadow models, with the same members; None for the cell itself.
 
-    All cells of a workload share it: nothing is trained twice.
+    Shared by all cells of a workload, so that nothing is trained twice.
     """
     if method is None or method == cell.method.name:
         return None
     problems: list[str] = []
-    armed = {"canary": cell.canary, "canaries": cell.canaries} if cell.canary else {}
-    point = {"workload": cell.workload.name, "method": method, "n_train": cell.n_train, **armed}
+    canaries = {"canary": cell.canary, "canaries": cell.canaries} if cell.canary else {}
+    point = {"workload": cell.workload.name, "method": method, "n_train": cell.n_train, **canaries}
     found = resolve_cell(point, f"shadows of {cell.label}", cell.seed, problems)
     if found is None:
         raise SpecError(problems)
@@ -203,13 +205,13 @@ def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
 
 
 def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[str], dict[str, Result]]:
-    """What is done and what stands as failed. An attack that failed for want of its models is open
-    again as soon as none of them stands as failed."""
+    """The tasks that are done, and those that failed. An attack that failed as `upstream` is unfinished
+    again as soon as none of its trainings is failed."""
     done: set[str] = set()
     failed: dict[str, Result] = {}
     if store is None or not store.exists():
         return frozenset(), {}
-    present = store.keys()  # one look at the folders, where a look at every task would take seconds
+    present = store.keys()  # one scan of the folders; a lookup per task would take seconds
     for task in tasks:
         result = store.result(task.key) if task.key in present else None
         if result is None:
@@ -219,6 +221,6 @@ def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[s
         elif result.reason == "upstream":
             if any(training in failed for training in task.needs):
                 failed[task.key] = result
-        elif result.reason not in AGAIN:
+        elif result.reason not in RERUN_REASONS:
             failed[task.key] = result
     return frozenset(done), failed

@@ -1,4 +1,4 @@
-"""Public records: which methods are given them."""
+"""Public records of methods that need them."""
 
 import workloads
 from methods.base import Assisted, Method
@@ -7,12 +7,12 @@ from workloads.errors import SpecError
 
 
 def find_lack(workload: Workload, method: Method) -> str | None:
-    """Why the method cannot be trained on the workload for want of public records; None where it can."""
+    """Why the method cannot be trained: the workload lacks public records; None if it can."""
     if not isinstance(method, Assisted) or isinstance(workload, Public):
         return None
     able = ", ".join(name for name, each in workloads.family.members.items() if isinstance(each, Public))
     return (
-        f"the method needs public records for {method.public_use}, and {workload.name} declares none; "
+        f"the method needs public records for {method.public_use}, but {workload.name} declares none; "
         f"give one of: {able}"
     )
 

@@ -1,4 +1,4 @@
-"""From a target epsilon to complete parameters: what a method leaves free is solved for."""
+"""Solve for a method's free parameter to meet a target epsilon."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 def overdetermined(method: Method, given: Collection[str]) -> str | None:
-    """Why these parameters leave nothing to solve for; None where they do, or nothing is to be solved."""
+    """Why these parameters leave nothing to solve for, if so."""
     if not isinstance(method, Calibrated) or not {"epsilon", method.free} <= set(given):
         return None
     if not isinstance(method, Extensible):
-        return f"epsilon is solved for {method.free}: give one of the two"
+        return f"{method.free} is solved from epsilon: give one of the two"
     if method.extent in given:
         return f"epsilon, {method.free} and {method.extent} are given: give two, and the third is solved for"
     return None
 
 
 def find_search(method: Calibrated, name: str) -> Free:
-    """How the value of a method's free parameter, or of its extent, is searched."""
+    """How to search for a method's free parameter, or its extent."""
     if isinstance(method, Extensible) and name == method.extent:
         return replace(COUNT, name=name)
     kind = method.free_kind if isinstance(method, Searched) else "noise"
@@ -44,14 +44,14 @@ def solve(
     model: Callable[[int], nn.Module] | None,
     given: Collection[str] = (),
 ) -> Params:
-    """Fill in what the model's shape decides, and the free parameter of a method with a target epsilon.
+    """Complete the parameters that depend on the model's shape, and the free one of a calibrated method.
 
     Args:
-        method: whose parameters these are.
-        params: may lack the free parameter.
-        n_train: members of a model.
-        model: a fresh model from a seed; None where the parameters hold the shape already.
-        given: names of parameters that were given: with epsilon and the free one the extent is solved for.
+        method: The method.
+        params: Its parameters, possibly without the free one.
+        n_train: Members of a model.
+        model: A fresh model from a seed; None if the parameters contain the shape.
+        given: Names set by the user; with epsilon and the free one, the extent is solved for.
     """
     if isinstance(method, Shaped) and model is not None:
         params = method.shaped(params, model(0))

@@ -1,4 +1,4 @@
-"""A sweep file: named grids and attacks as the user wrote them, every mistake told at once."""
+"""Sweep files: grids, attacks and benches as the user wrote them; all problems are reported at once."""
 
 import itertools
 import math
@@ -17,36 +17,36 @@ from workloads.toml import NOT_TOML, read_toml
 TOP = ("name", "models", "seed", "attacks", "grid", "bench")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MOST = 100_000
-"""Points of a grid and models of a cell: more is a slip, and would fill the memory before anybody is told."""
+"""Maximum number of points of a grid and models of a cell: more is a mistake and would exhaust memory."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An attack with the parameters the user gave."""
+    """An attack with its given parameters."""
 
     name: str
     params: Mapping[str, Any]
     shadows: str | None = None
-    """The method that trains the shadows; None: that of the target, which is what an adversary would do."""
+    """The method of the shadows; None for the target's, as an adversary would choose."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Lists multiply; zipped lists go in step; excluded points are left out."""
+    """A grid: the product of its lists and its zipped lists, without excluded points."""
 
     where: str
-    """How messages call this grid."""
+    """Its name in messages."""
     lists: Mapping[str, list[Any]]
     zipped: Mapping[str, list[Any]]
     exclude: tuple[Mapping[str, Any], ...]
 
     @property
     def size(self) -> int:
-        """How many points there are before any is left out."""
+        """Number of points before exclusion."""
         return math.prod(map(len, [*self.lists.values(), *list(self.zipped.values())[:1]]))
 
     def points(self) -> Iterator[dict[str, Any]]:
-        """Every point, with `workload` and `method` among its values."""
+        """Every point, including `workload` and `method`."""
         steps = [dict(zip(self.zipped, row, strict=True)) for row in zip(*self.zipped.values(), strict=True)]
         for values in itertools.product(*self.lists.values()):
             product = dict(zip(self.lists, values, strict=True))
@@ -58,19 +58,19 @@ class Grid:
 
 @dataclass(frozen=True)
 class BenchEntry:
-    """Methods whose steps are timed in turn; lists multiply, a parameter goes to the methods that have it."""
+    """A bench: the product of its lists; a parameter applies to the methods that have it."""
 
     where: str
-    """How messages call this entry."""
+    """Its name in messages."""
     lists: Mapping[str, list[Any]]
-    """`workload`, `method` and parameters, `batch_size` and `engine` among them."""
+    """`workload`, `method` and parameters, such as `batch_size` and `engine`."""
     measure: Mapping[str, Any]
     """Device, threads, steps, seconds (harness/plan/benches.py)."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What the user asked for, before names and parameters are looked up."""
+    """A parsed sweep file, before names and parameters are resolved."""
 
     name: str
     models: int
@@ -81,7 +81,7 @@ class Sweep:
 
 
 def ready_made() -> dict[str, Path]:
-    """The sweeps that come with privbench, by name."""
+    """The sweep files shipped with privbench, by name."""
     root = Path(str(resources.files("harness") / "sweeps"))
     return {str(file.relative_to(root).with_suffix("")): file for file in sorted(root.rglob("*.toml"))}
 
@@ -91,7 +91,7 @@ def find_sweep(source: str) -> tuple[dict[str, Any], str]:
     file = Path(source)
     if not _is_file(file):
         if file.suffix == ".toml" or ("/" in source and source not in ready_made()):
-            raise SpecError(f"there is no sweep file {source}")
+            raise SpecError(f"no sweep file {source}", field="sweep", value=source)
         if source not in ready_made():
             raise UnknownName("sweep", source, ready_made())
         file = ready_made()[source]
@@ -101,7 +101,7 @@ def find_sweep(source: str) -> tuple[dict[str, Any], str]:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name too long, a folder that may not be looked into
+    except OSError:  # a name that is too long, a folder without permission
         return False
 
 
@@ -114,7 +114,7 @@ def from_options(
     settings: list[str] | None,
     n_train: int | None = None,
 ) -> dict[str, Any]:
-    """The content of a sweep file that says the same as these options of the command line."""
+    """The content of the sweep file that corresponds to these command-line options."""
     if workload is None or method is None:
         raise SpecError("give a sweep file, the name of a ready-made sweep, or --workload and --method")
     grid: dict[str, Any] = {"workload": workload.split(","), "method": method.split(",")}
@@ -130,12 +130,12 @@ def from_options(
     data: dict[str, Any] = {"grid": [grid], "attacks": attack.split(",") if attack else []}
     if models is not None:
         data["models"] = models
-    words = key_of([workload, method, epsilon, models, attack, settings, n_train])
-    return data | {"name": f"ad-hoc-{words[:8]}"}
+    key = key_of([workload, method, epsilon, models, attack, settings, n_train])
+    return data | {"name": f"ad-hoc-{key[:8]}"}
 
 
 def parse_value(text: str) -> Any:
-    """A TOML value, else the text itself."""
+    """Parse as a TOML value, or return the text itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except NOT_TOML:
@@ -143,12 +143,12 @@ def parse_value(text: str) -> Any:
 
 
 def read_sweep(data: Mapping[str, Any], name: str) -> tuple[Sweep, list[str]]:
-    """The sweep and all that is wrong with its form."""
+    """Parse a sweep; returns it with all problems of its form."""
     problems = [unknown("key of a sweep", key, TOP) for key in data if key not in TOP]
     name = data.get("name", name)
     if not isinstance(name, str) or not NAME.fullmatch(name):
         problems.append(
-            f"name = {name!r}: give letters, digits, dots, hyphens and underscores, 100 at most, "
+            f"name = {name!r}: give at most 100 letters, digits, dots, hyphens and underscores, "
             "beginning with a letter or digit"
         )
     models = _whole(data, "models", 8, 1, MOST, problems)
@@ -164,7 +164,7 @@ def _whole(
 ) -> int:
     value = data.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        problems.append(f"{key} = {value!r}: give a whole number, {least} or more, {most} at most")
+        problems.append(f"{key} = {value!r}: give an integer from {least} to {most}")
         return default
     return value
 
@@ -189,9 +189,7 @@ def _attacks(given: Any, problems: list[str]) -> tuple[Choice, ...]:
 
 def _grids(given: Any, problems: list[str]) -> tuple[Grid, ...]:
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
-        problems.append(
-            "there is no grid: give at least one [[grid]] (or [[bench]]) with a workload and a method"
-        )
+        problems.append("no grid: give at least one [[grid]] (or [[bench]]) with a workload and a method")
         return ()
     grids = (_grid(each, f"grid {number}", problems) for number, each in enumerate(given, 1))
     return tuple(grid for grid in grids if grid is not None)
@@ -226,7 +224,7 @@ def _grid(given: dict[str, Any], where: str, problems: list[str]) -> Grid | None
         zipped = {}
     if len({len(each) for each in zipped.values()}) > 1:
         lengths = ", ".join(f"{key} has {len(each)}" for key, each in zipped.items())
-        problems.append(f"{where}: zip: lists that go in step are of one length, but {lengths}")
+        problems.append(f"{where}: zip: lists must have the same length, but {lengths}")
     exclude = given.get("exclude", [])
     if not isinstance(exclude, list) or not all(isinstance(each, dict) for each in exclude):
         problems.append(f"{where}: exclude: give a list of tables, [{{ epsilon = 1 }}]")
@@ -236,7 +234,7 @@ def _grid(given: dict[str, Any], where: str, problems: list[str]) -> Grid | None
         if key not in lists and key not in zipped:
             problems.append(f"{where}: {key} is missing")
     for key in lists.keys() & zipped.keys():
-        problems.append(f"{where}: {key} stands in the grid and in zip: give it once")
+        problems.append(f"{where}: {key} is in the grid and in zip: give it once")
     for key, value in [*lists.items(), *zipped.items()]:
         if not value:
             problems.append(f"{where}: {key} = []: an empty list makes an empty grid")
@@ -249,7 +247,7 @@ def _grid(given: dict[str, Any], where: str, problems: list[str]) -> Grid | None
         return None
     grid = Grid(where, lists, zipped, tuple(exclude))
     if grid.size > MOST:
-        problems.append(f"{where} has {grid.size:,} points, {MOST:,} at most: split it into several sweeps")
+        problems.append(f"{where} has {grid.size:,} points, at most {MOST:,} are allowed: split the sweep")
         return None
     if not any(True for _ in grid.points()):
         problems.append(f"{where}: exclude leaves no point of the grid")

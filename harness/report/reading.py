@@ -290,8 +290,8 @@ def name_groups(rows: Sequence[dict[str, Any]]) -> None:
         which = f" (version {row['workload_version']}, {row['n_train']:,} members)"
         newer = row.get("canary_version") not in (None, FIRST_VERSION)
         kind = f"{row['canary']} (version {row['canary_version']})" if newer else row.get("canary")
-        armed = f" with {row['canaries']} {kind} canaries" if kind else ""
-        row["group"] = row["workload"] + (which if many else "") + armed + _apart(row)
+        canaries = f" with {row['canaries']} {kind} canaries" if kind else ""
+        row["group"] = row["workload"] + (which if many else "") + canaries + _apart(row)
 
 
 def _apart(row: Row) -> str:

@@ -23,7 +23,7 @@ from harness.results.rows import Row
 from harness.spec import PROTOCOL
 from harness.store import Store, read_result
 from harness.store.checks import PURGED
-from harness.store.files import dump, parse_json, sealed
+from harness.store.files import dump, dump_checked, parse_json
 from harness.store.imports import IMPORTS, MANIFEST
 from harness.store.journal import Purged
 from harness.store.private import publishable
@@ -141,7 +141,7 @@ def _files(store: Store, folder: Path, weights: bool) -> dict[str, bytes | Path]
     result = parse_result(parse_json((folder / "result.json").read_bytes()))
     store.task(folder.name)  # a damaged one is told here, not to whoever imports it
     files: dict[str, bytes | Path] = {"spec.json": (folder / "spec.json").read_bytes()}
-    files["result.json"] = sealed(publishable(result).document())
+    files["result.json"] = dump_checked(publishable(result).document())
     for name in result.artefacts:
         file = store.artefact(result, name)
         if (weights or name in ALWAYS) and file.is_file():

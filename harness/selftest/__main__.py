@@ -1,6 +1,6 @@
-"""Check one device in this process: `python -m harness.selftest [NUMBER...]`; findings as JSON lines.
+"""Check one device: `python -m harness.selftest [NUMBER...]`; prints findings as JSON lines.
 
-With `reference` instead of numbers it prints the hash of a training, for the check that two processes agree.
+With `reference` instead of numbers it prints the hash of a training, to compare two processes.
 """
 
 import json
@@ -24,15 +24,15 @@ REFERENCE = "reference"
 SECONDS = 600.0
 
 
-def main(words: Sequence[str]) -> int:
-    """The number of failed checks."""
+def main(arguments: Sequence[str]) -> int:
+    """Run the checks; return the number of failures."""
     device = best_device()
-    if list(words) == [REFERENCE]:
+    if list(arguments) == [REFERENCE]:
         prepare(device, torch.get_num_threads())
         print(reference(device))  # noqa: T201
         return 0
     failed = 0
-    for number in map(int, words) if words else CHECKS:
+    for number in map(int, arguments) if arguments else CHECKS:
         finding = perform(number, Bench(device, train_elsewhere, LISTENERS))
         failed += finding.state == "failed"
         print(json.dumps(asdict(finding)), flush=True)  # noqa: T201
@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def train_elsewhere() -> str:
-    """The hash of the same training in a new process, which is given the same device."""
+    """The hash of the reference training in a new process on the same device."""
     done = subprocess.run(
         [*program("harness.selftest"), REFERENCE], capture_output=True, text=True, timeout=SECONDS, check=True
     )

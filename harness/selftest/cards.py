@@ -1,4 +1,4 @@
-"""All cards at once: a process for each as a supervisor starts its workers, and what they found."""
+"""Check all cards, each in a process started like a worker."""
 
 import json
 import os
@@ -14,20 +14,20 @@ from harness.spec import Json
 from workloads.errors import BackendError
 
 SECONDS = 3600.0
-"""After which a process that has not ended is given up."""
+"""Timeout of a process."""
 PRIVATE_FIGURES = ("gpu_uuid",)
-"""Of a card, what tells whose it is."""
+"""Figures that identify a card."""
 
 
 def check_cards(quick: bool, environment: Mapping[str, str] = os.environ) -> Json:
-    """Check the first card in full and all of them at once; a document to send back.
+    """Check the first card in full and all of them at once; return a report.
 
-    BackendError where there is no card to check.
+    BackendError if there is no card.
     """
     found = gpus.usable(environment)
     if not found:
         raise BackendError(
-            f"there is no GPU to check: nvidia-smi shows {len(gpus.cards())}; {gpus.VISIBLE} and "
+            f"no GPU to check: nvidia-smi shows {len(gpus.cards())}; {gpus.VISIBLE} and "
             f"{gpus.DEVICE} can hide one"
         )
     numbers = QUICK_NUMBERS if quick else SINGLE_NUMBERS
@@ -50,7 +50,7 @@ def _start(gpu: str, numbers: Sequence[int], environment: Mapping[str, str]) -> 
 
 
 def _read(process: "subprocess.Popen[str]") -> list[Json]:
-    """The findings of a process; one that tells of its end where it ended without them."""
+    """The findings of a process, with one for a crash."""
     out, errors = process.communicate(timeout=SECONDS)
     found: list[Json] = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     if not found or process.returncode < 0:
@@ -60,7 +60,7 @@ def _read(process: "subprocess.Popen[str]") -> list[Json]:
 
 
 def _all_at_once(names: Sequence[str], environment: Mapping[str, str]) -> Json:
-    """One check on every card at the same time: each process has a card of its own, and none the CPU."""
+    """Run one check on every card at the same time: each process must see its own card."""
     running = [_start(name, (1,), environment) for name in names]
     seen = [finding["figures"].get("gpu_uuid") for process in running for finding in _read(process)]
     good = None not in seen and len(set(seen)) == len(names)
@@ -71,7 +71,7 @@ def _all_at_once(names: Sequence[str], environment: Mapping[str, str]) -> Json:
 
 
 def nameless(document: Json) -> Json:
-    """The document without what tells whose machine it is: for sending."""
+    """The report without what identifies the machine, for sharing."""
     findings = [
         {
             **finding,

@@ -1,4 +1,4 @@
-"""The checks themselves: each looks at one thing on one device and says what it measured."""
+"""The checks of a device, each with the figures it measured."""
 
 import gc
 import hashlib
@@ -35,7 +35,7 @@ from workloads.errors import SpecError
 WORKLOAD, PICTURES = "digits-mlp", "shape-lenet"
 ENGINES: tuple[EngineName, ...] = ("bookkeeping", "opacus", "opacus-ghost")
 WAITS = 0
-"""Waits for the device that a step of a baseline may take."""
+"""Allowed synchronisations per step of a baseline."""
 ROUNDING = 1e-5
 """Relative error of IEEE single precision in a sum of a thousand products; TF32 is a hundred times above."""
 ENGINE_ROUNDING = 1e-4
@@ -44,19 +44,19 @@ DRAWN = 1_000_000
 SIGMAS = 5.0
 SLACK_BYTES = 2**20
 TOO_LARGE = 2**46
-"""Bytes that no card has."""
+"""More bytes than any card has."""
 
 Figures = dict[str, Any]
 State = Literal["passed", "failed", "skipped"]
 
 
 class Skipped(Exception):
-    """The check does not apply here; the message says why."""
+    """The check does not apply; the message says why."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
     number: int
     name: str
@@ -69,18 +69,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class Bench:
-    """What checks are given."""
+    """The input of checks."""
 
     device: torch.device
     again: Callable[[], str]
-    """Trains `reference` in a new process on the same device; the hash of its weights."""
+    """Trains `reference` in a new process on the same device and returns the hash of its weights."""
     waits: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
-    """By kind of device: a context that gives a list of the waits heard in it."""
+    """By kind of device: a context manager that yields a list of the synchronisations in it."""
 
 
 @contextmanager
 def heard_by_cuda() -> Iterator[list[str]]:
-    """The lines that made the host wait for a GPU; torch hears copies and reads, not events."""
+    """Record the lines that synchronise with a GPU; torch reports copies and reads, not events."""
     heard: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -96,7 +96,7 @@ LISTENERS: dict[str, Callable[[], Any]] = {"cuda": heard_by_cuda}
 
 
 def require(holds: bool, what: str) -> None:
-    """Fail a check with what was found."""
+    """Fail the check unless the condition holds."""
     if not holds:
         raise AssertionError(what)
 
@@ -105,7 +105,7 @@ def require(holds: bool, what: str) -> None:
 
 
 def inventory(bench: Bench) -> Figures:
-    """What torch sees, and a product of matrices under deterministic algorithms."""
+    """Versions and card, and a matrix product with deterministic algorithms."""
     found: Figures = {"torch": torch.__version__, "device": accelerator(bench.device).name}
     found |= accelerator(bench.device).identity()
     if bench.device.type == "cuda":
@@ -115,14 +115,14 @@ def inventory(bench: Bench) -> Figures:
         free, whole = torch.cuda.mem_get_info(bench.device)
         found |= {"compiled_for": kinds, "free_bytes": free, "total_bytes": whole}
         runs = any(kind.startswith(f"sm_{major}") for kind in kinds) or 10 * major + minor > newest
-        require(runs, f"torch was compiled for {', '.join(kinds)}, and the card is sm_{major}{minor}")
+        require(runs, f"torch was compiled for {', '.join(kinds)}, but the card is sm_{major}{minor}")
     square = torch.ones(1024, 1024, device=bench.device)
     require(float((square @ square)[0, 0]) == 1024.0, "a matrix product is wrong")
     return found
 
 
 def precision(bench: Bench) -> Figures:
-    """Products and convolutions against double precision on the CPU: IEEE single, not TF32."""
+    """Compare products and convolutions with double precision on the CPU: IEEE single, not TF32."""
     random = torch.Generator().manual_seed(0)
     a, b = (torch.randn(512, 1024, generator=random) for _ in range(2))
     x, w = torch.randn(8, 32, 16, 16, generator=random), torch.randn(32, 32, 3, 3, generator=random)
@@ -139,7 +139,7 @@ def precision(bench: Bench) -> Figures:
 
 
 def every_method(bench: Bench) -> Figures:
-    """Every method on a table and on pictures, some steps; what is refused with its reason."""
+    """Train every method for some steps on tabular data and on images; list rejected pairs with reasons."""
     trained, refused, broken = [], {}, {}
     for name in methods.family.names():
         for workload in (WORKLOAD, PICTURES):
@@ -157,7 +157,7 @@ def every_method(bench: Bench) -> Figures:
 
 
 def engines(bench: Bench) -> Figures:
-    """Clipped sums and norms of every engine against the CPU, and that no clipped gradient is too long."""
+    """Compare clipped sums and norms of every engine with the CPU; no gradient may exceed the clip."""
     figures: Figures = {}
     for workload in (WORKLOAD, PICTURES):
         member = workloads.family.get(workload)
@@ -179,7 +179,7 @@ def engines(bench: Bench) -> Figures:
 def _clipped(
     model: torch.nn.Module, x: Tensor, y: Tensor, name: EngineName, device: torch.device
 ) -> tuple[list[Tensor], Tensor, float]:
-    """Sums clipped at the median norm, norms, and the longest clipped gradient relative to the clip."""
+    """Sums clipped at the median norm, norms, and the largest clipped norm relative to the clip."""
     engine = make_engine(model.to(device), per_example_loss, name)
     x, y = x.to(device), y.to(device)
     norms = engine.norms(x, y)
@@ -195,7 +195,7 @@ def _clipped(
 
 
 def against_the_cpu(bench: Bench) -> Figures:
-    """A training without noise against the CPU's, and the moments of the noise."""
+    """Compare a training without noise with the CPU, and check the moments of the noise."""
     task = plan_private(WORKLOAD, epsilon=math.inf, steps=STEPS)
     whole = [train_briefly(task, each).whole for each in (CPU, bench.device)]
     error = distance(whole[1], whole[0])
@@ -217,14 +217,14 @@ def reference(device: torch.device) -> str:
 
 
 def determinism(bench: Bench) -> Figures:
-    """The same task twice in this process and once in another: the same bits."""
+    """Train the same task twice in this process and once in another: the weights must be identical."""
     hashes = [reference(bench.device), reference(bench.device), bench.again()]
     require(len(set(hashes)) == 1, f"the same training gave {len(set(hashes))} different models")
     return {"weights": hashes[0]}
 
 
 def resume(bench: Bench) -> Figures:
-    """Interrupted and resumed: the bits of the whole training; a checkpoint of the CPU starts anew."""
+    """A resumed training must equal an uninterrupted one; a checkpoint of the CPU is not resumed."""
     task = plan_private(WORKLOAD, steps=STEPS)
     whole = train_briefly(task, bench.device).whole
     with tempfile.TemporaryDirectory() as folder:
@@ -235,16 +235,16 @@ def resume(bench: Bench) -> Figures:
         return {"resumed": True}
     with tempfile.TemporaryDirectory() as folder:
         train_briefly(task, CPU, 3, Path(folder))
-        anew = train_briefly(task, bench.device, folder=Path(folder)).whole
-    require(equal(anew, whole), "a checkpoint of the CPU was continued")
-    return {"resumed": True, "checkpoint_of_the_cpu": "started anew"}
+        restarted = train_briefly(task, bench.device, folder=Path(folder)).whole
+    require(equal(restarted, whole), "a checkpoint of the CPU was resumed")
+    return {"resumed": True, "checkpoint_of_the_cpu": "restarted"}
 
 
 def waits(bench: Bench) -> Figures:
-    """How often a step waits for the device, by the difference of a longer and a shorter training."""
+    """Synchronisations per step, from the difference of a longer and a shorter training."""
     listener = bench.waits.get(bench.device.type)
     if listener is None:
-        raise Skipped(f"waits for {bench.device.type} cannot be heard")
+        raise Skipped(f"synchronisations with {bench.device.type} cannot be recorded")
     found: Figures = {}
     for name in map(named, get_args(Role)):
         lines: list[list[str]] = []
@@ -256,12 +256,14 @@ def waits(bench: Bench) -> Figures:
         per_step = (len(lines[1]) - len(lines[0])) / (2 * STEPS)
         found[name] = per_step
         where = ", ".join(sorted(set(lines[1])))
-        require(per_step <= WAITS, f"a step of {name} waits {per_step:g} times, allowed {WAITS}: {where}")
+        require(
+            per_step <= WAITS, f"a step of {name} synchronises {per_step:g} times, allowed {WAITS}: {where}"
+        )
     return found
 
 
 def timing(bench: Bench) -> Figures:
-    """Times of steps: all there, positive, and no longer in sum than the wall clock."""
+    """Step times must be complete and positive, and their sum at most the wall time."""
     began = time.perf_counter()
     run = train_briefly(plan_private(WORKLOAD, steps=200), bench.device).run
     wall = time.perf_counter() - began
@@ -273,7 +275,7 @@ def timing(bench: Bench) -> Figures:
 
 
 def memory(bench: Bench) -> Figures:
-    """A task's memory is given back, and the next one's peak is the same."""
+    """A task must release its memory, and the next one have the same peak."""
     device = accelerator(bench.device)
     if device.host:
         raise Skipped("memory of the CPU is that of the whole process")
@@ -289,26 +291,26 @@ def memory(bench: Bench) -> Figures:
     weights = sum(
         each.numel() * each.element_size() for each in workloads.family.get(PICTURES).model(0).parameters()
     )
-    require(abs(left) <= SLACK_BYTES, f"{left:,} bytes stay after a task")
+    require(abs(left) <= SLACK_BYTES, f"{left:,} bytes are not released after a task")
     require(abs(peaks[1] - peaks[0]) <= SLACK_BYTES, f"peaks of two equal tasks: {peaks}")
     require(peaks[0] > weights, f"a peak of {peaks[0]:,} bytes below the weights' {weights:,}")
     return {"peak_bytes": peaks[0], "left_bytes": left, "weights_bytes": weights}
 
 
 def exhaustion(bench: Bench) -> Figures:
-    """More memory than there is fails as such, and the next training is none the worse."""
+    """An allocation that is too large must fail as out of memory and not affect the next training."""
     if accelerator(bench.device).host:
-        raise Skipped("the CPU's memory is everybody's")
+        raise Skipped("the CPU's memory is shared with other processes")
     whole = reference(bench.device)
     try:
         torch.empty(TOO_LARGE, dtype=torch.uint8, device=bench.device)
-    except Exception as error:  # noqa: BLE001 - which one is what is looked at
+    except Exception as error:  # noqa: BLE001 - its type is what is checked
         reason, message = failure(error).reason, str(error)
     else:
-        raise AssertionError(f"{TOO_LARGE:,} bytes were to be had")
+        raise AssertionError(f"{TOO_LARGE:,} bytes could be allocated")
     gc.collect()
     free_memory(bench.device)
-    require(reason == "out_of_memory", f"told as {reason!r}: {message}")
+    require(reason == "out_of_memory", f"reported as {reason!r}: {message}")
     require(reference(bench.device) == whole, "the next training differs")
     return {"reason": reason}
 
@@ -326,11 +328,11 @@ CHECKS: dict[int, Callable[[Bench], Figures]] = {
     10: memory,
     11: exhaustion,
 }
-"""By number; the twelfth, all cards at once, is made of many processes: see cards.py."""
+"""By number; the twelfth, all cards at once, needs several processes: see cards.py."""
 
 
 def perform(number: int, bench: Bench) -> Finding:
-    """Run one check; whatever goes wrong in it is its finding."""
+    """Run one check; any exception becomes a failed finding."""
     name, check = NAMES[number], CHECKS[number]
     began = time.perf_counter()
 

@@ -1,4 +1,4 @@
-"""Which checks there are, for those who start them without torch."""
+"""The names of the checks, without loading torch."""
 
 NAMES = {
     1: "the card and torch",
@@ -9,9 +9,9 @@ NAMES = {
     6: "same task, same bits",
     7: "interrupted and resumed",
     8: "no step waits",
-    9: "times of steps",
-    10: "memory is given back",
-    11: "out of memory is told",
+    9: "step times",
+    10: "memory is released",
+    11: "out of memory is reported",
     12: "every card at once",
 }
 ALL_CARDS = NAMES[12]

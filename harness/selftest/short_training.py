@@ -1,4 +1,4 @@
-"""Trainings of a few steps, as tasks run them, on any device."""
+"""Short trainings on any device, run like tasks."""
 
 import itertools
 from contextlib import suppress
@@ -22,7 +22,7 @@ EPSILON = 8.0
 
 
 def plan_task(workload: str, method: str, **changes: Any) -> Task:
-    """The first training of a cell with its recipe and these changes; SpecError where the two do not fit."""
+    """The first training of a cell with its recipe and these changes; SpecError if they do not fit."""
     grid: dict[str, Any] = {"workload": workload, "method": method, **changes}
     if "epsilon" in methods.family.get(method).Params.model_fields:
         grid.setdefault("epsilon", EPSILON)
@@ -31,21 +31,21 @@ def plan_task(workload: str, method: str, **changes: Any) -> Task:
 
 
 def plan_private(workload: str, **changes: Any) -> Task:
-    """The same of the private baseline."""
+    """The first training of a cell of the private baseline."""
     return plan_task(workload, named("private-baseline"), **changes)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a short training left."""
+    """The result of a short training."""
 
     run: Run
     weights: list[Tensor] | None
-    """On the CPU; None where it was interrupted."""
+    """On the CPU; None if it was interrupted."""
 
     @property
     def whole(self) -> list[Tensor]:
-        """The weights of a training that came to its end."""
+        """The weights of a training that was not interrupted."""
         if self.weights is None:
             raise RuntimeError("the training was interrupted")
         return self.weights
@@ -57,10 +57,10 @@ def train_briefly(
     """Train a task's model.
 
     Args:
-        task: what to train.
-        device: where.
-        steps: interrupt after so many; None for the whole training.
-        folder: of checkpoints; None for none.
+        task: The training.
+        device: Its device.
+        steps: Interrupt after this many; None for the whole training.
+        folder: Of checkpoints; None disables them.
     """
     taken = itertools.count(1)
     run = Run(task.key, device, folder, stop=lambda: next(taken) == steps)
@@ -74,7 +74,7 @@ def train_briefly(
 
 
 def distance(one: list[Tensor], other: list[Tensor]) -> float:
-    """The largest difference relative to the largest entry, over all tensors."""
+    """The maximum difference relative to the largest entry, over all tensors."""
     return max(
         float((a.double() - b.double()).abs().max() / b.double().abs().max().clamp_min(1e-12))
         for a, b in zip(one, other, strict=True)
@@ -82,5 +82,5 @@ def distance(one: list[Tensor], other: list[Tensor]) -> float:
 
 
 def equal(one: list[Tensor], other: list[Tensor]) -> bool:
-    """Bit for bit."""
+    """Whether all tensors are identical."""
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))

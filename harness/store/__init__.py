@@ -1,5 +1,5 @@
-"""The store: the folder that holds everything, and who may write to it."""
+"""The store: the folder of tasks, results, artefacts and sweeps, and its locks."""
 
-from harness.store.store import AGAIN, BEAT_OLD_SECONDS, Store, heartbeat, read_result
+from harness.store.store import HEARTBEAT_STALE_SECONDS, RERUN_REASONS, Store, heartbeat, read_result
 
-__all__ = ["AGAIN", "BEAT_OLD_SECONDS", "Store", "heartbeat", "read_result"]
+__all__ = ["HEARTBEAT_STALE_SECONDS", "RERUN_REASONS", "Store", "heartbeat", "read_result"]

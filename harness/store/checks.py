@@ -1,4 +1,4 @@
-"""Whether files of a task's folder are what they should be; what is not counts as damaged."""
+"""Checks of the files in a task's folder; a file that fails its check counts as damaged."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ PURGED = "purged.json"
 
 
 def purged_files(folder: Path) -> list[str]:
-    """The artefacts of a task that were deleted on purpose (harness/store/purge.py)."""
+    """List the artefacts of a task that were deleted on purpose (harness/store/purge.py)."""
     try:
         return Purged.model_validate(parse_json((folder / PURGED).read_bytes())).files
     except (OSError, ValueError):
@@ -20,7 +20,7 @@ def purged_files(folder: Path) -> list[str]:
 
 
 def is_spec(content: Any) -> bool:
-    """Whether this is a `spec.json`."""
+    """Whether parsed JSON has the shape of a `spec.json`."""
     match content:
         case {
             "task": {"kind": "bench", "workload": {"name": str()}},

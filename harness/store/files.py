@@ -14,39 +14,39 @@ from harness.spec import Json
 
 
 def parse_json(raw: bytes) -> Any:
-    """What these bytes say; ValueError where they are not JSON, and nothing else."""
-    # Pydantic's reader takes a third of the time of json's, which was most of the time of `status`. It
-    # refuses a little more, such as half a character, which a file name in a message may hold.
+    """Parse JSON; the only error is ValueError."""
+    # Pydantic's parser takes a third of the time of json's, which dominated `status`. It rejects a little
+    # more, such as lone surrogates, which a file name in a message may contain.
     with contextlib.suppress(ValueError):
         return from_json(raw)
     try:
         return json.loads(raw)
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError("nested too deeply") from error
 
 
 def checksum(result: Json) -> str:
-    """The hash of a result without its own `checksum`."""
+    """SHA-256 of a JSON object without its `checksum` field."""
     body = {key: value for key, value in result.items() if key != "checksum"}
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def dump(content: Any) -> bytes:
-    """Readable JSON; NaN and infinities are refused."""
+    """Encode as indented JSON; ValueError for NaN and infinities."""
     return json.dumps(content, indent=1, sort_keys=True, allow_nan=False).encode("ascii") + b"\n"
 
 
-def sealed(content: Json) -> bytes:
-    """JSON with its own checksum, for `unsealed`."""
+def dump_checked(content: Json) -> bytes:
+    """Encode as JSON with a `checksum` field, for `parse_checked`."""
     return dump({**content, "checksum": checksum(content)})
 
 
-def unsealed(raw: bytes) -> Json:
-    """What was sealed; ValueError where it is damaged. A file older than seals is taken as it is."""
+def parse_checked(raw: bytes) -> Json:
+    """Parse JSON and verify its checksum; ValueError if damaged. Old files have none and are not verified."""
     content = parse_json(raw)
     if not isinstance(content, dict):
-        raise ValueError(f"it holds a {type(content).__name__} where an object should be")
+        raise ValueError(f"expected a JSON object, found a {type(content).__name__}")
     stated = content.pop("checksum", None)
     if stated is not None and stated != checksum(content):
         raise ValueError("its content does not match its checksum")
@@ -54,7 +54,7 @@ def unsealed(raw: bytes) -> Json:
 
 
 def write_atomic(file: Path, content: bytes) -> None:
-    """Write aside, fsync, rename: a reader sees the old content or the new, whatever is killed."""
+    """Write to a temporary file, fsync, rename: readers see the old content or the new, never a mix."""
     aside = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
     try:
         write_synced(aside, content)
@@ -65,7 +65,7 @@ def write_atomic(file: Path, content: bytes) -> None:
 
 
 def write_synced(file: Path, content: bytes) -> None:
-    """Write and wait until the disk has it, so that a full disk is an error here and not later."""
+    """Write and fsync, so that a full disk is an error here and not later."""
     with file.open("wb") as out:
         out.write(content)
         out.flush()
@@ -73,7 +73,7 @@ def write_synced(file: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside a folder survive a power cut."""
+    """Fsync a folder, so that a rename inside it survives a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Whose results a store holds: its own, and those imported from others, which live apart.
+"""Origins of results: the store's own, and imported ones, which are kept apart.
 
 imports/<name>/        a store of its own: store.json, tasks/, manifest.json
 """
@@ -15,28 +15,28 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Origin:
-    """The tasks of one origin. The store's own have no name."""
+    """The source of tasks: an import, or the store itself, whose name is empty."""
 
     name: str
     store: Store
-    """Holds these tasks."""
+    """The store that holds these tasks."""
     root: Path
-    """The store that they are collected with."""
+    """The store they are collected into."""
 
     def key(self, key: str) -> str:
-        """A task's or cell's key in the database, where nobody's may meet ours."""
+        """The key of a task or cell in the database; imported ones have a prefix against collisions."""
         return f"{self.name}:{key}" if self.name else key
 
 
 def origins(store: Store) -> list[Origin]:
-    """The store itself, then what was imported, by name."""
+    """List the store itself, then its imports by name."""
     found = sorted(each.parent for each in (store.path / IMPORTS).glob("*/store.json"))
     imported = [Origin(folder.name, Store(folder), store.path) for folder in found]
     return [Origin("", store, store.path), *imported]
 
 
 def find_task(store: Store, task: str) -> tuple[Origin, str]:
-    """Whose a task is and its key in that store, from `KEY` or `ORIGIN:KEY`, or the beginning of one."""
+    """Resolve `KEY` or `ORIGIN:KEY`, or a prefix of one, to an origin and the full key in its store."""
     name, _, prefix = task.rpartition(":")
     known = {origin.name: origin for origin in origins(store)}
     if name not in known:

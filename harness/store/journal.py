@@ -1,4 +1,4 @@
-"""What a store notes beside results, each a frozen model: sweeps, who runs a task, what was purged."""
+"""Records that a store keeps beside results: sweeps, heartbeats, purged artefacts."""
 
 import re
 from collections.abc import Mapping
@@ -22,34 +22,34 @@ class SweepEntry(Frozen):
     """One task of a sweep."""
 
     key: Annotated[str, AfterValidator(_key)]
-    """A name in the store and nowhere else."""
+    """Validated, so that it cannot name a path outside the store."""
     kind: Kind
     cell: str | None
-    """None for a bench, which belongs to no cell."""
+    """None for a bench."""
 
 
 class SweepRecord(Frozen):
-    """What was enqueued under a name, where, and how."""
+    """What was enqueued under a name, to which backend and with which settings."""
 
     name: str = ""
     enqueued: str = ""
     """When, in UTC."""
     backend: str | None = None
-    """None in a record from before there were several: the machine itself."""
+    """None in old records: the local machine."""
     settings: Json = Field(default={})
-    """How jobs are run, as the backend's room reads it (harness/backends/base.py)."""
+    """How jobs are run; parsed by harness/backends/base.py."""
     cells: list[str] = Field(default=[])
     tasks: list[SweepEntry]
 
 
 class Heartbeat(Frozen):
-    """Who runs a task, and how far it is; written once a second."""
+    """The process that runs a task, and its progress; written once a second."""
 
     time: float
     pid: int | None = None
     host: str | None = None
     job: str | None = None
-    """The scheduler's name for it, where a scheduler started it."""
+    """The scheduler's job id, if a scheduler started it."""
     phase: str
     done: int
     total: int
@@ -64,10 +64,10 @@ class Purged(Frozen):
 
 
 def parse_sweep(content: Mapping[str, Any]) -> SweepRecord:
-    """The record that a file of `sweeps/` holds; ValueError where it holds none."""
+    """Parse a file of `sweeps/`; ValueError if it is not a sweep record."""
     return SweepRecord(**content)
 
 
 def parse_heartbeat(content: Any) -> Heartbeat:
-    """The heartbeat that a file holds; ValueError where it holds none."""
+    """Parse a heartbeat file; ValueError if it is not a heartbeat."""
     return Heartbeat.model_validate(content)

@@ -1,4 +1,4 @@
-"""Alone in running a task, or in changing its result: locks that any death lets go."""
+"""Locks on a task, to run it or to change its result; released when the holder dies."""
 
 import contextlib
 import fcntl
@@ -7,31 +7,31 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-CLAIM = ".claim"
-"""The file that the one who runs a task holds a lock on."""
-CLAIM_SECONDS = 0.2
-"""Between two looks of a copy of a task that waits for another."""
+RUN_LOCK = ".claim"
+"""The lock file of the process that runs a task."""
+RUN_LOCK_POLL_SECONDS = 0.2
+"""How often a second copy of a task retries the lock."""
 
 
 @contextlib.contextmanager
-def claimed(folder: Path, stop: Callable[[], bool]) -> Iterator[bool]:
-    """True once alone in running a task; False where asked to stop while another copy ran.
+def run_lock(folder: Path, stop: Callable[[], bool]) -> Iterator[bool]:
+    """Hold the lock on running a task; yield False if asked to stop while another copy held it.
 
-    A requeued task may find its first copy alive, on a node that the scheduler has lost. Where the file
-    system has no locks both run, and whichever publishes first wins.
+    A requeued task may find its first copy alive on a node that the scheduler has lost. On a file system
+    without locks both run, and the first to publish wins.
     """
     alone = True
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # a full disk, or a file system without locks
-            file = stack.enter_context((folder / CLAIM).open("ab"))
+            file = stack.enter_context((folder / RUN_LOCK).open("ab"))
             while not (alone := _locks(file.fileno())) and not stop():
-                time.sleep(CLAIM_SECONDS)
+                time.sleep(RUN_LOCK_POLL_SECONDS)
         yield alone
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Alone among the processes of this machine while changing a task's result; let go by any death."""
+    """Hold an exclusive lock on a folder among the processes of this machine."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system without locks; the callers are safe without

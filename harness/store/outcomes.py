@@ -1,7 +1,7 @@
-"""What tasks find out: the outcomes of a training, an attack and a bench, as results hold them.
+"""Outcomes of trainings, attacks and benches, as results hold them.
 
-Frozen models, written and read in one shape: whoever computes a figure gives it a field here, and whoever
-shows it reads that field. None is a figure that was not measured. Fields with a default came after 0.1.
+Frozen models, written and read in one shape: every figure that is computed or shown has a field here.
+None is a figure that was not measured. Fields with a default were added after 0.1.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Figures = Mapping[str, bool | int | float | str | None]
 
 
 class Frozen(BaseModel):
-    """A record that nobody alters; what a newer version added to it is left out."""
+    """An immutable model that ignores fields added by newer versions."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -32,7 +32,7 @@ class Utility(Frozen):
     train_accuracy: float
     train_loss: float | None = None
     nonmember_accuracy: float | None = None
-    """None where every record of the pool is a member."""
+    """None if every record of the pool is a member."""
 
 
 class Curve(Frozen):
@@ -43,7 +43,7 @@ class Curve(Frozen):
 
 
 class PricedCeilings(Frozen):
-    """What a guarantee allows any attack."""
+    """The best that any attack can do under the guarantee."""
 
     by: str
     auc: float
@@ -54,7 +54,7 @@ class PricedCeilings(Frozen):
 
 
 class PricedGuarantee(Frozen):
-    """The price of a ledger; of kind `none` where there is no guarantee."""
+    """The guarantee computed from a ledger; of kind `none` if there is none."""
 
     kind: str
     epsilon: float | None
@@ -69,12 +69,12 @@ class PricedGuarantee(Frozen):
 
     @property
     def states_ceilings(self) -> bool:
-        """Whether it says what it allows an attack, be it nothing; results of 0.1 do not."""
+        """Whether ceilings were computed, even if there are none; not so in results of 0.1."""
         return "ceilings" in self.model_fields_set
 
 
 class Quantiles(Frozen):
-    """Of the steps of a phase after its warm-up, in seconds; None where nothing was measured."""
+    """Step times of a phase after its warm-up, in seconds; None if not measured."""
 
     p05: float | None
     p25: float | None
@@ -85,7 +85,7 @@ class Quantiles(Frozen):
 
 
 class Phase(Frozen):
-    """What the steps of one phase of a training took."""
+    """Time and memory of the steps of one phase of a training."""
 
     steps: int
     total_seconds: float | None = None
@@ -99,7 +99,7 @@ class Phase(Frozen):
 
     @property
     def seconds(self) -> float:
-        """Of all steps; where the result does not say, as many as were made times the mean."""
+        """Total time of all steps; estimated as steps times the mean in results that lack it."""
         if self.total_seconds is None:
             return self.steps * (self.wall.mean or 0.0)
         return self.total_seconds
@@ -121,23 +121,23 @@ class Training(Frozen):
 
 
 class Rate(Frozen):
-    """A true positive rate with its interval, or the reason why there is none."""
+    """A true positive rate with its interval, or the reason why it is not reported."""
 
     value: float | None = None
     low: float | None = None
     high: float | None = None
     se: float | None = None
     reason: str | None = None
-    """Why there is no value."""
+    """Why the rate is not reported."""
     tied: float | None = None
-    """Share of the pooled non-members that have the score at the threshold."""
+    """Share of the pooled non-members whose score equals the threshold."""
     note: str | None = None
     chosen: dict[str, int] | None = None
-    """How often each attack was chosen; of a selection only."""
+    """How often each attack was chosen; only for a selection."""
 
 
 class CanaryLeakage(Frozen):
-    """The same figures for canaries alone."""
+    """The same figures, on canaries only."""
 
     auc: float | None
     auc_low: float | None
@@ -146,51 +146,51 @@ class CanaryLeakage(Frozen):
 
 
 class Leakage(Frozen):
-    """How well scores tell members from non-members, over all targets of a cell."""
+    """How well scores separate members from non-members, over all targets of a cell."""
 
     version: int
-    """Of the figures (harness/leakage/figures.py): those of two versions are never mixed."""
+    """Of the figures (harness/leakage/figures.py); versions are never mixed."""
     models: int
     n_members: int
     n_nonmembers: int
-    """Pooled: (record, target) pairs. A record counts once for every target."""
+    """Pooled (record, target) pairs: a record counts once per target."""
     auc: float | None = None
     """Mean of the targets' AUCs."""
     auc_low: float | None = None
     auc_high: float | None = None
     auc_se: float | None = None
     auc_pooled: float | None = None
-    """One ROC over all pairs: also asks whether scores of different targets can be compared."""
+    """AUC of one ROC over all pairs; requires scores to be comparable across targets."""
     auc_chosen: dict[str, int] | None = None
-    """How often each attack was chosen; of a selection only."""
+    """How often each attack was chosen; only for a selection."""
     interval: str | None = None
-    """How intervals were made (harness/leakage/intervals.py)."""
+    """How intervals were computed (harness/leakage/intervals.py)."""
     balanced_accuracy: float | None = None
-    """Of calling as many records of each target as it has members."""
+    """At the threshold that flags as many records of each target as it has members."""
     balanced_accuracy_low: float | None = None
     balanced_accuracy_high: float | None = None
     accuracy_oracle: float | None = None
-    """Balanced accuracy of the best threshold on the very same scores: biased upwards."""
+    """Balanced accuracy at the threshold chosen on the same scores: biased upwards."""
     advantage: float | None = None
     """2 balanced_accuracy - 1."""
     tpr: dict[str, Rate]
     """By FPR."""
     note: str | None = None
     ppv_at_1pct: float | None = None
-    """Share of members among the records called at 1 % FPR where one in ten is a member."""
+    """Share of members among the records flagged at 1 % FPR, at a prior of one in ten."""
     ppv_at_1pct_low: float | None = None
     ppv_at_1pct_high: float | None = None
     agreement: float | None = None
-    """Whether two halves of the models, scored apart, flag the same records (Jaccard index)."""
+    """Jaccard index of the records flagged by two halves of the models, scored separately."""
     agreement_chance: float | None = None
     agreement_untrained: float | None = None
     record_tpr_p99: float | None = None
     records_exposed: int | None = None
-    """Records whose signal is higher in the models trained on them, at a false discovery rate of 5 %."""
+    """Records with a significantly higher signal in the models trained on them (false discovery rate 5 %)."""
     records_tested: int | None = None
     canaries: CanaryLeakage | None = None
     valid: bool | None = None
-    """Of the blind check: whether the split is sound."""
+    """Whether the split is sound; only for the blind check."""
     message: str | None = None
 
 
@@ -200,11 +200,11 @@ class Membership(Frozen):
     metrics: Leakage
     roc: Curve
     dependence: str | None = None
-    """How the attack's scores of two targets depend on each other."""
+    """How the attack's scores on two targets depend on each other."""
 
 
 class Audited(Frozen):
-    """A lower bound on epsilon, beside the price."""
+    """A lower bound on epsilon, beside the computed epsilon."""
 
     epsilon: float
     confidence: float
@@ -218,7 +218,7 @@ class Audited(Frozen):
     epsilon_priced: float | None
     epsilon_paper: float | None = None
     alarm: bool
-    """Whether the bound is above the price."""
+    """Whether the bound exceeds the computed epsilon."""
     message: str | None
 
 
@@ -229,7 +229,7 @@ class AuditOutcome(Frozen):
 
 
 class InferenceOutcome(Frozen):
-    """The outcome of an attribute inference."""
+    """The outcome of an attribute-inference attack."""
 
     attribute: Figures
 
@@ -251,7 +251,7 @@ class PartTime(Frozen):
 
 
 class Variant(Frozen):
-    """What a step of one variant costs; without figures where its training failed."""
+    """The cost of one step of a variant; no figures if its training failed."""
 
     variant: str
     role: Literal["yardstick", "control", "method"]
@@ -290,7 +290,7 @@ class Variant(Frozen):
 
 
 class Benched(Frozen):
-    """Every variant's step, and whether the machine was quiet enough."""
+    """The step cost of every variant, and whether the machine was quiet enough."""
 
     workload: str
     n_train: int
@@ -299,7 +299,7 @@ class Benched(Frozen):
     threads: int
     device: str
     clock: str
-    """What ratios are made of: `cpu` or `wall` time."""
+    """The time that ratios compare: `cpu` or `wall`."""
     malloc: dict[str, str]
     trustworthy: bool
     reason: str | None
@@ -323,7 +323,7 @@ Outcome = Training | Finding | Bench
 
 
 def read_outcome(kind: str, found: Mapping[str, Any]) -> Outcome:
-    """The outcome that a finished task's result holds; ValueError where it has another shape."""
+    """Parse the outcome of a finished task; ValueError if it has another shape."""
     plain = despelled(dict(found))
     if kind == "train":
         return Training(**plain)

@@ -1,17 +1,17 @@
-"""What stays in the store: figures of a result that read private data and must not be published.
+"""Figures of a result that depend on private data and must not be published.
 
-The only place that says which. Databases, reports and exports are made of what is left.
+The only list of them. Databases, reports and exports are made without these figures.
 """
 
 from harness.store.result import Result
 
 PRIVATE_EPSILONS = ("data_dependent",)
-"""Of a guarantee's epsilons. The price of votes as they fell reads them and is not sanitised (Papernot et al.
-2018): that epsilon itself tells how the teachers voted."""
+"""Of a guarantee's epsilons. The data-dependent epsilon of PATE is computed from the votes and not sanitised
+(Papernot et al. 2018), so it reveals how the teachers voted."""
 
 
 def publishable(result: Result) -> Result:
-    """The result without what stays in the store, and without the assumptions that speak of it."""
+    """Return the result without private figures and the assumptions that mention them."""
     guarantee = result.figures.get("guarantee")
     if not guarantee or not any(name in guarantee.get("epsilons", {}) for name in PRIVATE_EPSILONS):
         return result
@@ -19,10 +19,10 @@ def publishable(result: Result) -> Result:
         "epsilons": {
             name: value for name, value in guarantee["epsilons"].items() if name not in PRIVATE_EPSILONS
         },
-        "assumptions": [line for line in guarantee["assumptions"] if not _speaks_of_private(line)],
+        "assumptions": [line for line in guarantee["assumptions"] if not _mentions_private(line)],
     }
     return result.giving({**result.figures, "guarantee": {**guarantee, **kept}})
 
 
-def _speaks_of_private(line: str) -> bool:
+def _mentions_private(line: str) -> bool:
     return any(f"epsilons.{name}" in line for name in PRIVATE_EPSILONS)

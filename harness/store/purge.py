@@ -1,8 +1,8 @@
-"""Delete what tells of single members and keep what was found out: `privbench purge --artefacts`.
+"""Delete artefacts that reveal individual members, keep the results: `privbench purge --artefacts`.
 
-Weights, signals, scores, rebuilt pictures and checkpoints of ended tasks go. Specs, results, step times and
-logs stay, and with them every row. What is deleted is first noted in the task's folder, so that its result
-stays whole to every reader; an attack that needs a purged model has it trained again (harness/plan/plan.py).
+Weights, signals, scores, reconstructed images and checkpoints of ended tasks are deleted. Specs, results,
+step times and logs stay, and with them every row. Deletions are first noted in the task's folder, so that
+its result stays valid; an attack that needs a purged model has it retrained (harness/plan/plan.py).
 """
 
 import contextlib
@@ -22,40 +22,40 @@ from workloads.errors import StoreError
 
 KEPT_FILES = {"spec.json", "result.json", "log.txt", PURGED}
 KEPT_ARTEFACTS = ("steps",)
-"""Times of steps: rows are made of them, and they hold no record, score or weight."""
+"""Step times: rows are made from them, and they contain no record, score or weight."""
 CHECKPOINT = "checkpoint"
 
 
 @dataclass(frozen=True)
 class Holding:
-    """What one ended task would lose."""
+    """The files of one ended task that a purge deletes."""
 
     key: str
     artefacts: tuple[str, ...]
-    """Files that its result lists: whoever misses them must find that they were purged."""
+    """Files that its result lists; noted as purged."""
     files: tuple[Path, ...]
-    """Everything to delete: these, what crashed writers left beside them, and checkpoints."""
+    """All files to delete: the artefacts, leftovers of crashed writers, and checkpoints."""
     bytes: int
 
 
 def holdings(store: Store, sweep: str | None = None) -> list[Holding]:
-    """What ended tasks hold, those of one sweep where it is named; StoreError while one runs."""
+    """List what a purge would delete, of one sweep or of the whole store; StoreError if a task is running."""
     keys = store.keys() if sweep is None else {entry.key for entry in store.sweep(sweep).tasks}
     found = (_holding(store, key) for key in sorted(keys))
     return [each for each in found if each is not None]
 
 
 def purge(store: Store, found: Iterable[Holding]) -> int:
-    """Delete it; the bytes that came free. Killed in between, it can be called again with what is left."""
+    """Delete the holdings and return the bytes freed; safe to repeat after a kill."""
     return sum(_purge_task(store, each) for each in found)
 
 
 def _holding(store: Store, key: str) -> Holding | None:
     folder = store.folder(key)
-    # A link could lead out of the store, and what it leads to is not ours to delete.
+    # A link could lead out of the store to files that are not ours to delete.
     if folder.is_symlink() or folder.parent.is_symlink():
         return None
-    result = store.result(key, summed=False)
+    result = store.result(key, verify=False)
     if result is None:
         return None
     if heartbeat(folder) is not None:
@@ -92,10 +92,10 @@ def _purge_task(store: Store, holding: Holding) -> int:
         if holding.artefacts:
             noted = sorted({*purged_files(folder), *holding.artefacts})
             note = Purged(files=noted, purged=datetime.now(UTC).isoformat())
-            write_atomic(folder / PURGED, dump(note.model_dump()))  # before the first file goes
+            write_atomic(folder / PURGED, dump(note.model_dump()))  # before the first file is deleted
         for file in holding.files:
             file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # never made, or something else was put into it
+        with contextlib.suppress(OSError):  # absent, or it holds other files
             (folder / CHECKPOINT).rmdir()
         sync_folder(folder)
     return holding.bytes

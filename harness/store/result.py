@@ -1,4 +1,4 @@
-"""The result of a task: one type, one builder, one shape on disk."""
+"""The result of a task: its type, its builder and its JSON document."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -26,12 +26,12 @@ Status = Literal["done", "failed"]
 
 def _in_its_folder(file: str) -> str:
     if file in ("", ".", "..") or "/" in file or "\0" in file:
-        raise ValueError(f"an artefact lies in its task's own folder, not at {file!r}")
+        raise ValueError(f"an artefact is a file name in its task's folder, got {file!r}")
     return file
 
 
 class Artefact(Frozen):
-    """A file that a task left in its folder."""
+    """A file that a task wrote to its folder."""
 
     file: Annotated[str, AfterValidator(_in_its_folder)]
     bytes: int
@@ -42,13 +42,13 @@ class Failure(Frozen):
     """Why a task has no outcome."""
 
     reason: str
-    """In one word: what failures are counted by."""
+    """The category that failures are counted by."""
     message: str
     traceback: str | None = None
 
 
 class Result(Frozen):
-    """How a task ended: with an outcome, or as a failure. `build` makes one."""
+    """How a task ended: with an outcome or a failure. Made by `build`."""
 
     key: str
     kind: Kind
@@ -59,14 +59,14 @@ class Result(Frozen):
     artefacts: dict[str, Artefact]
     provenance: dict[str, Any] = Field(default={})
     warnings: list[str] = Field(default=[])
-    """What the task's own code warned of."""
+    """Warnings raised by the task's own code."""
     started: str | None = None
     finished: str | None = None
     wall_seconds: float | None = None
     checksum: str | None = None
     """Of the file it was read from."""
     figures: Json = Field(default={})
-    """The outcome as it is written; read it as `outcome`."""
+    """The outcome as written; read it as `outcome`."""
 
     @property
     def done(self) -> bool:
@@ -75,7 +75,7 @@ class Result(Frozen):
 
     @cached_property
     def outcome(self) -> Outcome:
-        """What the task found out; ValueError where it is of another shape, or the task failed."""
+        """The task's outcome; ValueError if it has another shape, or the task failed."""
         if not self.done:
             raise ValueError(f"task {self.key} failed ({self.reason}) and has no outcome")
         return read_outcome(self.kind, self.figures)
@@ -84,40 +84,40 @@ class Result(Frozen):
     def training(self) -> Training:
         """The outcome of a training."""
         if not isinstance(self.outcome, Training):
-            raise ValueError(f"task {self.key} is no training")
+            raise ValueError(f"task {self.key} is not a training")
         return self.outcome
 
     @property
     def finding(self) -> Finding:
         """The outcome of an attack."""
         if not isinstance(self.outcome, Membership | AuditOutcome | InferenceOutcome | Reconstruction):
-            raise ValueError(f"task {self.key} is no attack")
+            raise ValueError(f"task {self.key} is not an attack")
         return self.outcome
 
     @property
     def bench(self) -> Bench:
         """The outcome of a bench."""
         if not isinstance(self.outcome, Bench):
-            raise ValueError(f"task {self.key} is no bench")
+            raise ValueError(f"task {self.key} is not a bench")
         return self.outcome
 
     def document(self) -> Json:
-        """As it is written, without its checksum: the outcome's figures stand beside the rest."""
+        """The result as written, without its checksum; the outcome's figures are top-level fields."""
         return {**self.model_dump(exclude={"figures", "checksum"}), **self.figures}
 
     def replacing(self, outcome: Outcome) -> "Result":
-        """The same task's result with another outcome, for figures that are computed again."""
+        """The same result with another outcome, for recomputed figures."""
         return self.giving(figures_of(outcome))
 
     def giving(self, figures: Json) -> "Result":
-        """The same result with other figures. An outcome that was read of the old ones stays behind."""
+        """The same result with other figures; a cached outcome of the old ones is dropped."""
         changed = self.model_copy(update={"figures": figures})
         changed.__dict__.pop("outcome", None)
         return changed
 
 
 def figures_of(outcome: Outcome) -> Json:
-    """An outcome as it is written: fields that were given. Parameters of a bench may be infinite."""
+    """Serialise the fields of an outcome that were set; the parameters of a bench may be infinite."""
     figures: Json = outcome.model_dump(exclude_unset=True)
     return spelled(figures) if isinstance(outcome, Bench) else figures
 
@@ -132,7 +132,7 @@ def build(
     artefacts: Mapping[str, Artefact] | None = None,
     warnings: list[str] | None = None,
 ) -> Result:
-    """The result of a task that has ended now."""
+    """Build the result of a task that has just ended."""
     failure = ended if isinstance(ended, Failure) else None
     return Result(
         key=task.key,
@@ -152,10 +152,10 @@ def build(
 
 
 def parse_result(document: Mapping[str, Any]) -> Result:
-    """The result that a `result.json` holds; ValueError where it holds none."""
+    """Parse the content of a `result.json`; ValueError if it is not a result."""
     own = {name: value for name, value in document.items() if name in Result.model_fields}
     figures = {name: value for name, value in document.items() if name not in Result.model_fields}
     result = Result(**{**own, "figures": figures})
     if not result.done and result.reason is None:
-        raise ValueError("a failure states its reason")
+        raise ValueError("a failure needs a reason")
     return result

@@ -1,4 +1,4 @@
-"""The network that infers membership while a classifier trains, and how it is trained (Nasr et al. 2018)."""
+"""The inference network of adversarial regularisation, and its training (Nasr et al. 2018)."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn, optim
 from torch.nn.functional import mse_loss, one_hot
 
 from methods.base import Run
-from methods.training.descent import answer
+from methods.training.descent import predict
 from workloads.base import Records
 from workloads.models.init import seeded
 from workloads.models.mlp import mlp
@@ -30,23 +30,23 @@ class InferenceNetwork(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """(B,) probabilities."""
-        said = self.features(logits).relu()
+        seen = self.features(logits).relu()
         true = self.labels(one_hot(labels, self.classes).to(logits)).relu()
-        inferred: Tensor = self.combine(torch.cat([said, true], dim=1)).squeeze(1).sigmoid()
+        inferred: Tensor = self.combine(torch.cat([seen, true], dim=1)).squeeze(1).sigmoid()
         return inferred
 
 
 class Adversary:
-    """The inference network in training: tells records that train the classifier from reference records.
+    """The inference network in training: distinguishes training records from reference records.
 
-    Belongs into the state of `run.steps`.
+    Part of the state of `run.steps`.
 
     Args:
-        classifier: Whose logits it reads; it is never changed here.
-        trained: Records that train the classifier.
-        reference: Records that do not.
-        classes: How many labels there are.
-        batch_size: Records of each kind per step; fewer where there are not so many.
+        classifier: The classifier whose logits it reads; not changed here.
+        trained: Training records of the classifier.
+        reference: Records it is not trained on.
+        classes: Number of labels.
+        batch_size: Records of each kind per step, if there are that many.
         learning_rate: Of Adam.
         run: The run it belongs to.
     """
@@ -63,20 +63,20 @@ class Adversary:
     ) -> None:
         self.classifier, self.trained, self.reference, self.run = classifier, trained, reference, run
         self.network = InferenceNetwork(classes, run.seed("adversary")).to(run.device)
-        # Fused: the network is larger than most classifiers here, and its update a good part of a step.
+        # Fused: the network is larger than most classifiers here, and its update a large part of a step.
         self.optimizer = optim.Adam(self.network.parameters(), lr=learning_rate, fused=True)
-        # Samples of one size, so that both kinds are as likely in every batch.
+        # Samples of one size, so that both kinds are equally likely in every batch.
         self.size = min(batch_size, len(trained), len(reference))
         self.samplers = [
             run.sampler("fixed_size", kind, self.size, "adversary") for kind in (trained, reference)
         ]
 
     def step(self) -> Tensor:
-        """One step on the squared error of 1 for trained and 0 for reference records; the mean error."""
+        """Make one step on the squared error (1 for trained, 0 for reference records); return it."""
         with self.run.drawing():
             batch = join(*(sampler.draw() for sampler in self.samplers))
         with self.run.clock("adversary"):
-            inferred = self.network(answer(self.classifier, batch), batch.y)
+            inferred = self.network(predict(self.classifier, batch), batch.y)
             truth = torch.ones_like(inferred)
             truth[self.size :] = 0.0
             loss = mse_loss(inferred, truth)
@@ -87,10 +87,10 @@ class Adversary:
         return loss.detach()
 
     def accuracy(self) -> float:
-        """How often it is right, trained and reference records weighing the same."""
+        """Balanced accuracy on trained and reference records."""
         with torch.no_grad():
             sides = [
-                self.network(answer(self.classifier, kind), kind.y) > 0.5
+                self.network(predict(self.classifier, kind), kind.y) > 0.5
                 for kind in (self.trained, self.reference)
             ]
         return float((sides[0].double().mean() + (~sides[1]).double().mean()) / 2)
@@ -104,7 +104,7 @@ class Adversary:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         for sampler, saved in zip(self.samplers, state["samplers"], strict=True):
@@ -112,5 +112,5 @@ class Adversary:
 
 
 def join(first: Records, second: Records) -> Records:
-    """The records of both, in this order."""
+    """Concatenate records."""
     return Records(torch.cat([first.x, second.x]), torch.cat([first.y, second.y]))

@@ -29,9 +29,9 @@ from workloads.base import Records, sent
 
 
 class AdvregParams(DescentParams):
-    """Parameters of advreg. In brackets: what the SELENA repository has for Purchase-100 and CIFAR-100."""
+    """Parameters of advreg. In brackets: values of the SELENA repository for Purchase-100 and CIFAR-100."""
 
-    steps: Count = Field(default=500, description="Training steps of the classifier, the warm-up among them.")
+    steps: Count = Field(default=500, description="Training steps of the classifier, including the warm-up.")
     alpha: Annotated[Amount, Level()] = Field(
         default=3.0, description="Weight of the penalty; 0 is plain training (Purchase 3, CIFAR-100 6)."
     )
@@ -49,24 +49,26 @@ class AdvregParams(DescentParams):
     adversary_steps: Count = Field(
         default=1, description="Steps of the adversary before every step (CIFAR-100 1, Purchase 13)."
     )
-    adversary_rate: Rate = Field(default=1e-4, description="Step size of the adversary, by Adam (both 1e-4).")
+    adversary_rate: Rate = Field(
+        default=1e-4, description="Adam's learning rate of the adversary (both 1e-4)."
+    )
     reference_code_quirk: bool = Field(
         default=False,
-        description="As the code does it: a step also trains on the batch of the next one, so that the "
-        "classifier has every batch twice.",
+        description="As in the code: a step also trains on the batch of the next one, so that the "
+        "classifier sees every batch twice.",
     )
 
     @property
     def updates(self) -> int:
-        """Of the classifier in a step with a penalty."""
+        """Updates of the classifier per step with a penalty."""
         return 2 if self.reference_code_quirk else 1
 
 
 class Advreg:
-    """Adversarial regularisation (Nasr, Shokri and Houmansadr 2018), as the SELENA repository computes it.
+    """Adversarial regularisation (Nasr, Shokri and Houmansadr 2018), as in the SELENA repository.
 
-    The classifier minimises loss + alpha (mean h - 1/2), where h is the adversary's probability that a record
-    of the batch trained it; the adversary minimises the squared error of h on training and reference records.
+    The classifier minimises loss + alpha (mean h - 1/2), where h is the adversary's membership probability of
+    a record; the adversary minimises the squared error of h on training and reference records.
     """
 
     version: ClassVar[str] = "2"
@@ -81,7 +83,7 @@ class Advreg:
         "advreg too, each against an adversary of its own",
         "the reference records come out of the members, as many records as other methods get: the classifier "
         "trains on the rest. Attacks and accuracies count them neither as members nor as non-members; what "
-        "the released model tells about them is not measured",
+        "the released model leaks about them is not measured",
         "Aerni, Zhang and Tramèr 2024 (arXiv:2404.17399) found empirical defences to leak far more of the "
         "most vulnerable records: add canaries, and dp-sgd at a high epsilon as a baseline",
         "the adversary reads logits and learns by squared error, as in the code; the paper has probabilities "
@@ -91,7 +93,7 @@ class Advreg:
     Params: ClassVar[type[AdvregParams]] = AdvregParams
 
     def train(self, members: Records, problem: Problem, params: AdvregParams, run: Run) -> Released:
-        """Warm up the classifier, then the adversary, then train both in turns; release the last iterate."""
+        """Warm up the classifier, then the adversary, then alternate; release the last iterate."""
         members = members.to(run.device)
         refuse_larger_than(len(members), params.batch_size)
         stream = run.generator("reference", HOST)
@@ -125,7 +127,7 @@ class Advreg:
 
 
 def penalised(problem: Problem, adversary: Adversary, alpha: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """The classifier's loss per example: the problem's, and alpha (h - 1/2) for what the adversary infers."""
+    """The classifier's loss per example: the problem's, plus alpha (h - 1/2)."""
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         inferred: Tensor = adversary.network(logits, labels)
@@ -135,7 +137,7 @@ def penalised(problem: Problem, adversary: Adversary, alpha: float) -> Callable[
 
 
 class Overlapping:
-    """Pairs of draws of which each begins with the batch that the last one ended with: ab, bc, cd."""
+    """Overlapping pairs of batches: ab, bc, cd."""
 
     def __init__(self, sampler: Batches, records: Records, run: Run) -> None:
         self.sampler, self.records, self.run = sampler, records, run
@@ -151,11 +153,11 @@ class Overlapping:
             return self.records.take(self.rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """The last batch, the count of draws and the sampler's own state."""
+        """The last batch, the number of draws and the sampler's state."""
         return {"draws": self.draws, "rows": self.rows, "sampler": self.sampler.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.draws, self.rows = int(state["draws"]), state["rows"].to(self.run.device)
         self.sampler.load_state_dict(state["sampler"])
 

@@ -1,4 +1,4 @@
-"""dirdp-sgd: every example"s gradient direction is redrawn from a von Mises-Fisher distribution around it."""
+"""dirdp-sgd: von Mises-Fisher noise on the direction of every example's gradient."""
 
 from methods.dirdp_sgd.dirdp_sgd import DirDpSgd, DirDpSgdParams, method
 

@@ -1,4 +1,4 @@
-"""dirdp-sgd: every example's gradient direction is redrawn from a von Mises-Fisher distribution around it."""
+"""dirdp-sgd: von Mises-Fisher noise on the direction of every example's gradient."""
 
 import logging
 import math
@@ -37,13 +37,13 @@ from workloads.errors import SpecError
 log = logging.getLogger(__name__)
 
 DIAMETER = 2.0
-"""The largest distance between two directions: all that one example can change of what is redrawn."""
+"""The largest distance between two directions: the sensitivity."""
 STORED = 64 * 2**20
-"""Bytes of per-example gradients at a time: three such tensors exist at once."""
+"""Maximum bytes of per-example gradients at a time: three such tensors exist at once."""
 
 
 class DirDpSgdParams(OptimizerParams, PrivacyParams):
-    """Parameters of dirdp-sgd. Give epsilon or kappa; a planned task holds both."""
+    """Parameters of dirdp-sgd. Give epsilon or kappa; a planned task has both."""
 
     epsilon: Rate | None = Field(default=None, description="Target epsilon.")
     delta: Probability = Field(default=1e-5, description="Target delta.")
@@ -52,26 +52,26 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
         description="Concentration of a draw, the paper's epsilon_V; inf: no noise. Solved for from epsilon.",
     )
     batch_size: Count = Field(
-        default=64, description="Examples per step: exactly that many, drawn anew without replacement."
+        default=64, description="Examples per step: exactly that many, drawn without replacement."
     )
     granularity: Granularity = Field(
         default="whole",
-        description="What has a direction of its own: the gradient, each weight tensor, or each bias and "
-        "each row of a weight (its first axis against the rest).",
+        description="What has its own direction: the whole gradient, each weight tensor, or each bias and "
+        "each row of a weight (along its first axis).",
     )
     row_magnitude: Literal["unit", "keep"] = Field(
         default="unit",
-        description="'keep' gives every new direction the length of the old one: no guarantee at all.",
+        description="'keep' gives every new direction the length of the old one: no guarantee.",
     )
     aggregate_then_vmf: bool = Field(
-        default=False, description="Redraw the direction of the batch's summed gradient instead, once."
+        default=False, description="Perturb the direction of the batch's summed gradient instead, once."
     )
     debias: bool = Field(
         default=False, description="Divide by A(kappa), the length of a draw's mean: an unbiased direction."
     )
     directions: str | None = Field(
         default=None,
-        description="COUNTxDIMENSION of what is redrawn, as 12x75,1x10; the plan reads it off the model.",
+        description="COUNTxDIMENSION of the directions, as 12x75,1x10; derived from the model when planning.",
     )
     engine: Annotated[EngineName, Technical()] = Field(
         default="auto",
@@ -79,8 +79,8 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
     )
     physical_batch_size: Annotated[Count | None, Technical()] = Field(
         default=None,
-        description="Examples at a time, to save memory; none: as many as fit into 64 MB. It changes the "
-        "order of draws.",
+        description="Examples at a time, to save memory; none: as many as fit into 64 MB. Changes the order "
+        "of draws.",
     )
 
     @model_validator(mode="after")
@@ -105,10 +105,10 @@ class DirDpSgd:
     source: ClassVar[str] = "Directional Privacy for Deep Learning (DirDP-SGD; anonymous, under review)"
     guarantee: ClassVar[str] = "metric-dp"
     caveats: ClassVar[tuple[str, ...]] = (
-        "by design kappa d-private per update, d the Euclidean distance of unit gradients; the price shown "
-        "is ordinary DP at delta and at 0, computed here under replace-one adjacency",
-        "the paper calls kappa its epsilon: one use of one direction is 2 kappa pure, and the uses of a "
-        "record add up; its parallel composition holds within one epoch only",
+        "by design kappa d-private per update, d the Euclidean distance of unit gradients; the reported "
+        "epsilons are ordinary DP at delta and at 0, computed here under replace-one adjacency",
+        "the paper calls kappa its epsilon: one use of one direction is (2 kappa, 0)-DP, and the uses of a "
+        "record compose; its parallel composition holds within one epoch only",
         "the paper charges 2 kappa sqrt(m) for m rows; independent rows cost 2 kappa m",
         "the paper keeps Poisson sampling, under which a sum of unit vectors has no epsilon; batches of "
         "fixed size are drawn here",
@@ -122,14 +122,16 @@ class DirDpSgd:
     mechanism: ClassVar[str] = "directional"
 
     def shaped(self, params: DirDpSgdParams, model: nn.Module) -> DirDpSgdParams:
-        """The parameters with the directions that this model's gradient has."""
+        """The parameters with the directions of this model's gradient."""
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         return params.model_copy(update={"directions": spell(find_layout(weights, params.granularity))})
 
     def planned(self, params: DirDpSgdParams, n_train: int) -> DpEvent:
-        """The ledger that `train` on `n_train` members will hold."""
+        """The ledger of `train` on `n_train` members."""
         if params.directions is None:
-            raise SpecError("directions is not set: the plan must read it off the model first")
+            raise SpecError(
+                "directions is not set: it must be derived from the model first", field="directions"
+            )
         release = release_event(params, params.directions)
         return fixed_size_event(n_train, params.batch_size, release, params.steps)
 
@@ -140,7 +142,7 @@ class DirDpSgd:
         model = problem.model(run.seed("init")).to(run.device).train()
         optimizer = make_optimizer(model.parameters(), params)
         sampler = run.sampler("fixed_size", members, params.batch_size)
-        loss = Overheard(problem.loss)
+        loss = RecordedLoss(problem.loss)
         engine = make_engine(model, loss, params.engine, physical_batch_size=params.physical_batch_size)
         layout = find_layout(engine.weights, params.granularity)
         event = sampler.event(release_event(params, spell(layout)))
@@ -150,7 +152,7 @@ class DirDpSgd:
         noise = DirectionalNoise(layout, kappa, params, tally, run)
 
         def gradients(batch: Records) -> Iterator[list[Tensor]]:
-            """Of every weight and a few examples at a time, computed when they are asked for."""
+            """Gradients of a few examples at a time, computed lazily."""
             for x, y in zip(torch.split(batch.x, size), torch.split(batch.y, size), strict=True):
                 with run.clock("gradients"):
                     found = find_gradients(engine, x, y, params.aggregate_then_vmf, tally)
@@ -178,44 +180,44 @@ class DirDpSgd:
         return Released(model.eval(), run.ledger(), figures(tally.state_dict(), layout, kappa))
 
 
-class Overheard:
-    """A loss that remembers what it said: engines hand per-example gradients on without it."""
+class RecordedLoss:
+    """A loss that records its values, which `per_example` of engines does not return."""
 
     def __init__(self, loss: Loss) -> None:
         self._loss = loss
-        self._heard: list[Tensor] = []
+        self._recorded: list[Tensor] = []
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
         """See methods.gradients.Loss."""
         losses = self._loss(logits, labels)
-        self._heard.append(losses.detach())
+        self._recorded.append(losses.detach())
         return losses
 
     def mean(self) -> Tensor:
-        """The mean of the finite losses since the last call; not finite where none was."""
-        losses, self._heard = torch.cat(self._heard), []
+        """The mean of the finite losses since the last call; not finite if there are none."""
+        losses, self._recorded = torch.cat(self._recorded), []
         finite = torch.isfinite(losses)
-        if losses.device.type != "cpu":  # choosing them would wait for the device
+        if losses.device.type != "cpu":  # indexing would wait for the device
             return torch.where(finite, losses, 0.0).sum() / finite.sum()
         return losses[finite].mean()
 
 
 class DirectionTally:
-    """How many directions were drawn, and of what. Belongs into the state of `run.steps`."""
+    """Counts of directions: drawn, of zero vectors, of non-finite ones. Part of the state of `run.steps`."""
 
     def __init__(self) -> None:
         self.drawn = self.zero = self.nonfinite = 0
         self._unseen: list[Tensor] = []
 
     def add(self, lengths: Tensor) -> None:
-        """Count the vectors that directions were drawn around, by their lengths."""
+        """Count vectors by their lengths."""
         self.drawn += len(lengths)
         self._unseen.append(torch.stack([(lengths == 0).sum(), (~torch.isfinite(lengths)).sum()]))
         if len(self._unseen) == LOOK_EVERY:
             self._look()
 
     def leave_out(self, examples: int | Tensor) -> None:
-        """Count examples whose gradient was not finite and is in no sum."""
+        """Count examples that were left out because of a non-finite gradient."""
         count = torch.as_tensor(examples)
         self._unseen.append(torch.stack([torch.zeros_like(count), count]))
 
@@ -225,7 +227,7 @@ class DirectionTally:
         return {"drawn": self.drawn, "zero": self.zero, "nonfinite": self.nonfinite}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from saved counts."""
+        """Restore saved counts."""
         for name, value in state.items():
             setattr(self, name, int(value))
         self._unseen.clear()
@@ -238,7 +240,7 @@ class DirectionTally:
 
 
 class DirectionalNoise:
-    """Redraws the directions of gradients and averages them over a batch that comes in pieces."""
+    """Perturbs the directions of gradients and averages them over the pieces of a batch."""
 
     def __init__(
         self, layout: Layout, kappa: float, params: DirDpSgdParams, tally: DirectionTally, run: Run
@@ -265,7 +267,7 @@ class DirectionalNoise:
             return torch.cat([total.flatten() / divisor for total, divisor in scaled])
 
     def _total(self, block: Tensor, generator: torch.Generator) -> Tensor:
-        """(rows, dimension): the new directions of (B, rows, dimension), summed over the examples."""
+        """(rows, dimension): the new directions of (B, rows, dimension), summed over examples."""
         found = redraw(block.flatten(0, 1), self.kappa, generator)
         self.tally.add(found.lengths)
         drawn = found.directions
@@ -285,7 +287,7 @@ def find_gradients(engine: Engine, x: Tensor, y: Tensor, summed: bool, tally: Di
 
 
 def piece_size(weights: Sequence[Tensor], params: DirDpSgdParams) -> int:
-    """How many examples' gradients exist at a time; all of the batch where only their sum is needed."""
+    """Examples at a time; the whole batch if only the sum of gradients is needed."""
     if params.aggregate_then_vmf:
         return params.batch_size
     one = sum(weight.numel() * weight.element_size() for weight in weights)
@@ -293,7 +295,7 @@ def piece_size(weights: Sequence[Tensor], params: DirDpSgdParams) -> int:
 
 
 def release_event(params: DirDpSgdParams, directions: str) -> DpEvent:
-    """What one update tells of its batch."""
+    """The DP event of one update on its batch."""
     kappa = resolved_kappa(params)
     if kappa == math.inf or params.row_magnitude == "keep":
         return NonPrivateDpEvent()
@@ -307,12 +309,14 @@ def release_event(params: DirDpSgdParams, directions: str) -> DpEvent:
 def resolved_kappa(params: DirDpSgdParams) -> float:
     """The concentration of a planned task."""
     if params.kappa is None:
-        raise SpecError(f"kappa is not set: epsilon = {params.epsilon} must be calibrated before training")
+        raise SpecError(
+            f"kappa is not set: epsilon = {params.epsilon} must be calibrated before training", field="kappa"
+        )
     return params.kappa
 
 
 def figures(tally: dict[str, int], layout: Layout, kappa: float) -> dict[str, float]:
-    """The stats of a run: what was drawn, and what the paper calls its epsilons where kappa is finite."""
+    """The stats of a run: counts of directions, and the paper's epsilons if kappa is finite."""
     rows = sum(count for count, _ in layout)
     stats = {
         "directions": float(rows),

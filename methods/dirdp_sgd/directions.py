@@ -1,4 +1,4 @@
-"""Directions redrawn around themselves: the von Mises-Fisher distribution, sampled exactly and in bulk."""
+"""Exact and vectorised sampling of the von Mises-Fisher distribution around given directions."""
 
 import math
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 NARROW = 32
-"""Below this dimension a normal may lie so close to the mean that single precision loses what is across."""
+"""Below this dimension a normal vector may be so close to the mean that single precision loses the rest."""
 STRETCH = 2**12
 """Coordinates whose squares are summed in single precision; the sums of longer rows add up in doubles."""
 
 
 @dataclass(frozen=True)
 class Redrawn:
-    """N new directions, and how long the vectors were whose directions they are drawn around."""
+    """N new directions, and the lengths of the vectors they are drawn around."""
 
     directions: Tensor
     """(N, K): unit rows, of the vectors' type."""
@@ -25,18 +25,18 @@ class Redrawn:
 def redraw(vectors: Tensor, kappa: float, generator: torch.Generator) -> Redrawn:
     """For every row of (N, K), K >= 2, a unit vector y ~ VMF(row / |row|, kappa), independent of the others.
 
-    The density on the unit sphere is in proportion to exp(kappa mu.y). A row that is zero or not finite has
-    no direction, and its y is uniform; an infinite kappa gives y = mu.
+    The density on the unit sphere is proportional to exp(kappa mu.y). A row that is zero or not finite has no
+    direction, and its y is uniform; an infinite kappa gives y = mu.
 
     Tangent-normal form (Ulrich 1984): y = w mu + sqrt(1 - w^2) v, with v uniform among the unit vectors
-    across mu: a normal vector n less its component along mu, normalised. With t = n.mu and the stretch
-    s = sqrt(1 - w^2) / |n - t mu| that is (w - s t) mu + s n: n is read three times and never copied.
+    orthogonal to mu: a normal vector n minus its component along mu, normalised. With t = n.mu and
+    s = sqrt(1 - w^2) / |n - t mu| this is (w - s t) mu + s n: n is read three times and never copied.
     """
     kind = torch.float64 if vectors.shape[1] < NARROW else vectors.dtype
     rows = vectors.to(kind)
     lengths = row_lengths(rows)
     directed = torch.isfinite(lengths) & (lengths > 0)
-    # Off the CPU asking whether there is such a row would wait for the device.
+    # Off the CPU, checking for such a row would wait for the device.
     if rows.device.type != "cpu" or not bool(directed.all()):
         # A zero mean and a right angle leave y = n / |n|.
         rows = rows.where(directed[:, None], 0.0)
@@ -44,7 +44,7 @@ def redraw(vectors: Tensor, kappa: float, generator: torch.Generator) -> Redrawn
     cosines, sines = draw_angles(len(rows), rows.shape[1], kappa, generator)
     cosines, sines = cosines.where(directed, 0.0), sines.where(directed, 1.0)
     normals = torch.randn(rows.shape, dtype=kind, device=rows.device, generator=generator)
-    # The transposed view, not rows[:, :, None]: the product is then six times quicker.
+    # The transposed view, not rows[:, :, None]: the product is six times faster.
     along = torch.bmm(normals[:, None], rows[:, None].mT).flatten().double() / norms
     stretch = sines / (row_lengths(normals).square() - along.square()).sqrt()
     turn = (cosines - stretch * along) / norms
@@ -79,13 +79,13 @@ def draw_angles(
         taken = score >= chance.log()
         cosines[pending] = torch.where(taken, 1 - 2 * b * z / d, cosines[pending])
         sines[pending] = torch.where(taken, 2 * (b * z * (1 - z)).sqrt() / d, sines[pending])
-        # The one look of a round: how many are left decides what comes next.
+        # The only synchronisation of a round: the loop depends on how many are left.
         pending = pending[(~taken).nonzero().flatten()]
     return cosines, sines
 
 
 def row_lengths(rows: Tensor) -> Tensor:
-    """(N,): the norms of the rows of (N, K) in doubles, right to single precision for millions of columns."""
+    """(N,): the norms of the rows of (N, K) in doubles, exact to single precision for millions of columns."""
     parts = [torch.linalg.vector_norm(part, dim=1) for part in torch.split(rows, STRETCH, dim=1)]
     lengths: Tensor = torch.linalg.vector_norm(torch.stack(parts).double(), dim=0)
     return lengths

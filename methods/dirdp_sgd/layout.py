@@ -1,4 +1,4 @@
-"""Which pieces of a gradient have a direction of their own: all of it, every weight, or every row."""
+"""The pieces of a gradient with their own direction: all of it, every weight, or every row."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ Pair by pair and row by row the coordinates are those of the weights in their or
 
 
 def find_layout(weights: Sequence[Tensor], granularity: Granularity) -> Layout:
-    """The directions of a model's gradient; SpecError where a piece is one number: that has a sign only.
+    """The directions of a model's gradient; SpecError for a piece of one number, which has only a sign.
 
     A row of a weight belongs to one index of its first axis: an output unit or channel. A vector is one row.
     """
@@ -33,7 +33,9 @@ def find_layout(weights: Sequence[Tensor], granularity: Granularity) -> Layout:
     if any(dimension < 2 for _, dimension in layout):
         raise SpecError(
             f"granularity '{granularity}' leaves a piece of one number, which has a sign and no direction; "
-            "use a coarser one: per_row, per_layer or whole"
+            "use a coarser one: per_row, per_layer or whole",
+            field="granularity",
+            value=granularity,
         )
     return layout
 
@@ -55,6 +57,6 @@ def spell(layout: Layout) -> str:
 
 
 def parse(directions: str) -> list[tuple[int, int]]:
-    """(count, dimension) of what `spell` wrote."""
+    """(count, dimension) pairs from the output of `spell`."""
     pairs = [term.split("x") for term in directions.split(",")]
     return [(int(count), int(dimension)) for count, dimension in pairs]

@@ -1,4 +1,4 @@
-"""dp-gan: a generator trained against a discriminator of DP-SGD, and a classifier of what it generates."""
+"""dp-gan: a GAN whose discriminator is trained by DP-SGD, and a classifier of generated examples."""
 
 from methods.dp_gan.dp_gan import DpGan, DpGanParams, method
 

@@ -1,4 +1,4 @@
-"""dp-gan: a generator trained against a discriminator of DP-SGD, and a classifier of what it generates."""
+"""dp-gan: a GAN whose discriminator is trained by DP-SGD, and a classifier of generated examples."""
 
 import logging
 from typing import ClassVar
@@ -24,24 +24,24 @@ log = logging.getLogger(__name__)
 
 
 class DpGanParams(ClippingParams, DescentParams, GaussianParams):
-    """Parameters of dp-gan. Give epsilon or noise_multiplier; a planned task holds both.
+    """Parameters of dp-gan. Give epsilon or noise_multiplier; a planned task has both.
 
     Learning rate, optimizer, momentum, weight decay and schedule are those of the classifier.
     """
 
-    steps: Count = Field(default=1000, description="Steps of the discriminator, each of which is paid for.")
+    steps: Count = Field(default=1000, description="Steps of the discriminator, which cost privacy.")
     batch_size: Count = Field(
         default=64, description="Expected members, and generated examples, per step of the discriminator."
     )
-    discriminator_rate: Rate = Field(default=2e-4, description="Adam's step size for the discriminator.")
-    generator_rate: Rate = Field(default=2e-4, description="Adam's step size for the generator.")
+    discriminator_rate: Rate = Field(default=2e-4, description="Adam's learning rate of the discriminator.")
+    generator_rate: Rate = Field(default=2e-4, description="Adam's learning rate of the generator.")
     generator_every: Count = Field(
-        default=3, description="Steps of the discriminator for one step of the generator."
+        default=3, description="Steps of the discriminator per step of the generator."
     )
-    latent: Count = Field(default=64, description="Random numbers that the generator makes an example of.")
+    latent: Count = Field(default=64, description="Dimension of the generator's input.")
     width: Count = Field(default=256, description="Units in each hidden layer of the generator.")
-    low: float = Field(default=0.0, description="Least value of a feature; public, not read from members.")
-    high: float = Field(default=1.0, description="Largest value of a feature; public.")
+    low: float = Field(default=0.0, description="Minimum of a feature; public, not read from members.")
+    high: float = Field(default=1.0, description="Maximum of a feature; public.")
     samples: Count = Field(default=5000, description="Generated examples for the classifier.")
     classifier_steps: Count = Field(default=500, description="Training steps of the classifier.")
     classifier_batch_size: Count = Field(default=64, description="Generated examples per such step.")
@@ -54,15 +54,14 @@ class DpGanParams(ClippingParams, DescentParams, GaussianParams):
 
 
 class DpGan:
-    """A conditional GAN whose discriminator learns by DP-SGD (Xie et al. 2018; Torkzadehmahani et al. 2019).
+    """A conditional GAN with a DP-SGD discriminator (Xie et al. 2018; Torkzadehmahani et al. 2019).
 
-    The discriminator is the workload's model: its output for label y tells real examples of y from generated
-    ones. Only its steps read members. The generator learns from it, and the classifier from the generator,
-    at no cost.
+    The discriminator is the workload's model: its output for label y separates real examples of y from
+    generated ones. Only its steps read members. Generator and classifier are post-processing.
     """
 
     version: ClassVar[str] = "2"
-    about: ClassVar[str] = "DP-GAN: a classifier of examples from a generator that DP-SGD taught"
+    about: ClassVar[str] = "DP-GAN: a classifier of examples from a generator trained with DP-SGD"
     source: ClassVar[str] = (
         "Xie et al. 2018, Differentially Private Generative Adversarial Network (arXiv:1802.06739); "
         "Torkzadehmahani, Kairouz and Paten 2019, DP-CGAN (CVPR workshops)"
@@ -72,9 +71,8 @@ class DpGan:
         "accuracy and attacks are those of the classifier trained on generated examples, which is what is "
         "released; the generator may be released at the same epsilon",
         "add-or-remove adjacency; the whole sequence of noisy sums counts as released",
-        "labels of generated examples are uniform: how often members have each is not used, so it is not "
-        "paid for",
-        "features are taken to lie between low and high, which must be known without looking at members",
+        "labels of generated examples are uniform: the label frequencies of members are not used",
+        "features are assumed to lie between low and high, which must be known without reading members",
         "the seeded generators are not cryptographic; with secure = true the noise is, and the run cannot be "
         "repeated",
         "clipped_share and the other stats are read from the data and not covered by the guarantee",
@@ -83,7 +81,7 @@ class DpGan:
     free: ClassVar[str] = "noise_multiplier"
 
     def planned(self, params: DpGanParams, n_train: int) -> DpEvent:
-        """The ledger that `train` on `n_train` members will hold: that of DP-SGD."""
+        """The ledger of `train` on `n_train` members: that of DP-SGD."""
         rate = poisson_rate(n_train, params.batch_size)
         return poisson_event(rate, resolved_noise(params), params.steps)
 
@@ -106,7 +104,7 @@ class DpGan:
         tally = Tally()
         state = {"discriminator": discriminator, "optimizer": optimizer, "forger": forger}
         state |= {"sampler": sampler, "tally": tally}
-        # The expected batch size: the realised one would be released unpaid.
+        # The expected batch size: the realised one is private.
         divisor = run.public("divisor", params.batch_size)
 
         for step in run.steps("game", params.steps, state):
@@ -117,7 +115,7 @@ class DpGan:
                 means = noise.start(engine.weights, divisor)
             with run.clock("gradients"):
                 clipped = engine.clipped_sum(batch.x, batch.y, params.clip, means, 1 / divisor)
-                # Nobody's, and clipped only so that neither side outweighs the other.
+                # Not private, and clipped only so that neither side outweighs the other.
                 engine.clipped_sum(forged.x, forged.y + problem.classes, params.clip, means, 1 / divisor)
             with run.clock("noise"):
                 noise.finish(means, divisor)
@@ -137,11 +135,11 @@ class DpGan:
 
 
 def make_generator(members: Records, problem: Problem, params: DpGanParams, run: Run) -> Generator:
-    """A fresh generator of examples like the members; only their shape is read."""
+    """A fresh generator of examples with the shape of a member's."""
     like = members.take(torch.zeros(1, dtype=torch.int64, device=run.device)).x
     if not like.is_floating_point():
         raise SpecError(
-            f"dp-gan generates real numbers, and the workload's features are {like.dtype}; "
+            f"dp-gan generates real numbers, but the workload's features are {like.dtype}; "
             "give a workload of images or measurements"
         )
     bounds, seed = (params.low, params.high), run.seed("init-generator")
@@ -149,7 +147,7 @@ def make_generator(members: Records, problem: Problem, params: DpGanParams, run:
 
 
 def classify(generator: Generator, problem: Problem, params: DpGanParams, run: Run) -> nn.Module:
-    """A classifier of generated examples, of every label as many."""
+    """Train a classifier on generated examples, equally many of every label."""
     labels = torch.arange(params.samples, device=run.device) % problem.classes
     synthetic = generator.fake(labels, run.generator("synthetic"))
     model = problem.model(run.seed("init"))
@@ -158,9 +156,9 @@ def classify(generator: Generator, problem: Problem, params: DpGanParams, run: R
 
 
 def judgement(classes: int) -> Loss:
-    """The discriminator's loss per example, of its outputs and of labels y; y + classes if generated.
+    """The discriminator's loss per example, from its outputs and labels y, or y + classes if generated.
 
-    Its output for y is the log-odds that the example is a real one of y.
+    Its output for y is the log-odds of a real example of y.
     """
 
     def loss(outputs: Tensor, y: Tensor) -> Tensor:
@@ -171,7 +169,7 @@ def judgement(classes: int) -> Loss:
 
 
 def of_classifier(params: DpGanParams) -> DescentParams:
-    """How the classifier is trained."""
+    """Training parameters of the classifier."""
     return DescentParams(
         steps=params.classifier_steps,
         batch_size=params.classifier_batch_size,

@@ -1,4 +1,4 @@
-"""A conditional generator, random numbers and a label to an example, and how it learns to deceive."""
+"""A conditional generator, and its training against a discriminator."""
 
 import copy
 import math
@@ -14,21 +14,21 @@ from workloads.base import Records
 from workloads.models.init import seeded
 
 BETAS = (0.5, 0.999)
-"""Adam's in both networks of a GAN (Radford, Metz and Chintala 2016)."""
+"""Adam's betas in both networks (Radford, Metz and Chintala 2016)."""
 
 
 class Generator(nn.Module):
-    """A fully connected network with two hidden layers, whose examples have features within a fixed range.
+    """A fully connected network with two hidden layers that generates features within a fixed range.
 
-    It never meets a member, so nothing about it needs to be private.
+    It never reads a member.
 
     Args:
         shape: Of one example.
-        classes: How many labels there are.
-        latent: Random numbers per example.
+        classes: Number of labels.
+        latent: Dimension of the input.
         width: Units of a hidden layer.
-        bounds: The least and the largest value of a feature.
-        seed: Decides the initial weights.
+        bounds: Minimum and maximum of a feature.
+        seed: Of the initial weights.
     """
 
     def __init__(
@@ -65,36 +65,36 @@ class Generator(nn.Module):
         return self(numbers, labels)  # type: ignore[no-any-return]
 
     def fake(self, labels: Tensor, generator: torch.Generator) -> Records:
-        """The same as records, for those who learn from them and not through them."""
+        """The same as records, without gradients."""
         with torch.no_grad():
             return Records(self.draw(labels, generator), labels)
 
 
 class Forger:
-    """A generator in training against a discriminator; belongs into the state of `run.steps`.
+    """A generator in training against a discriminator; part of the state of `run.steps`.
 
     Labels are drawn uniformly: those of the members are private.
 
     Args:
-        generator: What is trained.
-        discriminator: A model like the one it will have to deceive, before anybody listens to it.
-        rate: Adam's step size.
+        generator: The generator to train.
+        discriminator: A copy of the discriminator's architecture, without hooks.
+        rate: Adam's learning rate.
         run: The run it belongs to.
     """
 
     def __init__(self, generator: Generator, discriminator: nn.Module, rate: float, run: Run) -> None:
         self.generator = generator.to(run.device).train()
-        # It learns through a copy: hooks of a gradient engine must not hear generated examples go by.
+        # Train through a copy: hooks of a gradient engine must not record generated examples.
         self.mirror = copy.deepcopy(discriminator).requires_grad_(False)
         self.optimizer = optim.Adam(self.generator.parameters(), lr=rate, betas=BETAS)
         self.labels, self.numbers = run.generator("labels"), run.generator("latent")
 
     def forge(self, count: int) -> Records:
-        """Fresh examples with the labels they were made for."""
+        """Generate examples with their labels."""
         return self.generator.fake(self.draw_labels(count), self.numbers)
 
     def learn(self, discriminator: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], count: int) -> None:
-        """One step towards `count` examples that pass for real ones: the non-saturating loss."""
+        """Make one step on `count` examples, with the non-saturating loss."""
         self.mirror.load_state_dict(discriminator.state_dict())
         labels = self.draw_labels(count)
         examples = self.generator.draw(labels, self.numbers)
@@ -112,6 +112,6 @@ class Forger:
         return {"generator": self.generator.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.generator.load_state_dict(state["generator"])
         self.optimizer.load_state_dict(state["optimizer"])

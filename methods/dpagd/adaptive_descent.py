@@ -1,4 +1,4 @@
-"""DP-AGD as published: noisy gradients whose budget grows when a noisy comparison finds them useless."""
+"""DP-AGD as published: the budget of noisy gradients grows when a noisy comparison finds them useless."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,47 +10,53 @@ from pydantic import Field
 from torch import Tensor
 
 from methods.base import Count, Params, Probability, Problem, Rate, Released, Run
-from methods.dpagd.zcdp import Purse, gaussian_deviation, pure_epsilon, rho_of
+from methods.dpagd.zcdp import ZcdpBudget, gaussian_deviation, pure_epsilon, rho_of
 from methods.gradients import Engine, make_engine
 from methods.mechanisms.draws import add_gaussian_each, noisy_argmin
 from methods.mechanisms.line_search import LineSearch, pieces
 from workloads.base import Records
 
 RENEW_EVERY, ROOM = 10, 1.1
-"""The longest candidate is set anew after so many steps, to so many times the longest chosen in them."""
+"""After every RENEW_EVERY steps the largest candidate becomes ROOM times the largest step chosen in them."""
 
 
 class AdaptiveParams(Params):
-    """What both variants of dpagd have; values are those of the authors' code where a source is not given."""
+    """Parameters of both variants of dpagd; defaults are those of the authors' code unless stated."""
 
-    epsilon: Rate = Field(description="Budget: the run stops before a release that would pass it.")
+    epsilon: Rate = Field(description="Budget: the run stops before a release that would exceed it.")
     delta: Probability = Field(default=1e-5, description="Delta of the budget.")
-    steps: Count = Field(default=1000, description="Most steps; the budget should end the run before.")
+    steps: Count = Field(default=1000, description="Maximum steps; the budget should end the run earlier.")
     clip: Rate = Field(default=1.0, description="Largest L2 norm of one example's gradient (C_grad).")
-    C_obj: Rate = Field(default=3.0, description="One example's loss counts as at most this much.")
+    C_obj: Rate = Field(default=3.0, description="Upper bound of one example's loss.")
     splits: Count = Field(
-        default=60, description="Steps the budget pays for where no gradient is measured again (ours)."
+        default=60, description="Steps that the budget allows if no gradient is remeasured (ours)."
     )
     gamma: Rate = Field(
-        default=0.1, description="By which share a gradient's budget grows where standing still wins."
+        default=0.1, description="Relative growth of a gradient's budget if the zero step wins."
     )
-    step_max: Rate = Field(default=2.0, description="The longest step at first.")
-    candidates: Count = Field(default=20, description="Step sizes to choose from, besides standing still.")
+    step_max: Rate = Field(default=2.0, description="Initial maximum step size.")
+    candidates: Count = Field(default=20, description="Step sizes to choose from, besides 0.")
 
 
 def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run: Run) -> Released:
-    """Algorithm 2 of Lee and Kifer 2018. Every release is paid for from a purse of zCDP."""
+    """Algorithm 2 of Lee and Kifer 2018. Every release is charged to a zCDP budget."""
     model = problem.model(run.seed("init")).to(run.device).train()
     engine = make_engine(model, problem.loss)
     search = LineSearch(model, problem.loss, engine.weights, params.C_obj)
-    purse, grid = Purse(whole_budget(params, run)), StepGrid(params.step_max, params.candidates)
-    choice = purse.rho / (2 * params.splits)
+    budget, grid = ZcdpBudget(whole_budget(params, run)), StepGrid(params.step_max, params.candidates)
+    choice = budget.rho / (2 * params.splits)
     chosen, counts = {"gradient_rho": choice}, {"moves": 0, "comparisons": 0}
-    state: dict[str, Any] = {"model": model, "purse": purse, "grid": grid, "chosen": chosen, "counts": counts}
+    state: dict[str, Any] = {
+        "model": model,
+        "budget": budget,
+        "grid": grid,
+        "chosen": chosen,
+        "counts": counts,
+    }
 
     def compare(gradient: "Measured") -> int:
-        """Which step size has the least loss, standing still being 0; paid for."""
-        purse.spend(choice)
+        """The index of the step size with the least noisy loss, 0 for no step; charged."""
+        budget.spend(choice)
         counts["comparisons"] += 1
         with run.clock("search"):
             losses = search.losses(members, gradient.direction(), grid.lengths())
@@ -68,15 +74,15 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
         return place
 
     for _ in run.steps("train", params.steps, state):
-        if not purse.admits(chosen["gradient_rho"] + choice):
+        if not budget.admits(chosen["gradient_rho"] + choice):
             break
         with run.clock("gradients"):
             sums, loss = clipped_total(engine, members, params.clip)
         gradient = Measured(sums, params.clip, run)
-        purse.spend(gradient.measure(chosen["gradient_rho"]))
+        budget.spend(gradient.measure(chosen["gradient_rho"]))
         place = compare(gradient)
-        while place == 0 and purse.admits(params.gamma * gradient.rho + choice):
-            purse.spend(gradient.measure(params.gamma * gradient.rho))
+        while place == 0 and budget.admits(params.gamma * gradient.rho + choice):
+            budget.spend(gradient.measure(params.gamma * gradient.rho))
             place = compare(gradient)
         length = run.public("step size", float(grid.lengths()[place]))
         search.move(gradient.direction(), length)
@@ -87,20 +93,20 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
 
     engine.release()
     stats = {name: float(value) for name, value in counts.items()}
-    # All that was fixed beforehand, spent or not: how much is left over depends on the data.
-    ledger = run.ledger(ZCDpEvent(purse.rho))
-    return Released(model.eval(), ledger, stats | {"rho_spent": purse.spent})
+    # The whole budget, spent or not: how much is left depends on the data.
+    ledger = run.ledger(ZCDpEvent(budget.rho))
+    return Released(model.eval(), ledger, stats | {"rho_spent": budget.spent})
 
 
 def whole_budget(params: AdaptiveParams, run: Run) -> float:
-    """As much zCDP as (epsilon, delta) pays for, to a thousandth of what the paper's conversion gives."""
+    """The zCDP budget of (epsilon, delta), to a thousandth of the paper's conversion."""
     unit = rho_of(params.epsilon, params.delta) / 1000
     event = ZCDpEvent(unit)
     return unit * run.budget(params.epsilon, params.delta, event).remaining_uses(event)
 
 
 class Measured:
-    """What is known of a sum of clipped gradients after one or more noisy measurements of it."""
+    """The average of one or more noisy measurements of a sum of clipped gradients."""
 
     def __init__(self, sums: Sequence[Tensor], clip: float, run: Run) -> None:
         self.sums, self.clip, self.run = sums, clip, run
@@ -108,10 +114,10 @@ class Measured:
         self.rho = 0.0
 
     def measure(self, rho: float) -> float:
-        """Measure once more, at the price rho, which is returned.
+        """Measure once more, at the cost rho, which is returned.
 
-        Measurements are averaged by their precision, so that together they have the variance of a single one
-        of their summed price.
+        Measurements are weighted by their precision, so that together they have the variance of a single one
+        at their total cost.
         """
         share = rho / (self.rho + rho)
         deviation = gaussian_deviation(self.clip, rho)
@@ -129,13 +135,13 @@ class Measured:
         return rho
 
     def direction(self) -> list[Tensor]:
-        """The unit vector of what was measured."""
+        """The unit vector of the measurement."""
         norm = torch.linalg.vector_norm(torch.stack([value.norm() for value in self.values]))
         return [value / norm for value in self.values]
 
 
 class StepGrid:
-    """The step sizes to choose from: 0 to the longest, evenly. Belongs into the state of `run.steps`."""
+    """An even grid of step sizes from 0 to the longest. Part of the state of `run.steps`."""
 
     def __init__(self, longest: float, candidates: int) -> None:
         self.longest, self.candidates = longest, candidates
@@ -146,7 +152,7 @@ class StepGrid:
         return torch.linspace(0, self.longest, 1 + self.candidates, dtype=torch.float64)
 
     def count(self, length: float) -> None:
-        """Remember what was chosen; now and then the grid becomes as long as that needs."""
+        """Record a chosen step; every RENEW_EVERY steps the grid is rescaled."""
         self.recent.append(length)
         if len(self.recent) == RENEW_EVERY:
             if max(self.recent) > 0:
@@ -158,7 +164,7 @@ class StepGrid:
         return {"longest": self.longest, "recent": list(self.recent)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved grid."""
+        """Restore a saved grid."""
         self.longest, self.recent = float(state["longest"]), [float(each) for each in state["recent"]]
 
 

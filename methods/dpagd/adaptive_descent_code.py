@@ -1,4 +1,4 @@
-"""DP-AGD as DPSUR's authors coded it for their comparison, with its faults, for reproducing their tables.
+"""DP-AGD as implemented by DPSUR's authors for their comparison, bugs included, to reproduce their tables.
 
 DPAGD.py, train_with_dp.py and NoisyMax.py of the repository of Fu et al. 2024.
 """
@@ -21,7 +21,7 @@ from workloads.base import Records
 from workloads.errors import SpecError
 
 SHRINK = 0.99
-"""Of the gradients' noise, after a step in which standing still won."""
+"""Factor of the gradients' noise after a step in which the zero step won."""
 UNPAID = (
     "the noise of a comparison makes losses larger, where a proof needs it to make them smaller: with many "
     "candidates it hides little",
@@ -40,7 +40,7 @@ def follow_code(
     sigma_t: float,
     sigma_v: float,
 ) -> Released:
-    """Step until the authors' charge reaches the budget; release the last iterate."""
+    """Train until the authors' accounting reaches the budget; release the last iterate."""
     model = problem.model(run.seed("init")).to(run.device).train()
     engine = make_engine(model, problem.loss)
     search = LineSearch(model, problem.loss, engine.weights, params.C_obj)
@@ -94,7 +94,7 @@ def losses_on_the_way(search: LineSearch, batch: Records, gradient: list[Tensor]
 
 
 def compare(losses: Tensor, charge: "Charge", bound: float, sigma_v: float, run: Run) -> int:
-    """The number of the least noisy loss; charged as one Gaussian, of the gradient's noise where it is 0."""
+    """The index of the least noisy loss; charged as one Gaussian, with the gradient's noise if it is 0."""
     return run.mechanism(
         "comparison",
         losses,
@@ -108,14 +108,14 @@ def compare(losses: Tensor, charge: "Charge", bound: float, sigma_v: float, run:
 
 
 def least_raised(losses: Tensor, generator: torch.Generator, scale: float) -> int:
-    """The number of the least loss after each is made larger by exponential noise."""
+    """The index of the least loss after adding exponential noise."""
     return int((losses + scale * exponential(losses.shape, generator).to(losses.device)).argmin())
 
 
 class Charge:
-    """What the authors count: a Gaussian on a Poisson sample for every gradient and every comparison.
+    """The authors' accounting: a Gaussian on a Poisson sample for every gradient and every comparison.
 
-    Belongs into the state of `run.steps`.
+    Part of the state of `run.steps`.
     """
 
     def __init__(self, sampler: Batches, sigma_t: float, params: AdaptiveParams, run: Run) -> None:
@@ -124,8 +124,10 @@ class Charge:
         self.uses: Counter[float] = Counter()
         if not self.admits(sigma_t):
             raise SpecError(
-                f"epsilon = {params.epsilon:g} does not pay for one gradient with sigma_t = {sigma_t:g}; "
-                "give more noise, smaller batches or a larger epsilon"
+                f"epsilon = {params.epsilon:g} does not allow one gradient with sigma_t = {sigma_t:g}; "
+                "give more noise, smaller batches or a larger epsilon",
+                field="epsilon",
+                value=params.epsilon,
             )
 
     def admits(self, *sigmas: float) -> bool:
@@ -133,13 +135,13 @@ class Charge:
         return self.budget.admits(ComposedDpEvent([self.use(sigma) for sigma in sigmas]))
 
     def pay(self, sigma: float) -> None:
-        """Book one Gaussian. The authors look at the sum only after a step: its last ones may be too many."""
+        """Charge one Gaussian. The authors check the budget only after a step, which may exceed it."""
         if self.admits(sigma):
             self.budget.spend(self.use(sigma))
         self.uses[sigma] += 1
 
     def event(self) -> DpEvent:
-        """All that was charged, and what was not."""
+        """The claimed event, with what it does not cover."""
         charged = [SelfComposedDpEvent(self.use(sigma), count) for sigma, count in sorted(self.uses.items())]
         return ClaimedDpEvent(ComposedDpEvent(charged), UNPAID)
 
@@ -153,7 +155,7 @@ class Charge:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from saved counts."""
+        """Restore saved counts."""
         self.budget.load_state_dict(state["budget"])
         self.uses = Counter(dict(zip(state["sigmas"], state["counts"], strict=True)))
         self.sigma_t = float(state["sigma_t"])

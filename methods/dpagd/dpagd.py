@@ -11,15 +11,15 @@ from workloads.base import Records
 
 
 class DpagdParams(AdaptiveParams):
-    """Parameters of dpagd; those that only one variant reads say so."""
+    """Parameters of dpagd; those of only one variant say so."""
 
     variant: Annotated[Literal["paper", "official_code"], Level()] = Field(
         default="paper",
-        description="Lee and Kifer's algorithm, or the one in the code of DPSUR's authors, with its faults.",
+        description="Lee and Kifer's algorithm, or the code of DPSUR's authors with its bugs.",
     )
     batch_size: Count = Field(
         default=64,
-        description="Expected examples per step of official_code; the paper's steps see everybody.",
+        description="Expected examples per step of official_code; the paper's steps use all members.",
     )
     sigma_t: Rate = Field(
         default=2.0, description="Noise of official_code's gradients: standard deviation over clip."
@@ -32,8 +32,8 @@ class DpagdParams(AdaptiveParams):
 class Dpagd:
     """Adaptive per-iteration budgets (Lee and Kifer 2018), in zero-concentrated DP.
 
-    The losses at several step sizes are compared with noise. Where standing still wins, the gradient was too
-    noisy: more budget goes into it, and all later gradients get as much.
+    The losses at several step sizes are compared with noise. If the zero step wins, the gradient was too
+    noisy: it gets more budget, and so do all later gradients.
     """
 
     version: ClassVar[str] = "2"
@@ -56,11 +56,11 @@ class Dpagd:
     Params: ClassVar[type[DpagdParams]] = DpagdParams
 
     def bound(self, params: DpagdParams) -> float | None:
-        """The budget; None for the code whose budget was kept under its authors' charge."""
+        """The budget; None for the code, whose budget follows its authors' accounting."""
         return params.epsilon if params.variant == "paper" else None
 
     def train(self, members: Records, problem: Problem, params: DpagdParams, run: Run) -> Released:
-        """Descend until the budget or `params.steps` is used up; release the last iterate."""
+        """Train until the budget or `params.steps` is used up; release the last iterate."""
         members = members.to(run.device)
         if params.variant == "paper":
             return follow_paper(members, problem, params, run)

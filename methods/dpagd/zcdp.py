@@ -1,26 +1,26 @@
-"""Concentrated differential privacy: budgets that are spent as a run goes."""
+"""Zero-concentrated differential privacy: adaptive budgets and conversions."""
 
 import math
 from typing import Any
 
 
-class Purse:
-    """A budget of zCDP, fixed beforehand. Belongs into the state of `run.steps`.
+class ZcdpBudget:
+    """A zCDP budget, fixed in advance. Part of the state of `run.steps`.
 
-    What is bought next, and for how much, may depend on everything released before: as long as the sum stays
-    within `rho`, the whole run is rho-zCDP (Whitehouse et al. 2023).
+    Each release and its cost may depend on everything released before: as long as the sum stays within `rho`,
+    the whole run is rho-zCDP (Whitehouse et al. 2023).
     """
 
     def __init__(self, rho: float) -> None:
         self.rho, self.spent = rho, 0.0
 
     def admits(self, price: float) -> bool:
-        """Whether that much is left."""
-        # Many equal shares of the whole must fit, whichever way their sum is rounded.
+        """Whether this cost fits into the budget."""
+        # Equal shares of the budget must fit, whichever way their sum is rounded.
         return self.spent + price <= self.rho * (1 + 1e-12)
 
     def spend(self, price: float) -> None:
-        """Pay for something that `admits` let pass."""
+        """Charge a cost that was admitted."""
         self.spent += price
 
     def state_dict(self) -> dict[str, Any]:
@@ -28,7 +28,7 @@ class Purse:
         return {"spent": self.spent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was spent."""
+        """Restore what was spent."""
         self.spent = float(state["spent"])
 
 

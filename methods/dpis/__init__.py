@@ -1,4 +1,4 @@
-"""dpis: DP-SGD on records drawn in proportion to the length of their gradients."""
+"""dpis: DP-SGD with importance sampling by gradient norms."""
 
 from methods.dpis.dpis import Dpis, DpisParams, method
 

@@ -1,4 +1,4 @@
-"""dpis: DP-SGD on records drawn in proportion to the length of their gradients."""
+"""dpis: DP-SGD with importance sampling by gradient norms."""
 
 import logging
 import math
@@ -24,11 +24,11 @@ from workloads.base import Records
 log = logging.getLogger(__name__)
 
 SHORT = 1e-12
-"""A clip that every drawn gradient is longer than: what is left of it is its direction."""
+"""A clip below every gradient norm, which leaves only the direction."""
 
 
 class DpisParams(ClippingParams, OptimizerParams, GaussianParams):
-    """Parameters of dpis. Give epsilon or noise_multiplier; a planned task holds both."""
+    """Parameters of dpis. Give epsilon or noise_multiplier; a planned task has both."""
 
     noise_multiplier: Amount | None = Field(
         default=None,
@@ -37,12 +37,12 @@ class DpisParams(ClippingParams, OptimizerParams, GaussianParams):
     clip: Rate = Field(default=1.0, description="Largest L2 norm of one example's gradient.")
     batch_size: Count = Field(default=64, description="Expected examples per step.")
     boost: Rate = Field(
-        default=1.5, description="How many times batch_size / n the probability of a record may be; >= 1."
+        default=1.5, description="Maximum probability of a record, relative to batch_size / n; >= 1."
     )
     normaliser_noise: Rate = Field(
-        default=60.0, description="Noise of each normaliser: standard deviation over one record's influence."
+        default=60.0, description="Noise of each normaliser: standard deviation over its sensitivity."
     )
-    refresh_every: Count = Field(default=50, description="Steps between two looks at the normalisers.")
+    refresh_every: Count = Field(default=50, description="Steps between two measurements of the normalisers.")
 
     @model_validator(mode="after")
     def _lengths_are_of_whole_gradients(self) -> "DpisParams":
@@ -62,11 +62,12 @@ class DpisParams(ClippingParams, OptimizerParams, GaussianParams):
 
 
 class Dpis:
-    """Importance sampling (Wei et al. 2022): records with long gradients are drawn more often and weigh less.
+    """Importance sampling (Wei et al. 2022): records with large gradients are drawn more often with less
+    weight.
 
-    Every drawn record contributes a vector of one length, K / (N batch_size) with K the sum of all clipped
-    norms and N the number of members, both noisy. It is shorter than dp-sgd's clip / batch_size, and so is
-    the noise.
+    Every drawn record contributes a vector of norm K / (N batch_size), with K the sum of all clipped norms
+    and N the number of members, both noisy. This is less than dp-sgd's clip / batch_size, and so is the
+    noise.
     """
 
     version: ClassVar[str] = "2"
@@ -92,7 +93,7 @@ class Dpis:
     free: ClassVar[str] = "noise_multiplier"
 
     def planned(self, params: DpisParams, n_train: int) -> DpEvent:
-        """The ledger that `train` on `n_train` members will hold."""
+        """The ledger of `train` on `n_train` members."""
         rate = boosted_rate(n_train, params.batch_size, params.boost)
         refreshes = math.ceil(params.steps / params.refresh_every)
         noise = resolved_noise(params)
@@ -119,7 +120,7 @@ class Dpis:
                 norms = clipped_norms(engine, wide, params.clip)
             batch = sampler.keep(norms)
             with run.clock("gradients"):
-                # The noise is made for sums of gradients as long as clip; here they are as long as the share.
+                # The noise is scaled for gradients of norm clip; here they have norm share.
                 divisor = run.public("divisor", params.clip / sampler.share)
                 means = noise.start(engine.weights, divisor)
                 clipped = engine.clipped_sum(batch.x, batch.y, SHORT, means, sampler.share / SHORT)
@@ -145,14 +146,14 @@ def refresh(
     params: DpisParams,
     run: Run,
 ) -> None:
-    """Measure the normalisers anew: one record moves the sum of norms by at most clip and the count by 1."""
+    """Remeasure the normalisers: one record changes the sum of norms by at most clip and the count by 1."""
     sums = [clipped_norms(engine, part, params.clip).sum() for part in pieces(members)]
     total = sum(torch.stack(sums).tolist())
     sampler.refresh(measure(total, params.clip, params, run), measure(len(members), 1.0, params, run))
 
 
 def measure(value: float, sensitivity: float, params: DpisParams, run: Run) -> float:
-    """A normaliser with its noise."""
+    """Release a normaliser with noise."""
     noise = params.normaliser_noise
     release = partial(add_gaussian_number, multiplier=noise, sensitivity=sensitivity, secure=params.secure)
     noisy: float = run.mechanism(
@@ -169,7 +170,7 @@ def measure(value: float, sensitivity: float, params: DpisParams, run: Run) -> f
 
 
 def clipped_norms(engine: Engine, records: Records, clip: float) -> Tensor:
-    """(B,): the lengths of clipped gradients; 0 where a gradient is not finite."""
+    """(B,): norms of clipped gradients; 0 if a gradient is not finite."""
     norms = engine.norms(records.x, records.y)
     return torch.where(torch.isfinite(norms), norms, 0.0).clamp(max=clip)
 

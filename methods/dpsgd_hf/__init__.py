@@ -1,4 +1,4 @@
-"""dpsgd-hf: DP-SGD on handcrafted features, normalised without leaking anything unpaid."""
+"""dpsgd-hf: DP-SGD on handcrafted features with private normalisation."""
 
 from methods.dpsgd_hf.dpsgd_hf import DpsgdHf, DpsgdHfParams, method
 

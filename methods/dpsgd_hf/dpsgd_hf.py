@@ -1,4 +1,4 @@
-"""dpsgd-hf: DP-SGD on handcrafted features, normalised without leaking anything unpaid."""
+"""dpsgd-hf: DP-SGD on handcrafted features with private normalisation."""
 
 from typing import ClassVar, Literal
 
@@ -24,24 +24,24 @@ class DpsgdHfParams(DpSgdParams):
 
     normalisation: Literal["private", "group", "none"] = Field(
         default="private",
-        description="By private statistics of every channel, in groups of a record's own channels, or not.",
+        description="By private statistics of every channel, by groups of a record's own channels, or none.",
     )
     groups: Count = Field(default=27, description="Groups of channels for normalisation = 'group'.")
     norm_noise: Rate = Field(
         default=8.0,
-        description="Noise of the private statistics: standard deviation over a record's largest influence.",
+        description="Noise of the private statistics: standard deviation over sensitivity.",
     )
     bound_epsilon: Rate = Field(
         default=0.05,
-        description="Pure epsilon of each of the two bounds that statistics are clipped to.",
+        description="Pure epsilon of each of the two clipping bounds of the statistics.",
     )
 
 
 class DpsgdHf:
     """A head on normalised scattering features, trained by DP-SGD (Tramer and Boneh 2021).
 
-    The scattering is the workload's (mnist-scatter-linear and its like). On any other workload its records
-    are normalised as they are.
+    Scattering is part of the workload (mnist-scatter-linear and similar). On any other workload the raw
+    records are normalised.
     """
 
     version: ClassVar[str] = "3"
@@ -61,17 +61,17 @@ class DpsgdHf:
         "the published hyper-parameters were tuned on the test set",
         "features of the scattering workloads are normalised already, without any data (docs/data.md): the "
         "statistics are taken of these, and give all maps the same weight",
-        "what dp-sgd says of adjacency, generators and stats holds here too",
+        "the caveats of dp-sgd on adjacency, generators and stats apply",
     )
     Params: ClassVar[type[DpsgdHfParams]] = DpsgdHfParams
     free: ClassVar[str] = "noise_multiplier"
 
     def planned(self, params: DpsgdHfParams, n_train: int) -> DpEvent:
-        """The ledger that `train` on `n_train` members will hold."""
+        """The ledger of `train` on `n_train` members."""
         return with_statistics(planned_ledger(params, n_train), params)
 
     def train(self, members: Records, problem: Problem, params: DpsgdHfParams, run: Run) -> Released:
-        """Normalise, train for `params.steps` steps and release both together."""
+        """Estimate the normalisation, train for `params.steps` steps and release both together."""
         members = members.to(run.device)
         front = make_front(params)
         if not isinstance(front, nn.Identity):
@@ -83,7 +83,7 @@ class DpsgdHf:
         return train_model(predictor, members, problem, params, run)
 
     def detached(self, params: DpsgdHfParams) -> str | None:
-        """Normalised, a record no longer says which weight is its own."""
+        """Normalisation hides which weight a gradient canary moves."""
         if params.normalisation == "none":
             return None
         return "records are normalised before the model reads them"
@@ -94,20 +94,20 @@ class DpsgdHf:
 
 
 def make_front(params: DpsgdHfParams) -> nn.Module:
-    """What stands before the model."""
+    """The normalisation in front of the model."""
     if params.normalisation == "private":
         return ChannelNormalised()
     return GroupNormalised(params.groups) if params.normalisation == "group" else nn.Identity()
 
 
 def measure(front: ChannelNormalised, members: Records, params: DpsgdHfParams, run: Run) -> None:
-    """Fix what the front normalises by, in a phase of one step."""
+    """Estimate the normalisation, in a phase of one step."""
     for _ in run.steps("normalise", 1, {"front": front}):
         front.fix(*estimate_moments(members, params.norm_noise, params.bound_epsilon, run))
 
 
 def with_statistics(training: DpEvent, params: DpsgdHfParams) -> DpEvent:
-    """The event of a training with that of the statistics before it, where there are any."""
+    """The event of a training composed with that of its private statistics, if any."""
     if params.normalisation != "private" or isinstance(training, NonPrivateDpEvent):
         return training
     return ComposedDpEvent([*moments_event(params.norm_noise, params.bound_epsilon), training])

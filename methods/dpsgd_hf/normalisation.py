@@ -1,4 +1,4 @@
-"""Normalising records before a model sees them: by each record's own numbers, or by private statistics."""
+"""Normalisation of records in front of a model: by their own channels, or by private statistics."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,25 +17,25 @@ from workloads.errors import SpecError
 
 READ_AT_ONCE = 2048
 BOUNDS = 2.0 ** (torch.arange(-40, 41, dtype=torch.float64) / 4)
-"""Norms to choose a clipping bound from, whatever the data: 2^-10 to 2^10 in steps of a fifth."""
+"""Candidates of a clipping bound, independent of the data: 2^-10 to 2^10 in steps of a fifth."""
 SURE = 30.0
-"""Times 1 / epsilon: so many norms above a bound keep the draw, but for 1 in 10,000, from one above all."""
+"""With SURE / epsilon norms above a bound, one above all norms is drawn in fewer than 1 of 10,000 cases."""
 
 
 class GroupNormalised(nn.Module):
-    """Each record by the mean and deviation of its own channels, in groups: costs no privacy."""
+    """Group normalisation of each record by its own channels: costs no privacy."""
 
     def __init__(self, groups: int) -> None:
         super().__init__()
         self.groups = groups
 
     def forward(self, x: Tensor) -> Tensor:
-        """Records (B, channels, ...) in the same shape."""
+        """Normalise records (B, channels, ...)."""
         return group_norm(x.to(torch.float32), self.groups)
 
 
 class ChannelNormalised(nn.Module):
-    """Every channel by a mean and a deviation that were fixed beforehand; both are saved with the model."""
+    """Normalisation of every channel by a fixed mean and deviation, which are saved with the model."""
 
     mean: Tensor
     factor: Tensor
@@ -46,18 +46,18 @@ class ChannelNormalised(nn.Module):
         self.register_buffer("factor", torch.zeros(0))
 
     def fix(self, mean: Tensor, variance: Tensor) -> None:
-        """Take these moments, one of each for every channel. A channel without variance becomes 0."""
+        """Set the moments of every channel. A channel without variance becomes 0."""
         self.mean = mean.to(torch.float32)
         self.factor = torch.where(variance > 0, variance.rsqrt(), 0.0).to(torch.float32)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Records (B, channels, ...) in the same shape."""
+        """Normalise records (B, channels, ...)."""
         shape = (-1, *[1] * (x.dim() - 2))
         # In place on a copy: fresh memory for a batch takes longer than the arithmetic.
         return x.to(torch.float32, copy=True).sub_(self.mean.view(shape)).mul_(self.factor.view(shape))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # How many channels there are is known from the records, or from what was saved.
+        # The number of channels is known only from the records or the saved state.
         for name in ("mean", "factor"):
             if (saved := state_dict.get(prefix + name)) is not None:
                 setattr(self, name, torch.empty_like(saved, device=getattr(self, name).device))
@@ -65,11 +65,11 @@ class ChannelNormalised(nn.Module):
 
 
 def estimate_moments(members: Records, noise: float, bound_epsilon: float, run: Run) -> tuple[Tensor, Tensor]:
-    """Mean and variance of every channel, private at the price of `moments_event`.
+    """Private mean and variance of every channel, at the cost of `moments_event`.
 
     Tramer and Boneh 2021: the channels' means and mean squares of each record, clipped to a norm and averaged
-    with Gaussian noise. They clip to the exact median of the norms, which nobody pays for and which makes the
-    variances of unlike records too small; here the bound is private, and as high as `high_share` allows.
+    with Gaussian noise. They clip to the exact median of the norms, which is not accounted for and makes the
+    variances of dissimilar records too small; here the bound is private, and as high as `high_share` allows.
     """
     per_record = [channel_moments(x) for x in members.batches(READ_AT_ONCE)]
     means, squares = (torch.cat(rows) for rows in zip(*per_record, strict=True))
@@ -79,7 +79,7 @@ def estimate_moments(members: Records, noise: float, bound_epsilon: float, run: 
 
 
 def moments_event(noise: float, bound_epsilon: float) -> list[DpEvent]:
-    """What `estimate_moments` does to the data."""
+    """The DP events of `estimate_moments`."""
     return [PureDpEvent(bound_epsilon), GaussianDpEvent(noise)] * 2
 
 
@@ -92,7 +92,7 @@ def channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:
 def noisy_mean(name: str, rows: Tensor, noise: float, bound_epsilon: float, run: Run) -> Tensor:
     """The mean of rows clipped to a private bound, with noise of `noise` times the bound on their sum.
 
-    How many rows there are is public, as it is in the rate of every Poisson sample.
+    The number of rows is public, as it is in the rate of Poisson sampling.
     """
     rows = torch.where(torch.isfinite(rows).all(dim=1, keepdim=True), rows.double(), 0.0)
     norms = torch.linalg.vector_norm(rows, dim=1)
@@ -113,7 +113,7 @@ def noisy_mean(name: str, rows: Tensor, noise: float, bound_epsilon: float, run:
 
 
 def high_share(count: int, epsilon: float) -> float:
-    """The highest share of values, at least half, whose quantile can be told from one above all of them."""
+    """The highest quantile, at least the median, that can be distinguished privately from the maximum."""
     return max(0.5, 1 - SURE / (epsilon * count))
 
 
@@ -126,7 +126,7 @@ def private_quantile(name: str, values: Tensor, share: float, epsilon: float, ru
     """
     bounds = sent(BOUNDS, values.device)
     lacking = share * len(values) - (values[:, None] < bounds).sum(dim=0).double()
-    # What the bound before it has too many: without this all bounds above all values would be as good.
+    # The excess of the previous bound: without it all bounds above all values would score the same.
     beyond = torch.cat([lacking.new_zeros(1), -lacking[:-1]])
     sensitivity = max(share, 1 - share)
     place = run.mechanism(
@@ -144,15 +144,18 @@ def private_quantile(name: str, values: Tensor, share: float, epsilon: float, ru
 
 
 def refuse_unfit(example: Tensor, groups: int | None) -> None:
-    """Records (1, ...) without channels of numbers, or with channels that `groups` does not divide."""
+    """SpecError for records (1, ...) without numeric channels, or with channels not divisible by `groups`."""
     shape: Sequence[int] = example.shape[1:]
     if example.dim() < 2 or not example.is_floating_point():
         raise SpecError(
-            f"normalisation needs records of channels of numbers, got shape {tuple(shape)} and type "
-            f"{example.dtype}: set normalisation = 'none'"
+            f"normalisation needs records with numeric channels, got shape {tuple(shape)} and type "
+            f"{example.dtype}: set normalisation = 'none'",
+            field="normalisation",
         )
     if groups is not None and (shape[0] % groups or example[0].numel() == groups):
         raise SpecError(
             f"groups = {groups} must divide the {shape[0]} channels of a record and leave more than one "
-            "number in each group; give another number of groups"
+            "number in each group; give another number of groups",
+            field="groups",
+            value=groups,
         )

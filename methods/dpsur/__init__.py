@@ -1,4 +1,4 @@
-"""dpsur: DP-SGD proposals of which a private test on a validation batch lets some become updates."""
+"""dpsur: DP-SGD steps that are kept only if they pass a private test on a validation batch."""
 
 from methods.dpsur.dpsur import Dpsur, DpsurParams, method
 

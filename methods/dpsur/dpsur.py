@@ -1,4 +1,4 @@
-"""dpsur: DP-SGD proposals of which a private test on a validation batch lets some become updates."""
+"""dpsur: DP-SGD steps that are kept only if they pass a private test on a validation batch."""
 
 import logging
 import math
@@ -38,19 +38,21 @@ log = logging.getLogger(__name__)
 
 
 class DpsurParams(ClippingParams, OptimizerParams, PrivacyParams):
-    """Parameters of dpsur, by the paper's names; a workload's recipe holds the paper's values."""
+    """Parameters of dpsur, by the paper's names; recipes have the paper's values."""
 
-    epsilon: Rate = Field(description="Budget: the run stops before an attempt that would pass it.")
+    epsilon: Rate = Field(description="Budget: the run stops before an attempt that would exceed it.")
     delta: Probability = Field(default=1e-5, description="Delta of the budget.")
     charge: Annotated[Literal["all_attempts", "paper"], Level()] = Field(
         default="all_attempts",
-        description="What the budget pays for: every attempt, or accepted ones only (disputed).",
+        description="What the budget is charged for: every attempt, or accepted ones only (disputed).",
     )
     variant: Annotated[Literal["clean", "official_code"], Level()] = Field(
         default="clean",
         description="The algorithm as published, or the authors' code with its leaks (charge 'paper' only).",
     )
-    steps: Count = Field(default=10_000, description="Most attempts; the budget should end the run before.")
+    steps: Count = Field(
+        default=10_000, description="Maximum attempts; the budget should end the run earlier."
+    )
     batch_size: Count = Field(
         default=64, description="Expected examples per proposal; each member joins with batch_size / n."
     )
@@ -71,7 +73,7 @@ class DpsurParams(ClippingParams, OptimizerParams, PrivacyParams):
     def _something_can_be_accepted(self) -> "DpsurParams":
         if not self.beta > -math.inf:
             raise ValueError(
-                f"beta = {self.beta} accepts nothing, so that no update would ever be released; "
+                f"beta = {self.beta} accepts nothing, so no update would ever be released; "
                 "give a finite number (the paper: -1)"
             )
         return self
@@ -90,7 +92,7 @@ class Dpsur:
     """Selective update and release (Fu et al. 2024, Algorithm 2), charged for every attempt.
 
     An attempt is a DP-SGD step on one Poisson sample and a test on another: the change of the mean loss,
-    clipped and with Gaussian noise, must lie below beta C_v. Otherwise the step is taken back.
+    clipped and with Gaussian noise, must be below beta C_v. Otherwise the step is reverted.
     """
 
     version: ClassVar[str] = "3"
@@ -103,14 +105,14 @@ class Dpsur:
     caveats: ClassVar[tuple[str, ...]] = (
         "the paper charges accepted updates only; its theorem is about redrawing the noise of one fixed "
         "number, while the algorithm redraws the proposal, and in the worst case the claimed epsilon is "
-        "passed in 12 of the paper's 16 settings (docs/methods/dpsur.md)",
-        "epsilon of a result charges every attempt; beside it stand the paper's charge and a worst-case "
-        "lower bound on releasing accepted updates only, to be held against the paper's charge",
-        "with charge = 'paper' the run stops by the paper's charge, epsilon is what its attempts cost after "
-        "the fact, above the one asked for, and the result's kind is claimed-disputed",
-        "variant = 'official_code' has no price but the paper's: rejected gradients stay in the optimizer's "
+        "exceeded in 12 of the paper's 16 settings (docs/methods/dpsur.md)",
+        "epsilon of a result charges every attempt; it also has the paper's charge and a worst-case lower "
+        "bound on releasing accepted updates only, to compare with the paper's charge",
+        "with charge = 'paper' the run stops by the paper's charge, epsilon is the actual cost of all "
+        "attempts, above the target, and the result's kind is claimed-disputed",
+        "variant = 'official_code' has only the paper's epsilon: rejected gradients stay in the optimizer's "
         "memory, a raw loss is carried from step to step, and the realised batch size divides",
-        "the paper argues that beta = -1 parts good from bad proposals best; beta = 0 does",
+        "the paper argues that beta = -1 separates good from bad proposals best; beta = 0 does",
         "add-or-remove adjacency; the seeded generators are not cryptographic; with secure = true both "
         "noises are, the choice of batches is not, and the run cannot be repeated",
         "the stats are read from the data and not covered by the guarantee",
@@ -119,7 +121,7 @@ class Dpsur:
     mechanism: ClassVar[str] = "selective"
 
     def bound(self, params: DpsurParams) -> float | None:
-        """The budget, where it was kept under the charge that the harness prices."""
+        """The budget, if it was charged for every attempt, as the harness accounts for it."""
         return params.epsilon if params.charge == "all_attempts" else None
 
     def train(self, members: Records, problem: Problem, params: DpsurParams, run: Run) -> Released:
@@ -173,11 +175,14 @@ class Dpsur:
 
 
 def make_samplers(members: Records, params: DpsurParams, run: Run) -> tuple[Batches, Batches]:
-    """Who makes a proposal, and who tests it: independent Poisson samples."""
+    """Independent Poisson samplers of proposals and of their tests."""
     size = params.batch_size if params.B_v is None else params.B_v
     if size > len(members):
         raise SpecError(
-            f"B_v {size} is larger than the {len(members)} members of a model; give 1 to {len(members)}"
+            f"B_v = {size} is larger than the {len(members)} members of a model; give 1 to {len(members)}",
+            field="B_v",
+            value=size,
+            allowed=(1, len(members)),
         )
     return (
         run.sampler("poisson", members, params.batch_size),
@@ -186,7 +191,7 @@ def make_samplers(members: Records, params: DpsurParams, run: Run) -> tuple[Batc
 
 
 def release_events(sampler: Batches, validation: Batches, params: DpsurParams) -> tuple[DpEvent, DpEvent]:
-    """What the proposal of one attempt does to the data, and its test."""
+    """The DP events of one proposal and of its test."""
     return (
         sampler.event(GaussianDpEvent(params.sigma_t)),
         validation.event(GaussianDpEvent(params.sigma_v)),
@@ -200,7 +205,7 @@ def proposal_noise(weights: Sequence[Tensor], event: DpEvent, params: DpsurParam
 
 
 def make_test_noise(event: DpEvent, params: DpsurParams, run: Run) -> Noise:
-    """Gaussian noise of a test. The clipped change is somewhere in a range of 2 C_v."""
+    """Gaussian noise of a test. The clipped change has a range of 2 C_v."""
     width = 2 * params.C_v
     return run.noise(
         "test",
@@ -210,24 +215,26 @@ def make_test_noise(event: DpEvent, params: DpsurParams, run: Run) -> Noise:
         event=event,
         secure=params.secure,
         stream="validation-noise",
-        device=HOST,  # there it is decided what comes next
+        device=HOST,  # which decides what comes next
     )
 
 
 def make_allowance(attempt: DpEvent, params: DpsurParams, run: Run) -> Allowance:
-    """The run's budget; a SpecError where it does not pay for a single attempt."""
-    # Where every attempt is paid for, how many there may be depends on nothing that they find out.
+    """The run's budget; SpecError if it does not allow a single attempt."""
+    # If every attempt is charged, their maximum number does not depend on the data.
     budget = run.budget(params.epsilon, params.delta, attempt, alone=params.charge == "all_attempts")
     if not budget.admits(attempt):
         raise SpecError(
-            f"epsilon = {params.epsilon:g} does not pay for one attempt with sigma_t = {params.sigma_t:g} "
-            f"and sigma_v = {params.sigma_v:g}; give more noise, smaller batches or a larger epsilon"
+            f"epsilon = {params.epsilon:g} does not allow one attempt with sigma_t = {params.sigma_t:g} "
+            f"and sigma_v = {params.sigma_v:g}; give more noise, smaller batches or a larger epsilon",
+            field="epsilon",
+            value=params.epsilon,
         )
     return Allowance(budget, attempt, params.charge, VARIANTS[params.variant].overdraws)
 
 
 def warn(verdicts: dict[str, int], allowance: Allowance, params: DpsurParams) -> None:
-    """Tell of a run that trained nothing, or that ended before its budget."""
+    """Warn if nothing was trained, or if the run ended before its budget."""
     if verdicts["accepted"] == 0:
         log.warning(
             "none of %d attempts was accepted: the released model is untrained; raise beta = %g or epsilon",

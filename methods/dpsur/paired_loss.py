@@ -1,4 +1,4 @@
-"""The loss of two sets of weights on the same records."""
+"""Losses of two sets of weights on the same records."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ log = logging.getLogger(__name__)
 class PairedLoss:
     """Mean losses of a model under two sets of its weights, from one batched forward pass.
 
-    A convolutional model takes two passes, which are quicker: batched, its convolutions become grouped ones.
-    So does a model that `torch.vmap` cannot follow (it branches on its numbers, say).
+    A convolutional model takes two passes, which are faster: batched, its convolutions become grouped ones.
+    So does a model that `torch.vmap` does not support (data-dependent branches, for example).
 
     Args:
         model: Evaluated without dropout.
         loss: Logits and labels to one loss per example.
         weights: Parameters of the model.
         pairs: (2, *shape) for each of them: the two sets, read at every call.
-        example: One record or more, to find out whether one pass can be had.
+        example: One record or more, to test whether one pass works.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class PairedLoss:
         self.batched = not any(isinstance(module, nn.Conv2d) for module in model.modules())
         try:
             self(example)
-        except (RuntimeError, ValueError) as error:  # vmap's; a fault of the model's own comes again
+        except (RuntimeError, ValueError) as error:  # vmap's; an error of the model itself is raised again
             self.batched = False
             log.info("validation takes two passes: %s", str(error).partition("\n")[0])
             self(example)
 
     @torch.no_grad()
     def __call__(self, records: Records) -> Tensor:
-        """(2,), double: the mean over the records under either set; zeros where there are none."""
+        """(2,), double: the mean over the records under either set; zeros without records."""
         if len(records) == 0:
             return torch.zeros(2, dtype=torch.float64, device=records.y.device)
 

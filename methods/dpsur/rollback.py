@@ -1,4 +1,4 @@
-"""Weights and the memory of their optimizer in one buffer, so that an update is taken back by one copy."""
+"""Weights and optimiser state in one buffer, so that one copy reverts an update."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,17 +12,17 @@ from workloads.errors import SpecError
 
 
 class Rollback:
-    """Updates a model's weights and can take the last update back, with or without the optimizer's memory.
+    """Updates a model's weights and can revert the last update, with or without the optimiser state.
 
-    Two rows of one buffer hold weights and memory (momentum, Adam's moments and its count of steps): as they
-    are, and as they were at `keep`. The weights become views of the first, so that the model always shows
-    what is in it, until `release`. Belongs into the state of `run.steps`.
+    Two rows of one buffer contain weights and optimiser state (momentum, Adam's moments and step count):
+    present ones, and those at `keep`. Until `release` the model's weights are views of the first row. Part of
+    the state of `run.steps`.
     """
 
     def __init__(self, weights: Sequence[nn.Parameter], params: OptimizerParams) -> None:
-        """Take over weights of one type and device; the optimizer is the one `params` describe."""
+        """Take over weights of one type and device, with the optimiser of `params`."""
         if len({(weight.dtype, weight.device) for weight in weights}) > 1:
-            raise SpecError("the model's weights differ in type or device, and must share one buffer")
+            raise SpecError("the model's weights differ in type or device, but must share one buffer")
         self.weights, self.size = weights, sum(weight.numel() for weight in weights)
         memories = _memories(params)
         counts = params.optimizer == "adam"
@@ -34,51 +34,51 @@ class Rollback:
             weight.data = piece.copy_(weight.detach())
         self._flat = nn.Parameter(flat)
         self._optimizer = make_optimizer([self._flat], params)
-        # Zeros are what the optimizer would begin with; given here, they live in the buffer.
+        # The optimiser would start with zeros, too; set here, they are in the buffer.
         memory = dict(zip(memories, rows, strict=True)) | ({"step": self._now[-1]} if counts else {})
         if memory:
             self._optimizer.state[self._flat] = memory
 
     def keep(self) -> None:
-        """Remember everything as it is now."""
+        """Save the present state."""
         self._kept.copy_(self._now)
 
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One step of the optimizer with a gradient for each weight."""
+        """Make one optimiser step with a gradient for each weight."""
         self._flat.grad = torch.cat([gradient.flatten() for gradient in gradients])
         self._optimizer.step()
         self._flat.grad = None
 
     def revert(self) -> None:
-        """Put weights and memory back to the last `keep`."""
+        """Restore weights and optimiser state of the last `keep`."""
         self._now.copy_(self._kept)
 
     def revert_weights(self) -> None:
-        """Put the weights back to the last `keep` and let the optimizer remember what it has seen."""
+        """Restore the weights of the last `keep`, but not the optimiser state."""
         self._now[: self.size].copy_(self._kept[: self.size])
 
     def pairs(self) -> list[Tensor]:
-        """Views (2, *shape) of each weight: as it is now, and as it was at the last `keep`."""
+        """Views (2, *shape) of each weight: now, and at the last `keep`."""
         sizes = [weight.numel() for weight in self.weights]
         pieces = torch.split(self._rows[:, : self.size], sizes, dim=1)
         return [piece.view(2, *weight.shape) for piece, weight in zip(pieces, self.weights, strict=True)]
 
     def release(self) -> None:
-        """Give every weight memory of its own again."""
+        """Give every weight its own memory again."""
         for weight in self.weights:
             weight.data = weight.detach().clone()
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights and memory as they are now."""
+        """Present weights and optimiser state."""
         return {"now": self._now}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from saved weights and memory."""
+        """Restore saved weights and optimiser state."""
         self._now.copy_(state["now"])
 
 
 def _memories(params: OptimizerParams) -> tuple[str, ...]:
-    """What torch's optimizer remembers of every weight, by its own names."""
+    """Torch's names of the optimiser state of a weight."""
     if params.optimizer == "adam":
         return ("exp_avg", "exp_avg_sq")
     return ("momentum_buffer",) if params.momentum else ()

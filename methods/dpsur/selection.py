@@ -1,4 +1,4 @@
-"""Selective release: how a proposal is tested, what a rejected one leaves behind, and who pays for it."""
+"""Selective release: the test of a proposal, the effect of a rejected one, and its charge."""
 
 import math
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from methods.dpsur.rollback import Rollback
 from workloads.base import Records
 
 UNSEEN = 1e5
-"""What the authors' code takes for the loss of the initial model: the first proposal always looks good."""
+"""The authors' value for the loss of the initial model: the first proposal always looks good."""
 
 
 class Clean:
-    """Algorithm 2 of DPSUR: both losses on one validation batch; a rejected update leaves nothing behind."""
+    """Algorithm 2 of DPSUR: both losses on one validation batch; a rejected update leaves no trace."""
 
     unpaid: ClassVar[tuple[str, ...]] = ()
-    """What the noise of the attempts does not cover."""
+    """What is released without noise."""
     overdraws: ClassVar[bool] = False
     """Whether one more attempt is made when the budget is spent."""
 
@@ -28,29 +28,29 @@ class Clean:
         self.weights, self.losses = weights, losses
 
     def divisor(self, expected: int, realised: int) -> int:
-        """What the noisy sum of a batch is divided by."""
+        """The divisor of a batch's noisy sum."""
         return expected
 
     def change(self, records: Records) -> float:
-        """By how much the update since the last `keep` raised the mean loss of these records."""
+        """The change of the mean loss of these records by the update since the last `keep`."""
         after, before = self.losses(records).tolist()
         return float(after - before)
 
     def settle(self, accepted: bool) -> None:
-        """Let the update stand, or take it back."""
+        """Keep the update, or revert it."""
         if not accepted:
             self.weights.revert()
 
     def state_dict(self) -> dict[str, Any]:
-        """What is remembered from one attempt to the next, besides the weights."""
+        """The state between attempts, besides the weights."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
 
 
 class OfficialCode(Clean):
-    """What the authors' public code does instead (JeffffffFu/DPSUR), leaks included."""
+    """The authors' public code (JeffffffFu/DPSUR), leaks included."""
 
     unpaid: ClassVar[tuple[str, ...]] = (
         "the noisy sum is divided by the realised batch size, which is private",
@@ -75,14 +75,14 @@ class OfficialCode(Clean):
         return self.loss - (UNSEEN if self.last_loss is None else self.last_loss)
 
     def settle(self, accepted: bool) -> None:
-        """Remember the loss, or put back the weights alone; before the first acceptance not even them."""
+        """Keep the loss, or revert only the weights; before the first acceptance not even them."""
         if accepted:
             self.last_loss = self.loss
         elif self.last_loss is not None:
             self.weights.revert_weights()
 
     def state_dict(self) -> dict[str, Any]:
-        """The raw loss that is carried on."""
+        """The raw loss of the last accepted update."""
         return {"last_loss": self.last_loss}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -95,23 +95,23 @@ VARIANTS: dict[str, type[Clean]] = {"clean": Clean, "official_code": OfficialCod
 
 
 class Allowance:
-    """Whether one more attempt may be made. The budget pays for every attempt, or for accepted ones only."""
+    """Whether one more attempt is allowed. The budget is charged for all attempts, or accepted ones only."""
 
     def __init__(self, budget: Budget, attempt: DpEvent, charge: str, overdraws: bool) -> None:
         self.budget, self.attempt, self.charge = budget, attempt, charge
         self.overdraft = int(overdraws)
-        """Attempts that may still be made when the budget is spent."""
+        """Attempts that are allowed beyond the budget."""
 
     def most(self, limit: int) -> int:
-        """The most attempts there can be; just `limit` where a rejected one is free."""
+        """The maximum number of attempts; `limit` if rejected ones are free."""
         return min(limit, self.budget.remaining_uses(self.attempt)) if self.charge != "paper" else limit
 
     def admits(self) -> bool:
-        """Whether the budget would pay for one more attempt if it had to, or an overdraft is left."""
+        """Whether the budget covers one more attempt, or an overdraft is left."""
         return self.budget.admits(self.attempt) or self.overdraft > 0
 
     def pay(self, accepted: bool) -> None:
-        """Book an attempt that was admitted."""
+        """Charge an attempt that was admitted."""
         if not self.budget.admits(self.attempt):
             self.overdraft -= 1
         elif accepted or self.charge == "all_attempts":
@@ -122,24 +122,24 @@ class Allowance:
         return {"budget": self.budget.state_dict(), "overdraft": self.overdraft}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what was spent."""
+        """Restore what was spent."""
         self.budget.load_state_dict(state["budget"])
         self.overdraft = int(state["overdraft"])
 
 
 def passes(change: float, bound: float, beta: float, noise: Noise) -> bool:
-    """The test: whether a change of the loss, clipped to +-bound and noised, lies below beta bound."""
+    """The test: whether a change of the loss, clipped to +-bound and with noise, is below beta bound."""
     value = torch.tensor([clip_change(change, bound)], dtype=torch.float64)
     return float(noise.noisy_mean([value], 1)[0]) < beta * bound
 
 
 def clip_change(change: float, bound: float) -> float:
-    """The change within +-bound. One that is not a number is as bad as any: it must not pass unseen."""
+    """Clip the change to +-bound; NaN counts as the worst."""
     return bound if math.isnan(change) else min(max(change, -bound), bound)
 
 
 def count(verdicts: dict[str, int], change: float, accepted: bool, bound: float) -> None:
-    """Add an attempt. Good and bad proposals are those at the ends of the clipped range."""
+    """Count an attempt. Good and bad proposals are those at the ends of the clipping range."""
     clipped = clip_change(change, bound)
     verdicts["attempts"] += 1
     verdicts["accepted"] += accepted
@@ -149,7 +149,7 @@ def count(verdicts: dict[str, int], change: float, accepted: bool, bound: float)
 
 
 def rates(verdicts: Mapping[str, int]) -> dict[str, float]:
-    """The verdicts as stats of the run; the acceptance rate of a kind that did not occur is left out."""
+    """The verdicts as stats; acceptance rates of kinds that did not occur are left out."""
     attempts = verdicts["attempts"]
     found = {"attempts": float(attempts), "accepted": float(verdicts["accepted"])}
     found["acceptance_rate"] = verdicts["accepted"] / attempts

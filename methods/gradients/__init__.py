@@ -1,4 +1,4 @@
-"""Per-example clipped gradients. Methods ask here and do not know which engine answers."""
+"""Engines of per-example clipped gradients; methods are independent of the engine."""
 
 from typing import Literal
 
@@ -27,11 +27,10 @@ def make_engine(
     clipping: Clipping = "flat",
     physical_batch_size: int | None = None,
 ) -> Engine:
-    """The engine for this model. It puts hooks on the model until its `release`.
+    """Create the engine of a model; it has hooks on the model until `release`.
 
-    "auto" is bookkeeping where it has a rule for every layer, else opacus: decided by the model alone, never
-    by timing, so that the same task computes the same way everywhere. `physical_batch_size` None leaves
-    the choice to the engine.
+    "auto" is bookkeeping if it has a rule for every layer, else opacus: decided by the model alone, never by
+    timing, so that a task computes the same everywhere. With `physical_batch_size` None the engine decides.
     """
     if name != "auto":
         if name not in ENGINES:

@@ -1,4 +1,4 @@
-"""Per-example clipping: what every engine computes, whatever its tricks."""
+"""Per-example clipping: the interface of engines, and what they share."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,10 +15,10 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """Logits and labels to one loss per example, shape (B,)."""
 
 Clipping = Literal["flat", "per_layer"]
-"""What is held to a norm: the gradient as a whole, or each layer's part of it.
+"""What is clipped: the whole gradient, or each layer's part of it.
 
-"per_layer" gives each of L layers (a module with weights of its own, its bias included) the budget
-clip / sqrt(L), so that the whole clipped gradient is still at most clip (McMahan et al. 2018).
+"per_layer" clips each of L layers (a module with its own weights, including its bias) to clip / sqrt(L), so
+that the whole clipped gradient is still at most clip (McMahan et al. 2018).
 """
 
 # Opacus's guard against dividing by zero. It only lowers the factor, so norms stay <= clip.
@@ -38,19 +38,19 @@ class Clipped:
     beyond: Tensor
     """(B,): whether a finite gradient was longer than the clip (one layer of it, for per-layer clipping)."""
     nonfinite: int | Tensor
-    """How many examples had a non-finite gradient; they count as zero in the sums. Off the CPU a tensor: to
-    read it waits for the device."""
+    """Number of examples with a non-finite gradient, which counts as zero in the sums. A tensor off the CPU:
+    reading it waits for the device."""
 
     @property
     def clipped(self) -> int:
-        """How many examples were beyond the clip. Waits for the device: see Tally."""
+        """Number of clipped examples. Waits for the device: see Tally."""
         return int(self.beyond.sum())
 
     def mean_loss(self) -> Tensor:
         """The mean over examples with a finite gradient; 0 for an empty batch.
 
-        Not finite when no example of a batch had a finite gradient: then the model has left the
-        finite numbers, not a record.
+        Not finite if no example of a batch had a finite gradient: then the model has diverged, and it is not
+        an outlier.
         """
         if len(self.losses) == 0:
             return self.losses.new_zeros(())
@@ -83,8 +83,9 @@ class Engine(Protocol):
     ) -> Clipped:
         """The sum over the batch of share c_i g_i with c_i = min(1, clip / (|g_i| + 1e-6)).
 
-        It is added to `onto`, contiguous tensors like `weights` (noise, for one pass over memory less);
-        none are zeros. `clip` may be infinite; the batch may be empty. It reads no `.grad` and leaves none.
+        It is added to `onto`, contiguous tensors like `weights` (such as noise, which saves a pass over
+        memory); default: zeros. `clip` may be infinite; the batch may be empty. `.grad` is neither read nor
+        set.
         """
         ...
 
@@ -93,16 +94,16 @@ class Engine(Protocol):
         ...
 
     def per_example(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """The gradients themselves, (B, *shape) for each of `weights`: B times the memory of the model."""
+        """The gradients, (B, *shape) for each of `weights`: B times the memory of the model."""
         ...
 
     def release(self) -> None:
-        """Take everything off the model that the engine put on it."""
+        """Remove the engine's hooks from the model."""
         ...
 
 
 class BatchEngine(ABC):
-    """The part all engines share: empty batches, and physical batches smaller than the logical one.
+    """Common part of all engines: empty batches, and physical batches smaller than the logical one.
 
     Clipping is per example, so the sum over physical batches is the sum over the logical one.
     """
@@ -169,16 +170,16 @@ class BatchEngine(ABC):
 
 @dataclass
 class Factors:
-    """How much of every example's gradient goes into the sum."""
+    """Factors of every example's gradient in the sum."""
 
     norms: Tensor
     """(B,): over all layers; may be non-finite."""
     layers: list[Tensor]
-    """(B,) for each layer; 0 where any layer's gradient is not finite."""
+    """(B,) for each layer; 0 if any layer's gradient is not finite."""
     beyond: Tensor
     """As in Clipped."""
     good: Tensor | None
-    """(B,): whether the gradient is finite; None where all are known to be."""
+    """(B,): whether the gradient is finite; None if all are known to be."""
     nonfinite: int | Tensor
     """As in Clipped."""
 
@@ -196,7 +197,7 @@ def clip_factors(parts: Sequence[Tensor], clip: float, clipping: Clipping, share
     on_host = norms.device.type == "cpu"
     if on_host and all_finite(norms):
         return Factors(norms, factors, beyond, None, 0)
-    # Off the CPU nobody asks whether there is such an example, which would wait for the device.
+    # Off the CPU, checking for such an example would wait for the device.
     good = torch.isfinite(norms)
     count = (~good).sum()
     factors = [torch.where(good, factor, torch.zeros_like(factor)) for factor in factors]
@@ -204,7 +205,7 @@ def clip_factors(parts: Sequence[Tensor], clip: float, clipping: Clipping, share
 
 
 def all_finite(norms: Tensor) -> bool:
-    """Whether no norm is infinite or not a number; may be False where the norms are finite but huge."""
+    """Whether all norms are finite; may be False if they are finite but huge."""
     # One reduction instead of one per kind of number: this runs in every step.
     return math.isfinite(float(norms.sum()))
 

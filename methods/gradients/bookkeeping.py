@@ -1,4 +1,4 @@
-"""Clipped sums from one forward and one backward pass, by keeping the books of every layer."""
+"""Clipped sums from one forward and one backward pass, by book-keeping of every layer."""
 
 from collections.abc import Sequence
 
@@ -13,20 +13,20 @@ from methods.gradients.layers import Layer, by_layer, refuse_mixing_layers, tied
 from methods.gradients.rules import STORING, find_problem, sum_uses
 from workloads.errors import SpecError
 
-# Stored gradients at a time, in bytes: on a CPU near the caches, elsewhere many examples for one call.
+# Maximum bytes of stored gradients: on a CPU close to the cache size, elsewhere many examples per call.
 STORED_ON_CPU = 128 * 2**20
-# A fixed number, not a share of the card's: the order of sums, and with it the bits, depends on it.
+# Fixed, not relative to the card's memory: the order of sums, and so the bits, depends on it.
 STORED_ELSEWHERE = 512 * 2**20
-# How far the first batch may be from autograd, as a share of the sum of the gradients' norms.
+# Allowed deviation of the first batch from autograd, relative to the sum of the gradients' norms.
 TOLERANCE = 0.01
 
 
 class BookkeepingEngine(BatchEngine):
     """Book-keeping (Bu et al. 2023): layer inputs and output gradients give norms, then the weighted sum.
 
-    Autograd computes no weight gradients, so the work is that of a plain step plus the norms. Layers whose
-    per-example gradients are formed (convolutions) store them for as many examples as fit into a fixed
-    number of bytes, which sets the physical batch unless one is given. The first batch is compared with
+    Autograd computes no weight gradients, so the cost is that of a plain step plus the norms. Layers whose
+    per-example gradients are formed (convolutions) store them for as many examples as fit into a fixed number
+    of bytes, which sets the physical batch size unless one is given. The first batch is compared with
     autograd. Chains of linear layers need neither hooks nor autograd (methods.gradients.chain).
     """
 
@@ -40,7 +40,7 @@ class BookkeepingEngine(BatchEngine):
         physical_batch_size: int | None = None,
         why: str = "asked for",
     ) -> None:
-        """Put hooks on `model`; what the engine cannot do is a SpecError."""
+        """Put hooks on `model`; SpecError for models that the engine does not support."""
         problems = find_problems(model)
         if problems:
             raise SpecError(problems)
@@ -79,7 +79,7 @@ class BookkeepingEngine(BatchEngine):
         return by_hand or self._heard(x, y)
 
     def _heard(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
-        """The same for any model, by listening to autograd."""
+        """The same for any model, by hooks on autograd."""
         uses = self._capture.start(x.shape[0])
         try:
             losses, expected = self._pass(x, y)
@@ -99,7 +99,7 @@ class BookkeepingEngine(BatchEngine):
         ]
 
     def _pass(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
-        """The losses after a forward and a backward pass; autograd's weight gradients until it is checked."""
+        """The losses after both passes, with autograd's weight gradients for the first batch."""
         if not self._checked:
             losses = self._loss(self._model(x), y)
             return losses, torch.autograd.grad(losses.sum(), self.weights, allow_unused=True)
@@ -112,14 +112,14 @@ class BookkeepingEngine(BatchEngine):
         return losses, ()
 
     def _check(self, parts: Sequence[Contribution], expected: Sequence[Tensor | None]) -> bool:
-        """Compare the unclipped sum with autograd's gradient; False where that is not finite.
+        """Compare the unclipped sum with autograd's gradient; False if that is not finite.
 
-        A weight that is used outside its layer's call would be missed by every hook, and silently.
+        The hooks would silently miss a weight that is used outside its layer's call.
         """
         norms = joined([part.norms() for part in parts])
         if not all_finite(norms):
             return False
-        # Gradients that are rounding and nothing else differ by as much as they are large.
+        # Gradients that are only rounding errors differ by as much as they are large.
         rounding = len(norms) * torch.finfo(norms.dtype).eps ** 0.5
         allowed = TOLERANCE * float(norms.sum()) + rounding
         gradients = iter(expected)

@@ -1,4 +1,4 @@
-"""Listening to a model: the input of every layer and the gradient of its output, from one pass each way."""
+"""Capture the input of every layer and the gradient of its output, in one pass each way."""
 
 from functools import partial
 from typing import Any
@@ -30,10 +30,10 @@ class Use:
         return tapped
 
     def finish(self, b: Tensor) -> None:
-        """Turn input and output gradient into a contribution at once: what it does not need is freed."""
+        """Turn input and output gradient into a contribution at once, to free the rest."""
         if self.a._version != self.a_version:
             raise SpecError(
-                f"{self.layer}: its input was changed in place after the call; give it a tensor of its own"
+                f"{self.layer}: its input was changed in place after the call; give it its own tensor"
             )
         intact = self.y is not None and self.y._version == self.y_version
         call = Call(self.layer, self.a, self.y if intact else None, b, self.arena)
@@ -42,13 +42,13 @@ class Use:
 
 
 class Tap(torch.autograd.Function):
-    """Identity that tells a Use the gradient that flows back through it."""
+    """Identity that passes the gradient flowing back through it to a Use."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, anchor: Tensor, use: Use) -> Tensor:
-        """`anchor` requires gradients, so that the result does even where nothing before it does."""
+        """`anchor` requires gradients, so that the result does even if nothing before it does."""
         ctx.use = use
-        # In place, not a view: the model may go on with in-place activations.
+        # In place, not a view: the model may continue with in-place activations.
         ctx.mark_dirty(output)
         return output
 
@@ -60,7 +60,7 @@ class Tap(torch.autograd.Function):
 
 
 class Capture:
-    """Hooks on the layers of a model; they do nothing but between `start` and `stop`."""
+    """Hooks on the layers of a model, active only between `start` and `stop`."""
 
     def __init__(self, layers: list[Layer]) -> None:
         self.layers = layers
@@ -74,17 +74,17 @@ class Capture:
         ]
 
     def start(self, batch: int) -> list[list[Use]]:
-        """Hear the coming forward and backward pass over `batch` examples: the uses of every layer."""
+        """Capture the next forward and backward pass over `batch` examples; the uses of every layer."""
         self._batch, self._uses = batch, [[] for _ in self.layers]
         self._arena.reset()
         return self._uses
 
     def stop(self) -> None:
-        """Hear no more."""
+        """Stop capturing."""
         self._batch, self._uses = None, []
 
     def release(self) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
 
@@ -97,7 +97,7 @@ class Capture:
         if a.shape[0] != self._batch or output.shape[0] != self._batch:
             raise SpecError(
                 f"{layer} gets {a.shape[0]} rows for {self._batch} examples; keep one row per example in the "
-                "first dimension, so that every gradient has one owner"
+                "first dimension, so that every gradient belongs to one example"
             )
         use = Use(layer, a, self._arena)
         self._uses[index].append(use)

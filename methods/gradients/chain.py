@@ -1,4 +1,4 @@
-"""Models that end in a chain of linear layers: both passes by hand, without hooks and without a graph."""
+"""Models that end in a chain of linear layers: both passes are explicit, without hooks or autograd."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from methods.gradients.contributions import Outer, row_norms
 
 @dataclass(frozen=True)
 class Activation:
-    """A function of every entry by itself, whose slope follows from its value."""
+    """An element-wise function whose derivative follows from its value."""
 
     apply_: Callable[[Tensor], Tensor]
     """In place."""
@@ -39,13 +39,13 @@ class Link:
     activation: Activation | None = None
 
     def forward(self, a: Tensor) -> Tensor:
-        """The output, in memory of its own."""
+        """The output, in its own memory."""
         weight, bias = self.layer.weight, self.layer.bias
         z = a @ weight.t() if bias is None else torch.addmm(bias, a, weight.t())
         return z if self.activation is None else self.activation.apply_(z)
 
     def backward(self, gradient: Tensor, output: Tensor) -> Tensor:
-        """From the gradient of the output to the gradient of what the layer itself gives."""
+        """From the gradient of the output to that of the linear layer's output."""
         return gradient if self.activation is None else self.activation.backward(gradient, output)
 
     def trains(self) -> tuple[bool, bool]:
@@ -56,7 +56,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """What the model does before its first trainable layer, and the links from there to its end."""
+    """The modules before the first trainable layer, and the links from there to the end."""
 
     before: list[nn.Module]
     links: list[Link]
@@ -64,7 +64,7 @@ class Chain:
     def contributions(
         self, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]
     ) -> tuple[Tensor, list[Outer]] | None:
-        """The losses and every layer's contribution; None where the chain gets more than a row an example."""
+        """The losses and every layer's contribution; None if the chain gets several rows per example."""
         with torch.no_grad():
             for module in self.before:
                 x = module(x)
@@ -72,7 +72,7 @@ class Chain:
                 return None
             values, norms = [x], []
             for link in self.links:
-                # Now, while the input is in the caches.
+                # Now, while the input is cached.
                 norms.append(row_norms(values[-1]))
                 values.append(link.forward(values[-1]))
         output = values.pop().requires_grad_()
@@ -91,7 +91,7 @@ class Chain:
             link, a = self.links[place], inputs[place]
             b = link.backward(gradient, output)
             if any(link.trains()):
-                # The loss may have given a gradient that is somebody else's, or one row for all.
+                # The loss may return a gradient that is shared, or one row for all.
                 parts.append(Outer(a, b, *link.trains(), norms[place], spare=place < last))
             if place > 0:
                 gradient, output = b @ link.layer.weight, a
@@ -99,9 +99,9 @@ class Chain:
 
 
 def find_chain(model: nn.Module) -> Chain | None:
-    """The chain a model ends in; None where its trainable part is anything else.
+    """The chain a model ends in; None if its trainable part is anything else.
 
-    By exact types and only where nobody listens: a subclass or a hook may do anything.
+    By exact types and only without hooks: a subclass or a hook may do anything.
     """
     modules = in_order(model)
     trains = [any(weight.requires_grad for weight in module.parameters()) for module in modules]
@@ -116,18 +116,18 @@ def find_chain(model: nn.Module) -> Chain | None:
             links[-1] = replace(links[-1], activation=ACTIVATIONS[type(module)])
         else:
             return None
-    # A layer that comes twice has two gradients to add up.
+    # The gradients of a layer that is used twice would have to be added.
     return Chain(before, links) if len({link.layer for link in links}) == len(links) else None
 
 
 def in_order(module: nn.Module) -> list[nn.Module]:
-    """The modules that a model calls one after the other, as far as that can be told."""
+    """The modules that a model calls in sequence, as far as known."""
     if type(module) is nn.Sequential and not is_changed(module):
         return [each for child in module for each in in_order(child)]
     return [module]
 
 
 def is_changed(module: nn.Module) -> bool:
-    """Whether a call of the module does more than its type says."""
+    """Whether a call of the module does more than its type suggests."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
     return any(hooks) or bool(module._backward_pre_hooks) or "forward" in vars(module)

@@ -1,4 +1,4 @@
-"""Book-keeping with both passes compiled by torch.compile: for GPUs, where many small kernels cost most."""
+"""Book-keeping with both passes compiled by torch.compile, for GPUs, where many small kernels are slow."""
 
 import shutil
 from functools import partial
@@ -16,10 +16,10 @@ from workloads.errors import SpecError
 
 
 class Wiretap:
-    """A model as a function without side effects, as a compiler wants it.
+    """A model as a function without side effects, as a compiler requires.
 
-    Zeros are added to every layer's output. Their gradients are the gradients of the outputs, and autograd
-    gives them without code of ours in the middle of the backward pass (as methods.gradients.capture has it).
+    Zeros are added to every layer's output. Their gradients are those of the outputs, which autograd computes
+    without our code in the middle of the backward pass (as in methods.gradients.capture).
     """
 
     def __init__(self, model: nn.Module, layers: list[Layer]) -> None:
@@ -34,14 +34,14 @@ class Wiretap:
     def __call__(
         self, x: Tensor, zeros: list[Tensor] | None
     ) -> tuple[Tensor, list[tuple[int, Tensor, Tensor]]]:
-        """The model's output, and of every call of a layer its number, input and output, in order."""
+        """The model's output, and the number, input and output of every layer call, in order."""
         self._zeros, self._heard = zeros, []
         output = self._model(x)
         heard, self._zeros, self._heard = self._heard, None, None
         return output, heard
 
     def release(self) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
 
@@ -50,18 +50,18 @@ class Wiretap:
     ) -> Tensor | None:
         if self._heard is None:
             return None
-        # The model goes on with a sum of its own, so that it cannot change the output that is kept.
+        # The model continues with a copy, so that it cannot change the kept output.
         onward = output if self._zeros is None else output + self._zeros[len(self._heard)]
         self._heard.append((index, inputs[0].detach(), output.detach()))
         return onward
 
 
 class CompiledEngine(BookkeepingEngine):
-    """Book-keeping whose passes torch.compile has made into few kernels; rules and sums stay as they are.
+    """Book-keeping with passes fused by torch.compile; rules and sums are the same.
 
     Which code runs depends on the batch alone, never on what ran before: the first batch is checked against
-    autograd by the plain passes and then computed like all others, so an interrupted run resumes with the
-    same bits. Compiling takes a minute of the first step. Chains of linear layers have nothing to compile.
+    autograd by the plain passes and then computed like all others, so a resumed run has the same bits.
+    Compiling takes a minute of the first step. Chains of linear layers have nothing to compile.
     """
 
     name = "compiled"
@@ -74,13 +74,13 @@ class CompiledEngine(BookkeepingEngine):
         physical_batch_size: int | None = None,
         why: str = "asked for",
     ) -> None:
-        """Put hooks on `model`; what the engine cannot do is a SpecError."""
+        """Put hooks on `model`; SpecError for models that the engine does not support."""
         super().__init__(model, loss, clipping, physical_batch_size, why)
         host = self.weights[0].device.type == "cpu"
         wanted = ("c++", "g++") if host else ("cc", "gcc")  # Triton compiles what starts a GPU's kernels
         if not any(map(shutil.which, wanted)):
             raise SpecError(
-                f"engine 'compiled' needs a {'C++' if host else 'C'} compiler and found neither "
+                f"engine 'compiled' needs a {'C++' if host else 'C'} compiler, but found neither "
                 f"{' nor '.join(wanted)}; install one, or use engine = 'bookkeeping'"
             )
         self._tap = Wiretap(model, self.layers)
@@ -107,9 +107,9 @@ class CompiledEngine(BookkeepingEngine):
         return losses, self._added_up(uses, x.shape[0])
 
     def _traced(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[tuple[int, Call]]]:
-        """The losses, and every call of a layer that they depend on with its layer's number."""
+        """The losses, and every layer call that they depend on with the layer's number."""
         zeros = [zeros_like(output, x.shape[0]) for output in self._outputs(x)]
-        if x.shape[0] > 1:  # a compiler takes 0 and 1 for constants, and makes code of their own for them
+        if x.shape[0] > 1:  # the compiler specialises on sizes 0 and 1
             for tensor in (x, *zeros):
                 torch._dynamo.mark_dynamic(tensor, 0)
         try:
@@ -117,7 +117,7 @@ class CompiledEngine(BookkeepingEngine):
         except torch._dynamo.exc.TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             raise SpecError(
-                f"torch.compile cannot take this model ({reason}); use engine = 'bookkeeping'"
+                f"torch.compile does not support this model ({reason}); use engine = 'bookkeeping'"
             ) from error
         losses = self._loss(logits, y)
         gradients = torch.autograd.grad(losses, zeros, torch.ones_like(losses), allow_unused=True)
@@ -133,7 +133,7 @@ class CompiledEngine(BookkeepingEngine):
         return Call(layer, a, output if isinstance(layer.module, READS_OUTPUT) else None, b, self._arena)
 
     def _outputs(self, x: Tensor) -> list[Tensor]:
-        """One example's output of every call of a layer, for its shape; the model runs once for each of x."""
+        """One example's output of every layer call, for its shape; cached by the shape of x."""
         shape = x.shape[1:]
         if shape not in self._seen:
             with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What a layer keeps of a batch: enough for every example's gradient norm and for any weighted sum."""
+"""Contributions of a layer: enough for every example's gradient norm and for any weighted sum."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,14 +35,14 @@ class Contribution(Protocol):
         ...
 
     def silence(self, good: Tensor) -> "Contribution":
-        """The contribution with zeros for the examples that are not `good` (B,), whatever theirs were."""
+        """The contribution with zeros for the examples that are not `good` (B,), even if they were NaN."""
         ...
 
 
 class Arena:
-    """Memory for stored gradients that is used again in the next batch.
+    """Memory for stored gradients that is reused in the next batch.
 
-    Fresh memory costs a page fault for every 4 kB, a good part of the work of writing gradients into it.
+    Fresh memory costs a page fault per 4 kB, a large part of the time of writing gradients into it.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Arena:
         self._used = 0
 
     def reset(self) -> None:
-        """Everything handed out so far may be overwritten."""
+        """Allow reuse of all tensors returned so far."""
         self._used = 0
 
     def empty(self, shape: Sequence[int], like: Tensor) -> Tensor:
@@ -66,13 +66,13 @@ class Arena:
 
 @dataclass
 class Call:
-    """One call of a layer, seen from both sides."""
+    """One call of a layer, with its input and the gradient of its output."""
 
     layer: Layer
     a: Tensor
     """(B, ...): its input."""
     y: Tensor | None
-    """(B, ...): its output, where the rule asks for it and nobody has changed it."""
+    """(B, ...): its output, if the rule needs it and it was not changed in place."""
     b: Tensor
     """(B, ...): the gradient of its output."""
     arena: Arena
@@ -144,9 +144,9 @@ class Outer:
     weight: bool
     bias: bool
     of_a: Tensor | None = None
-    """(B,): the norms of a, where they are known."""
+    """(B,): the norms of a, if known."""
     spare: bool = False
-    """Whether b may be overwritten by `add_to`, the last call then."""
+    """Whether `add_to`, which must then be the last call, may overwrite b."""
 
     def norms(self) -> Tensor:
         """See Contribution."""
@@ -239,7 +239,7 @@ def joined(norms: Sequence[Tensor]) -> Tensor:
 def gram_norms(a: Tensor, b: Tensor) -> Tensor:
     """(B,): the norm of sum_t b_it a_it', squared sum_st (a_is . a_it)(b_is . b_it)."""
     if a.device.type != "cpu":
-        # Which rows cancel is not asked, that would wait: in doubles what is left of them is right.
+        # Checking which rows cancel would wait: in doubles their remainder is accurate.
         squares, _ = gram_squares(a.double(), b.double())
         return squares.clamp_(min=0).sqrt_().to(a.dtype)
     return trusted_roots(*gram_squares(a, b), lambda row: b[row].t() @ a[row])
@@ -256,8 +256,8 @@ def gram_squares(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 def trusted_roots(squares: Tensor, scale: Tensor, form: Callable[[int], Tensor]) -> Tensor:
     """(B,): norms from squares that are sums of terms as large as `scale`, which may cancel.
 
-    Where a square is small against its terms it is rounding, and too small a norm would clip too little: of
-    such a row `form` gives the gradient itself.
+    If a square is small relative to its terms it is dominated by rounding, and too small a norm would clip
+    too little: for such a row `form` computes the gradient itself.
     """
     norms = squares.sqrt()
     for row in (squares < TRUSTED * scale).nonzero().flatten().tolist():

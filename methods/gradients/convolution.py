@@ -1,9 +1,9 @@
 """Per-example gradients of two-dimensional convolutions, a few rows of the kernel at a time.
 
-The usual way copies the input into columns (kernel height x kernel width times larger) and multiplies. Here
-only the kernel's width is unrolled, and as many of its rows as the stride skips: with the places laid out row
-by row, the input that these kernel rows see is one contiguous run of that copy, and the run goes into the
-product as it is. Channels last, a place's share of the copy is one contiguous run of the input.
+The usual im2col copies the input into columns (kernel height x kernel width times larger) and multiplies.
+Here only the kernel's width is unrolled, and as many of its rows as the stride skips: with positions in row
+order, the input of these kernel rows is one contiguous slice of that copy, which enters the product directly.
+With channels last, each position's part of the copy is one contiguous slice of the input.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,20 +28,20 @@ from methods.gradients.contributions import (
 )
 from workloads.models.wrn import Standardisation, StandardisedConv2d
 
-# Unrolled entries at a time: on a CPU small enough for the caches, elsewhere many examples for one call.
+# Unrolled entries at a time: on a CPU small enough for the cache, elsewhere many examples per call.
 AT_ONCE = 2**18
 AT_ONCE_ELSEWHERE = 2**26
 
 Pull = Callable[[Tensor], Tensor]
-"""Takes gradients of the weight a convolution used to gradients of the weight it stores: linear."""
+"""A linear map from gradients of the weight used by a convolution to gradients of the stored weight."""
 
 
 @dataclass(frozen=True)
 class KernelGradients:
-    """Stored gradients of a kernel, and of its bias, in the order in which they are computed."""
+    """Stored gradients of a kernel and its bias, in the order of computation."""
 
     blocks: list[Tensor]
-    """As `kernel_blocks` gives them, before `pull`; none where the kernel is not trained."""
+    """From `kernel_blocks`, before `pull`; empty if the kernel is not trained."""
     bias: Tensor | None
     """(B, outputs)"""
     norm: Tensor
@@ -87,7 +87,7 @@ class KernelGradients:
 
 @dataclass(frozen=True)
 class KernelGram:
-    """Gradients of a kernel on few places, not formed: what the places see is a sequence."""
+    """Gradients of a kernel with few positions, not formed: the positions are a sequence."""
 
     places: Sequences
     """Columns in the order of a block of all kernel rows."""
@@ -122,7 +122,7 @@ class KernelGram:
 
 
 def convolve(call: Call, weight: bool, bias: bool) -> KernelGradients | KernelGram:
-    """The contribution of a convolution; `weight` and `bias` say which of them trains."""
+    """The contribution of a convolution; `weight` and `bias` say which of them is trained."""
     layer: Any = call.layer.module
     b, shape = call.b, layer.weight.shape
     of_bias = b.sum(dim=(2, 3)) if bias else None
@@ -145,9 +145,9 @@ def convolve(call: Call, weight: bool, bias: bool) -> KernelGradients | KernelGr
 
 
 def stored_gradients(call: Call, x: Tensor, of_bias: Tensor | None, norms: list[Tensor]) -> KernelGradients:
-    """A convolution's contribution without a look at any number: the norms are those of stored gradients.
+    """A convolution's contribution without synchronisation: the norms are those of stored gradients.
 
-    Cheaper norms come from terms that may cancel, and which do must be asked: off the CPU that is a wait.
+    Cheaper norms come from terms that may cancel; checking which do would wait for the device.
     """
     layer: Any = call.layer.module
     shape = layer.weight.shape
@@ -169,7 +169,8 @@ def unchanged(gradients: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What standardisation leaves out of a kernel's gradients g: their mean and their part along r.
+    """The components that standardisation removes from a kernel's gradients g: their mean and the part along
+    r.
 
     The two are orthogonal, so for each output the squared norm of the stored kernel's gradient is
     scale^2 (|g|^2 - fan_in mean(g)^2 - <r, g>^2). Neither needs g: fan_in mean(g) is the sum over places of b
@@ -182,7 +183,7 @@ class LeftOut:
 
     @classmethod
     def of(cls, layer: StandardisedConv2d, x: Tensor, b: Tensor, y: Tensor | None) -> "LeftOut":
-        """From the padded input, the output's gradient and the output, where it is known."""
+        """From the padded input, the output's gradient and, if known, the output."""
         count, groups = len(x), layer.groups
         stride, dilation = pair(layer.stride), pair(layer.dilation)
         with torch.no_grad():
@@ -209,7 +210,7 @@ class LeftOut:
         return trusted_roots(scale - self.squares, scale, form)
 
     def gram_norms(self, places: Sequences) -> Tensor:
-        """(B,): the same from what the places see."""
+        """(B,): the same from the inputs at every position."""
         whole, scale = gram_squares(places.a, places.b * self.made.scale.flatten())
 
         def form(row: int) -> Tensor:
@@ -232,7 +233,7 @@ def kernel_blocks(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> list[
         arena.empty((len(x), layer.groups, outputs // layer.groups, rows * width * inputs), x)
         for rows in (min(at_once, height - top) for top in range(0, height, at_once))
     ]
-    # Where the last block has fewer rows, the copy below reads beyond what they see, and uses none of it.
+    # If the last block has fewer rows, the copy below reads beyond their input, and the rest is not used.
     missing = (
         (len(blocks) - 1) * at_once * layer.dilation[0] + (high - 1) * layer.stride[0] + at_once - x.shape[2]
     )
@@ -246,7 +247,7 @@ def kernel_blocks(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> list[
 
 
 def rows_at_once(layer: nn.Conv2d) -> int:
-    """How many rows of the kernel never see the same row of the input: they share one copy of it."""
+    """Number of kernel rows that never see the same input row, so that they share one copy."""
     return min(layer.stride[0], layer.kernel_size[0]) if layer.dilation[0] == 1 else 1
 
 
@@ -265,7 +266,7 @@ def _fill(blocks: Sequence[Tensor], layer: nn.Conv2d, x: Tensor, b: Tensor) -> N
 
 
 def unroll(layer: nn.Conv2d, x: Tensor, at_once: int, places: int) -> Tensor:
-    """(B * groups, rows * places, at_once * kernel width * inputs): what kernel rows see at every place."""
+    """(B * groups, rows * places, at_once * kernel width * inputs): the input of kernel rows by position."""
     count, channels, height, _ = x.shape
     inputs, groups = channels // layer.groups, layer.groups
     of_example, of_channel, of_row, of_column = x.stride()
@@ -288,10 +289,10 @@ def padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 def arranged(blocks: Sequence[Tensor], shape: torch.Size) -> Tensor:
-    """`kernel_blocks` to (B, *shape of the kernel), in memory of their own."""
+    """`kernel_blocks` to (B, *shape of the kernel), in their own memory."""
     outputs, inputs, height, width = shape
     parts = [block.view(len(block), outputs, -1, inputs).transpose(1, 2) for block in blocks]
-    # Two passes over long runs of memory take less time than one over short runs.
+    # Two passes over long runs of memory are faster than one over short runs.
     taps = torch.cat(parts, dim=1).view(len(blocks[0]), height * width, outputs * inputs)
     return taps.transpose(1, 2).clone(memory_format=torch.contiguous_format).view(-1, *shape)
 

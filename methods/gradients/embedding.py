@@ -1,4 +1,4 @@
-"""Per-example gradients of an embedding: few rows of a large table."""
+"""Per-example gradients of an embedding: a few rows of a large table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from methods.gradients.contributions import row_norms, silenced
 
 @dataclass(frozen=True)
 class Lookup:
-    """Gradients that are zero but for the rows an example looked up."""
+    """Gradients that are zero except for the rows an example looked up."""
 
     ids: Tensor
     """(B, T)"""
@@ -21,7 +21,7 @@ class Lookup:
 
     @classmethod
     def of(cls, layer: nn.Embedding, ids: Tensor, b: Tensor) -> "Lookup":
-        """From what a layer looked up and the gradient of its output."""
+        """From the layer's indices and the gradient of its output."""
         ids, b = ids.reshape(len(ids), -1), b.reshape(len(b), -1, b.shape[-1])
         if layer.padding_idx is not None:
             b = b.masked_fill((ids == layer.padding_idx)[:, :, None], 0.0)

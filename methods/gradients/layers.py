@@ -1,4 +1,4 @@
-"""Which layers have per-example gradients at all, and which weights belong to which layer."""
+"""Trainable layers and their weights, and layers without per-example gradients."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from workloads.errors import SpecError
 
 @dataclass(frozen=True)
 class Layer:
-    """A module with trainable parameters of its own."""
+    """A module with its own trainable parameters."""
 
     name: str
     module: nn.Module
@@ -25,7 +25,7 @@ class Layer:
 
 
 def trainable_layers(model: nn.Module) -> list[Layer]:
-    """Every layer that trains; a weight that several share goes to the first. None at all is a SpecError."""
+    """The trainable layers; a shared weight belongs to the first. SpecError if there are none."""
     layers: dict[str, Layer] = {}
     for weight, (first, *_) in _homes(model).items():
         name, _, key = first.rpartition(".")
@@ -37,7 +37,7 @@ def trainable_layers(model: nn.Module) -> list[Layer]:
 
 
 def by_layer(tensors: Iterable[Tensor], layers: Sequence[Layer]) -> list[list[Tensor]]:
-    """One tensor per weight, in the order of the layers, as a list for each layer."""
+    """Group tensors, one per weight, by layer."""
     rest = iter(tensors)
     return [list(islice(rest, len(layer.weights))) for layer in layers]
 
@@ -58,7 +58,7 @@ def _homes(model: nn.Module) -> dict[nn.Parameter, list[str]]:
 
 
 def _innermost(names: list[str]) -> list[str]:
-    """Without the names on modules around another: Opacus's DPLSTM lists the weights of its inner layers."""
+    """Drop the names on enclosing modules: Opacus's DPLSTM lists the weights of its inner layers."""
     homes = [name.rpartition(".")[0] for name in names]
     return [
         name
@@ -80,20 +80,20 @@ UNORDERED: dict[type[nn.Module], str] = {
     nn.ReflectionPad2d: PAD,
     nn.ReflectionPad3d: PAD,
 }
-"""Layers whose gradient CUDA adds up in no fixed order, with what to take instead: those of torch's list of
-what raises under `torch.use_deterministic_algorithms(True)`."""
+"""Layers with a non-deterministic gradient on CUDA, and their replacements: from torch's list of what raises
+under `torch.use_deterministic_algorithms(True)`."""
 
 
 def refuse_unordered_layers(model: nn.Module) -> None:
-    """On a GPU a layer whose gradient would not have the same bits again is a SpecError that names it.
+    """SpecError for layers whose gradient is non-deterministic on a GPU.
 
-    Torch refuses it too, in the first backward pass and without the name of the layer. On a CPU it may stay.
+    Torch rejects them too, but in the first backward pass and without naming the layer. Allowed on a CPU.
     """
     if all(weight.device.type == "cpu" for weight in model.parameters()):
         return
     problems = [
-        f"layer '{name}' ({type(layer).__name__}): on a GPU its gradient is a sum in no fixed order, so that "
-        f"the same task would not give the same bits; {UNORDERED[type(layer)]}"
+        f"layer '{name}' ({type(layer).__name__}): its gradient is non-deterministic on a GPU, so the same "
+        f"task would not give the same bits; {UNORDERED[type(layer)]}"
         for name, layer in model.named_modules()
         if type(layer) in UNORDERED and not _is_mean(layer)
     ]
@@ -102,16 +102,16 @@ def refuse_unordered_layers(model: nn.Module) -> None:
 
 
 def _is_mean(layer: nn.Module) -> bool:
-    """Adaptive pooling to one place, which torch computes as a mean."""
+    """Whether it is adaptive pooling to size 1, which torch computes as a mean."""
     pools = isinstance(layer, nn.AdaptiveAvgPool2d | nn.AdaptiveAvgPool3d)
     size = getattr(layer, "output_size", None)
     return pools and all(each == 1 for each in (size if isinstance(size, tuple) else (size,)))
 
 
 def refuse_mixing_layers(model: nn.Module) -> None:
-    """A layer that lets one example touch another's gradient is a SpecError that names it.
+    """SpecError for layers that mix the examples of a batch.
 
-    Clipping bounds one person's influence only where each gradient depends on one example.
+    Clipping bounds the sensitivity only if each gradient depends on one example.
     """
     refuse_unordered_layers(model)
     problems = [
@@ -124,17 +124,17 @@ def refuse_mixing_layers(model: nn.Module) -> None:
 
 
 def _problems(layer: nn.Module) -> list[str]:
-    # Opacus looks only at exact types with trainable weights; a BatchNorm without weights mixes as well.
+    # Opacus checks only exact types with trainable weights; a BatchNorm without weights mixes as well.
     if isinstance(layer, _BatchNorm):
         return [
-            "batch normalisation mixes the examples of a batch, so no single person's gradient "
-            "can be clipped; use GroupNorm instead"
+            "batch normalisation mixes the examples of a batch, so per-example gradients "
+            "cannot be clipped; use GroupNorm instead"
         ]
     validate = ModuleValidator.VALIDATORS.get(type(layer))
     return [str(error) for error in validate(layer)] if validate else []
 
 
 def forget_activations(model: nn.Module) -> None:
-    """Take off what Opacus's hooks leave on the modules when they are removed."""
+    """Delete what Opacus's hooks leave on the modules when they are removed."""
     for module in model.modules():
         vars(module).pop("activations", None)

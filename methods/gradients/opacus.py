@@ -22,7 +22,7 @@ class OpacusEngine(BatchEngine):
         physical_batch_size: int | None = None,
         why: str = "asked for",
     ) -> None:
-        """Put hooks on `model`; a layer that mixes examples is a SpecError."""
+        """Put hooks on `model`; SpecError for a layer that mixes examples."""
         refuse_mixing_layers(model)
         self.layers = trainable_layers(model)
         weights = [weight for layer in self.layers for weight in layer.weights.values()]
@@ -64,7 +64,7 @@ class OpacusEngine(BatchEngine):
 
     @staticmethod
     def _take(weight: nn.Parameter, examples: int) -> Tensor:
-        """The (B, ...) gradients of one parameter, taken off it; zeros where the loss does not reach it."""
+        """Take the (B, ...) gradients off a parameter; zeros if the loss does not depend on it."""
         gradients: Tensor | None = weight.grad_sample  # type: ignore[attr-defined]
         weight.grad_sample = None  # type: ignore[attr-defined]
         weight.grad = None

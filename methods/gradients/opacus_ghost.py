@@ -22,7 +22,7 @@ class OpacusGhostEngine(BatchEngine):
         physical_batch_size: int | None = None,
         why: str = "asked for",
     ) -> None:
-        """Put hooks on `model`; what the engine cannot do is a SpecError."""
+        """Put hooks on `model`; SpecError for models that the engine does not support."""
         refuse_mixing_layers(model)
         problems = [
             f"tied weights {names}: engine 'opacus-ghost' needs one layer per weight; use engine = 'opacus'"
@@ -42,7 +42,7 @@ class OpacusGhostEngine(BatchEngine):
         losses, norms = self._backward(x, y, retain_graph=True)
         factors = clip_factors([norms], clip, "flat", share)
         clipped = Clipped(onto, norms, losses.detach(), factors.beyond, factors.nonfinite)
-        if factors.nonfinite:  # off the CPU the one wait of this engine: the second pass is one of its own
+        if factors.nonfinite:  # the only wait of this engine off the CPU
             # A factor of 0 does not silence NaN or infinity in the second pass: leave the examples out.
             good = torch.isfinite(norms).nonzero().flatten()
             self.clipped_sum(x[good], y[good], clip, onto, share)
@@ -79,7 +79,7 @@ class OpacusGhostEngine(BatchEngine):
         squares = losses.new_zeros(len(x)).detach()
         for weight in self.weights:
             weight.grad = None
-            # None where the loss does not reach the weight.
+            # None if the loss does not depend on the weight.
             norms: Tensor | None = weight._norm_sample  # type: ignore[attr-defined]
             if norms is not None:
                 squares += norms.detach().flatten().square()

@@ -1,4 +1,4 @@
-"""How per-example gradients are clipped and computed: parameters that methods with clipping share."""
+"""Parameters of per-example clipping, shared by methods."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from methods.gradients import Clipping, EngineName
 
 
 class ClippingParams(Params):
-    """What clips, what computes, how many examples at a time, and whose noise."""
+    """Clipping, engine, physical batch size and source of noise."""
 
     clipping: Clipping = Field(
         default="flat",

@@ -1,4 +1,4 @@
-"""One rule per type of layer: from its input and the gradient of its output to a Contribution."""
+"""Rules by type of layer: from its input and the gradient of its output to a Contribution."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +69,7 @@ def embedding(call: Call) -> Contribution:
 def by_opacus(call: Call) -> Contribution:
     """Stored gradients from Opacus's sampler for the layer's type."""
     layer = call.layer
-    # The samplers leave out what does not require gradients, and the engine has switched that off.
+    # The samplers skip weights that do not require gradients, which the engine has switched off.
     for weight in layer.weights.values():
         weight.requires_grad_(True)
     try:
@@ -111,7 +111,7 @@ def trains(layer: Layer) -> tuple[bool, bool]:
 
 
 def find_problem(layer: Layer) -> str | None:
-    """Why no rule fits the layer; None where one does."""
+    """Why the layer has no rule; None if it has."""
     module = layer.module
     if type(module) not in RULES:
         known = ", ".join(sorted(each.__name__ for each in RULES))

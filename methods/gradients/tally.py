@@ -1,4 +1,4 @@
-"""Counting what clipping did in a run."""
+"""Counts of clipped examples in a run."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 from methods.gradients.base import Clipped
 
-# Steps between two looks at how many examples were clipped: a look waits for the device.
+# Steps between two reads of the counts: a read waits for the device.
 LOOK_EVERY = 64
 
 
 class Tally:
-    """How many examples a run has seen, clipped and left out. Belongs into the state of `run.steps`."""
+    """Counts of examples seen, clipped and left out. Part of the state of `run.steps`."""
 
     def __init__(self) -> None:
         self.examples = self.clipped = self.nonfinite = self.empty = 0
@@ -49,7 +49,7 @@ class Tally:
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from saved counts."""
+        """Restore saved counts."""
         for name, value in state.items():
             setattr(self, name, int(value))
         self._unseen.clear()

@@ -16,7 +16,7 @@ from workloads.base import Records
 from workloads.errors import SpecError
 
 STORED = 2**28
-"""Bytes of gradients at a time, where nobody says how many examples."""
+"""Maximum bytes of gradients at a time, if no physical batch size is given."""
 COLOUR_PLANES = (1, 3)
 
 
@@ -38,8 +38,8 @@ class AugmentationParams(Params):
 class ManyViewsEngine(OpacusEngine):
     """Gradients of the mean loss over random views of each example (De et al. 2022).
 
-    A person's views are clipped together, as one gradient, so the price is that of one view. Gradients of
-    all views are stored.
+    The views of an example are clipped together, as one gradient, so epsilon is that of one view. Gradients
+    of all views are stored.
 
     Args:
         model: The model.

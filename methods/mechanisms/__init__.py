@@ -1,1 +1,1 @@
-"""What methods add noise with, and the events by which a ledger names it."""
+"""Noise mechanisms of methods, and their DP events."""

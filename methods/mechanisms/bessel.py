@@ -1,4 +1,4 @@
-"""Modified Bessel functions in the form that directions need: exact from two dimensions to millions."""
+"""Modified Bessel functions for the von Mises-Fisher distribution: exact from two dimensions to millions."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,8 @@ UNIFORM = 50.0
 def log_normaliser(dimension: int, kappa: ArrayLike) -> Floats:
     """log of E[exp(kappa u_1)] for u uniform on the unit sphere: 0 at kappa = 0, its derivative is A_K.
 
-    Equals log 0F1(; K/2; kappa^2/4). Unlike the logarithm of a Bessel function it is small where kappa is,
-    so that differences keep their digits: K = 1e6 with kappa = 1 as well as with kappa = 3e8.
+    Equals log 0F1(; K/2; kappa^2/4). Unlike the logarithm of a Bessel function it is small if kappa is, so
+    that differences keep their precision: for K = 1e6 with kappa = 1 as well as with kappa = 3e8.
     """
     kappa = np.asarray(kappa, dtype=np.float64)
     order = dimension / 2 - 1
@@ -51,7 +51,7 @@ def _direct(order: float, kappa: Floats) -> Floats:
 
 
 def _uniform(order: float, kappa: Floats) -> Floats:
-    """Debye's uniform expansion (DLMF 10.41.3), with its value at kappa = 0 taken off term by term."""
+    """Debye's uniform expansion (DLMF 10.41.3), with its value at kappa = 0 subtracted term by term."""
     root = np.hypot(1.0, kappa / order)
     excess = (kappa / order) ** 2 / (1 + root)
     lead = order * (excess - np.log1p(excess / 2)) - np.log(root) / 2

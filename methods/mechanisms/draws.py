@@ -1,4 +1,4 @@
-"""Standard draws in double precision, and the mechanisms that add or compare with them.
+"""Random draws in double precision, and mechanisms that use them.
 
 Every mechanism takes a value and a random stream, as `run.mechanism` calls it.
 """
@@ -29,17 +29,17 @@ def exponential(shape: torch.Size, generator: torch.Generator) -> Tensor:
 
 
 def fill_gaussian(out: Tensor, generator: torch.Generator, scale: float) -> Tensor:
-    """Write Gaussian noise of this standard deviation into a tensor, which is given back."""
+    """Fill a tensor with Gaussian noise of this standard deviation, and return it."""
     return out.normal_(0.0, scale, generator=generator)
 
 
 def add_gaussian(value: Tensor, generator: torch.Generator, scale: float) -> Tensor:
-    """The value with Gaussian noise of this standard deviation on every coordinate, in doubles."""
+    """Add Gaussian noise of this standard deviation to every coordinate, in doubles."""
     return value + scale * gaussian(value.shape, generator).to(value.device)
 
 
 def add_gaussian_each(values: Sequence[Tensor], generator: torch.Generator, scale: float) -> list[Tensor]:
-    """The tensors with Gaussian noise of this standard deviation on every coordinate, in their own types."""
+    """Add Gaussian noise of this standard deviation to every coordinate, in the tensors' own types."""
     drawn = (torch.randn(each.shape, generator=generator, device=generator.device) for each in values)
     return [each + scale * noise.to(each) for each, noise in zip(values, drawn, strict=True)]
 
@@ -47,27 +47,27 @@ def add_gaussian_each(values: Sequence[Tensor], generator: torch.Generator, scal
 def add_gaussian_number(
     value: float, generator: torch.Generator, multiplier: float, sensitivity: float, secure: bool
 ) -> float:
-    """The number with noise of standard deviation multiplier * sensitivity; by secure bits where asked."""
+    """Add noise of standard deviation multiplier * sensitivity to a number, optionally from secure bits."""
     drawn = gaussian(torch.Size((1,)), generator)
     return value + sensitivity * float(multiplier * (secure_normal(1) if secure else drawn))
 
 
 def choose(scores: Tensor, generator: torch.Generator, factor: float) -> int:
-    """The number of a score, with odds exp(factor * score): the exponential mechanism.
+    """Choose an index with odds exp(factor * score): the exponential mechanism.
 
     At factor = epsilon / (2 sensitivity) it is (epsilon, 0)-DP (McSherry and Talwar 2007).
     """
     uniform = torch.rand(len(scores), generator=generator, device=generator.device, dtype=torch.float64)
-    # The largest sum of a logarithm of odds and Gumbel noise is a draw with these odds.
+    # The Gumbel trick: the argmax of log odds plus Gumbel noise has these odds.
     gumbel = -uniform.clamp(min=1e-300).log().neg().log()
     return int((scores * factor + gumbel.to(scores.device)).argmax())
 
 
 def noisy_argmin(sums: Tensor, generator: torch.Generator, scale: float) -> int:
-    """The number of the smallest sum, after each is made smaller by exponential noise: report noisy max.
+    """Choose the index of the smallest sum after subtracting exponential noise: report noisy max.
 
-    Where one record raises every sum by something between 0 and b, as a bounded loss does, this is
-    (b / scale, 0)-DP (Ding et al. 2021). The sign matters: noise that makes sums larger protects less and
-    less the more there are, since of many such noises the smallest is near 0.
+    If one record raises every sum by between 0 and b, as a bounded loss does, this is (b / scale, 0)-DP (Ding
+    et al. 2021). The sign matters: adding noise protects less the more sums there are, since the smallest of
+    many noises is near 0.
     """
     return int((sums - scale * exponential(sums.shape, generator).to(sums.device)).argmin())

@@ -1,4 +1,4 @@
-"""Gaussian noise on sums of clipped gradients: its parameters, from a target epsilon to what is drawn."""
+"""Gaussian noise on sums of clipped gradients, and its parameters."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from workloads.errors import SpecError
 
 
 class GaussianParams(PrivacyParams):
-    """How private the sums are. Give epsilon or noise_multiplier; a planned task holds both."""
+    """Privacy of the sums. Give epsilon or noise_multiplier; a planned task has both."""
 
     noise_multiplier: Amount | None = Field(
         default=None, description="Noise standard deviation over clip; solved for from epsilon."
@@ -26,12 +26,12 @@ class GaussianParams(PrivacyParams):
             raise ValueError("give epsilon (> 0, or inf) or noise_multiplier (>= 0); both are missing")
         if epsilon is not None and noise is not None and (epsilon == math.inf) != (noise == 0):
             raise ValueError(
-                "epsilon = inf means noise_multiplier = 0 and nothing else does, "
+                "epsilon = inf goes with noise_multiplier = 0 only, "
                 f"got epsilon = {epsilon} and noise_multiplier = {noise}"
             )
         if self.clip == math.inf and (noise or epsilon not in (None, math.inf)):
             raise ValueError(
-                "clip = inf bounds nobody's influence, so no noise is enough; "
+                "clip = inf does not bound the sensitivity, so no noise is enough; "
                 "give a finite clip, or epsilon = inf"
             )
         return self
@@ -44,12 +44,13 @@ def resolved_noise(params: GaussianParams) -> float:
     if params.epsilon == math.inf:
         return 0.0
     raise SpecError(
-        f"noise_multiplier is not set: epsilon = {params.epsilon} must be calibrated before training"
+        f"noise_multiplier is not set: epsilon = {params.epsilon} must be calibrated before training",
+        field="noise_multiplier",
     )
 
 
 def gaussian_event(noise_multiplier: float) -> DpEvent:
-    """One Gaussian sum with this noise; no noise is no privacy."""
+    """One Gaussian sum with this noise; without noise there is no privacy."""
     return GaussianDpEvent(noise_multiplier) if noise_multiplier else NonPrivateDpEvent()
 
 
@@ -58,10 +59,10 @@ def make_noise(
 ) -> Noise:
     """Gaussian noise of standard deviation noise_multiplier * clip for clipped sums over these batches.
 
-    None where there is no multiplier. With `secure` from the system's cryptographic generator.
+    With `secure` from the system's cryptographic generator.
     """
     multiplier = resolved_noise(params)
-    # 0 * inf is not a number where clip is infinite.
+    # 0 * inf is NaN if clip is infinite.
     scale = multiplier * params.clip if multiplier else 0.0
     event = batches.event(gaussian_event(multiplier))
     return run.noise("gradients", weights, scale, sensitivity=params.clip, event=event, secure=secure)

@@ -1,4 +1,4 @@
-"""The losses of a model at several steps along a direction, for a private comparison."""
+"""Losses of a model at several steps along a direction, for a private comparison."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,13 +11,13 @@ READ_AT_ONCE = 4096
 
 
 class LineSearch:
-    """The losses of a model at several points of a line through its weights.
+    """Losses of a model at several points of a line through its weights.
 
     Args:
         model: Evaluated without dropout.
         loss: Logits and labels to one loss per example, none negative.
-        weights: What moves; left where `move` puts them.
-        bound: One person's loss counts as at most this much.
+        weights: The weights to move; changed only by `move`.
+        bound: The upper bound of one record's loss.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LineSearch:
             for place, length in enumerate(lengths.tolist()):
                 self._put(start, direction, length)
                 losses = self.loss(self.model(part.x), part.y).double()
-                # A loss that is not a number is as bad as can be.
+                # NaN counts as the largest loss.
                 sums[place] += losses.nan_to_num(nan=self.bound).clamp(0, self.bound).sum()
         self._put(start, direction, 0.0)
         self.model.train(training)
@@ -57,6 +57,6 @@ class LineSearch:
 
 
 def pieces(records: Records) -> Iterator[Records]:
-    """The records in their order, a few thousand at a time; nothing where there are none."""
+    """The records in order, a few thousand at a time."""
     rows = torch.arange(len(records), device=records.y.device)
     return (records.take(part) for part in torch.split(rows, READ_AT_ONCE) if len(part))

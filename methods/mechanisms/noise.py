@@ -1,4 +1,4 @@
-"""Gaussian noise on sums of gradients: from a seeded stream, or from the operating system's secure one."""
+"""Gaussian noise on sums of gradients, from a seeded stream or from the system's secure generator."""
 
 import math
 import os
@@ -9,24 +9,23 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-# Numbers drawn at a time on a CPU: torch fills memory twice, and the second time it should be in the cache.
+# Numbers drawn at a time on a CPU: torch writes memory twice, and the second time it should be cached.
 AT_ONCE = 2**16
 
 
 class Noise(ABC):
-    """Gaussian noise for means over one model's weights, independent on every coordinate.
+    """Gaussian noise for means over a model's weights, independent on every coordinate.
 
-    Between `start` and `finish` the caller adds the mean, so that nobody needs a pass over memory to join the
-    two.
+    Between `start` and `finish` the caller adds the mean, which saves a pass over memory.
     """
 
     @abstractmethod
     def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
-        """Tensors like the weights to add a sum over `divisor` to. The next call may reuse them."""
+        """Tensors of the weights' shapes to add sum / divisor to. The next call may reuse them."""
 
     @abstractmethod
     def finish(self, means: list[Tensor], divisor: float) -> None:
-        """What must be done when the mean is in; after it the means are noisy."""
+        """Complete the means after the sum was added; they are then noisy."""
 
     def noisy_mean(self, sums: list[Tensor], divisor: float) -> list[Tensor]:
         """(sum + noise) / divisor. The next call may reuse the tensors."""
@@ -45,14 +44,14 @@ class SeededNoise(Noise):
             sum(w.numel() for w in weights),
             reduce(torch.promote_types, (w.dtype for w in weights)),
         )
-        # One stream for all weights, into the same memory in every step.
+        # One stream for all weights, and the same memory in every step.
         self._drawn = torch.empty(count, dtype=dtype, device=generator.device)
         self._parts = torch.split(self._drawn, AT_ONCE if generator.device.type == "cpu" else count)
         self._pieces = cut(self._drawn, weights)
         self._alike = all(w.dtype == dtype and w.device.type == generator.device.type for w in weights)
 
     def start(self, weights: Sequence[Tensor], divisor: float) -> list[Tensor]:
-        """See Noise: noise already."""
+        """See Noise: returns the noise."""
         if self.scale == 0:
             self._drawn.zero_()
         else:
@@ -63,14 +62,14 @@ class SeededNoise(Noise):
         return [piece.to(weight) for piece, weight in zip(self._pieces, weights, strict=True)]
 
     def finish(self, means: list[Tensor], divisor: float) -> None:
-        """See Noise: the noise is in."""
+        """See Noise: nothing is left to do."""
 
 
 class SecureNoise(Noise):
     """Noise from the operating system's cryptographic generator: two runs never agree.
 
     Every value is half the sum of four Gaussians, as in Opacus's secure mode: the low bits of a single
-    floating-point Gaussian can tell what it was added to (Mironov 2012; Holohan and Braghin 2021).
+    floating-point Gaussian can reveal what it was added to (Mironov 2012; Holohan and Braghin 2021).
     """
 
     def __init__(self, scale: float) -> None:
@@ -81,7 +80,7 @@ class SecureNoise(Noise):
         return [weight.detach().new_zeros(weight.shape) for weight in weights]
 
     def finish(self, means: list[Tensor], divisor: float) -> None:
-        """See Noise: added in double precision, rounded once."""
+        """See Noise: adds the noise in double precision and rounds once."""
         if self.scale == 0:
             return
         count = sum(mean.numel() for mean in means)
@@ -102,6 +101,6 @@ def secure_normal(count: int) -> Tensor:
 
 
 def cut(drawn: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """A flat tensor as views of these shapes, in order."""
+    """Split a flat tensor into views of these shapes."""
     pieces = torch.split(drawn, [each.numel() for each in like])
     return [piece.view(each.shape) for piece, each in zip(pieces, like, strict=True)]

@@ -1,4 +1,4 @@
-"""memguard: plain training; the released confidences are then moved to fool a surrogate attack."""
+"""memguard: plain training, with noise on the released confidences that misleads a surrogate attack."""
 
 from methods.memguard.memguard import Memguard, MemguardParams, method
 

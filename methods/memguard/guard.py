@@ -1,4 +1,4 @@
-"""A predictor whose confidences are moved until a surrogate attack cannot tell members, labels untouched."""
+"""A predictor with noise on its confidences that misleads a surrogate attack and keeps every label."""
 
 import hashlib
 import math
@@ -10,28 +10,28 @@ from torch import Tensor, nn
 from workloads.models.mlp import mlp
 
 WIDTHS = (256, 128, 64)
-"""Of the surrogate attack, as in the authors' code; so are the numbers below."""
+"""Layer widths of the surrogate attack, from the authors' code, as are the constants below."""
 LABEL_WEIGHT = 10.0
-"""c2: of the penalty on answering with another label."""
+"""c2: weight of the penalty on changing the label."""
 DISTANCE_WEIGHTS = tuple(10.0**power for power in range(-1, 6))
-"""c3: of the distance from the true confidences, tried in this order for as long as noise is found."""
+"""c3: weights of the distance from the true confidences, tried in this order as long as noise is found."""
 STEP = 0.1
 UNDECIDED = 1e-5
-"""A surrogate this near to 1/2 cannot tell already."""
+"""A surrogate's probability this close to 1/2 needs no noise."""
 
 
 class Guarded(nn.Module):
-    """MemGuard around a predictor (Jia et al. 2019): maps x to log-probabilities after the defence.
+    """A predictor with MemGuard (Jia et al. 2019): maps x to log-probabilities after the defence.
 
-    The label is always the predictor's. The same input gets the same answer: what is random depends on the
-    input and a secret key alone. In double precision, so that an answer hardly depends on its batch.
+    The label is always the predictor's. The same input gives the same output: randomness depends only on the
+    input and a secret key. In double precision, so that an output hardly depends on its batch.
 
     Args:
         predictor: Maps x to logits.
         surrogate: Maps sorted probabilities in double precision to the logit of "member": `make_surrogate`.
         key: Of the one-time randomness.
         distortion: Bound on the expected L1 distance between true and released probabilities.
-        iterations: Most steps in search of noise, for each of DISTANCE_WEIGHTS.
+        iterations: Maximum steps of the search for noise, for each of DISTANCE_WEIGHTS.
     """
 
     key: Tensor
@@ -47,8 +47,8 @@ class Guarded(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, classes) log-probabilities."""
         with torch.no_grad():
-            answered = self.predictor(x)
-            logits = answered.cpu()
+            predicted = self.predictor(x)
+            logits = predicted.cpu()
             label = logits.argmax(1)
             order = logits.scatter(1, label[:, None], math.inf).argsort(dim=1)
             true = logits.gather(1, order).double()
@@ -56,11 +56,11 @@ class Guarded(nn.Module):
             chance = noise_chance(self.surrogate, true, noisy, self.distortion)
             use = one_time_uniform(x, int(self.key)) < chance
             released = torch.where(use[:, None], noisy, true).log_softmax(1)
-            answers = torch.empty_like(logits).scatter_(1, order, released.to(logits.dtype))
-            return keep_label(answers, label).to(answered.device)
+            guarded = torch.empty_like(logits).scatter_(1, order, released.to(logits.dtype))
+            return keep_label(guarded, label).to(predicted.device)
 
     def _apply(self, *args: Any, **kwargs: Any) -> "Guarded":
-        """Move or convert the predictor; the guard stays on the CPU: on a GPU its many small looks wait."""
+        """Move or convert the predictor; the guard stays on the CPU, since it synchronises often."""
         super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
         self.surrogate.cpu()
         self.key = self.key.cpu()
@@ -73,7 +73,7 @@ def make_surrogate(classes: int, seed: int) -> nn.Module:
 
 
 def find_noise(surrogate: nn.Module, logits: Tensor, iterations: int) -> Tensor:
-    """Phase I: logits that the surrogate decides the other way; the given ones where none were found.
+    """Phase I: logits that flip the surrogate's decision; the given ones if none are found.
 
     `logits` (B, classes) ascend in every row, so that the label is the last class. The found ones are the
     nearest to the given, by the largest weight of the distance at which there was a solution.
@@ -91,7 +91,7 @@ def find_noise(surrogate: nn.Module, logits: Tensor, iterations: int) -> Tensor:
 def search(
     surrogate: nn.Module, logits: Tensor, distance_weight: float, iterations: int
 ) -> tuple[Tensor, Tensor]:
-    """(moved logits, where they are a solution): gradient steps of length STEP, each row until it is one."""
+    """(moved logits, whether they are a solution): gradient steps of length STEP, each row until solved."""
     moved, side, true = logits.clone(), decide(surrogate, logits).sign(), logits.softmax(1)
     good = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
     rows = torch.arange(len(logits), device=logits.device)
@@ -103,7 +103,7 @@ def search(
         rows, gradient = rows[left], gradient[left]
         if len(rows) == 0 or steps == iterations:
             break
-        # Where it is flat there is no direction: the row stays where it is, and fails.
+        # A zero gradient has no direction: the row does not move, and fails.
         moved[rows] -= STEP * torch.nan_to_num(gradient / gradient.norm(dim=1, keepdim=True))
     return moved, good
 
@@ -128,9 +128,9 @@ def decide(surrogate: nn.Module, logits: Tensor) -> Tensor:
 
 
 def noise_chance(surrogate: nn.Module, true: Tensor, noisy: Tensor, distortion: float) -> Tensor:
-    """Phase II: with which probability the noise is used, so that its expected L1 norm is within bounds.
+    """Phase II: the probability of using the noise, which bounds its expected L1 norm.
 
-    Never where the surrogate, on sorted probabilities as an attacker has them, would be as sure as before.
+    0 if the surrogate, on sorted probabilities as an attacker has them, would be as certain as before.
     """
     doubt = (decide(surrogate, true).sigmoid() - 0.5).abs()
     doubt_after = (decide(surrogate, noisy.sort(dim=1).values).sigmoid() - 0.5).abs()
@@ -139,7 +139,7 @@ def noise_chance(surrogate: nn.Module, true: Tensor, noisy: Tensor, distortion: 
 
 
 def one_time_uniform(x: Tensor, key: int) -> Tensor:
-    """(B,) in [0, 1): the same for the same input, whatever its batch; asking again averages nothing out."""
+    """(B,) in [0, 1): a function of the input and the key, so that repeated queries cannot average it out."""
     secret = key.to_bytes(8, "big")
     digests = [
         hashlib.blake2b(row.tobytes(), key=secret, digest_size=8).digest()
@@ -149,10 +149,10 @@ def one_time_uniform(x: Tensor, key: int) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def keep_label(answers: Tensor, label: Tensor) -> Tensor:
-    """The answers with the label on top: rounding may have made another class equal to it."""
-    top = answers.max(1)
+def keep_label(outputs: Tensor, label: Tensor) -> Tensor:
+    """Make the label the strict maximum: rounding may have made another class equal to it."""
+    top = outputs.max(1)
     rows = (top.indices != label).nonzero().flatten()
     highest = top.values[rows]
-    answers[rows, label[rows]] = torch.nextafter(highest, torch.full_like(highest, math.inf))
-    return answers
+    outputs[rows, label[rows]] = torch.nextafter(highest, torch.full_like(highest, math.inf))
+    return outputs

@@ -1,4 +1,4 @@
-"""memguard: plain training; the released confidences are then moved to fool a surrogate attack."""
+"""memguard: plain training, with noise on the released confidences that misleads a surrogate attack."""
 
 from typing import Annotated, ClassVar
 
@@ -10,14 +10,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from methods.base import Amount, Count, Level, Problem, Rate, Released, Run
 from methods.memguard.guard import Guarded, make_surrogate
-from methods.training.descent import Descent, DescentParams, answer
+from methods.training.descent import Descent, DescentParams, predict
 from methods.training.holdout import hold_out
 from methods.training.sampling import HOST, refuse_larger_than
 from workloads.base import Records, sent
 
 
 class MemguardParams(DescentParams):
-    """Parameters of memguard. Those of the training hold for the classifier and for its shadow."""
+    """Parameters of memguard. Those of the training apply to the classifier and to its shadow."""
 
     distortion: Annotated[Amount, Level()] = Field(
         default=1.0,
@@ -25,20 +25,20 @@ class MemguardParams(DescentParams):
         "(the authors' code: 0 to 1).",
     )
     iterations: Count = Field(
-        default=300, description="Most steps in search of one noise vector (the authors' code: 300)."
+        default=300, description="Maximum steps of the search for a noise vector (the authors' code: 300)."
     )
     surrogate_steps: Count | None = Field(
         default=None, description="Training steps of the surrogate attack; none: as many as steps."
     )
-    surrogate_rate: Rate = Field(default=0.001, description="Step size of the surrogate attack, by Adam.")
+    surrogate_rate: Rate = Field(default=0.001, description="Adam's learning rate of the surrogate attack.")
 
 
 class Memguard:
     """MemGuard (Jia et al. 2019): noise on confidence vectors that keeps the label and misleads an attack.
 
-    The attack it misleads is the defender's own surrogate. That learns from a shadow of the classifier: the
-    same training on half of the members, to which the other half are non-members. So the classifier itself
-    trains on all members.
+    It misleads the defender's own surrogate attack. That is trained on a shadow of the classifier: the same
+    training on half of the members, with the other half as non-members. So the classifier itself is trained
+    on all members.
     """
 
     version: ClassVar[str] = "2"
@@ -49,14 +49,14 @@ class Memguard:
     )
     guarantee: ClassVar[str] = "empirical"
     caveats: ClassVar[tuple[str, ...]] = (
-        "no guarantee: labels are not changed, so attacks on labels alone see what they see without it",
-        "adaptive: shadows are guarded too, each by a surrogate of its own, and attacks read guarded answers "
-        "only; the weights inside the released module are those of plain training, so it is no defence "
-        "where they are known",
+        "no guarantee: labels are not changed, so it does not affect label-only attacks",
+        "adaptive: shadows are guarded too, each by its own surrogate, and attacks read guarded outputs "
+        "only; the weights inside the released module are those of plain training, so it is no defence if "
+        "they are known",
         "the paper's defender has non-members of the classifier; a method here sees members only, and a "
         "shadow trained on half of them stands in for the classifier",
-        "the noise is drawn once for an input and does not average out; a slightly changed input draws anew",
-        "every query is a search by gradient descent: slow to ask, not to train",
+        "the noise is drawn once per input and does not average out; a slightly changed input gets new noise",
+        "every query is a search by gradient descent: slow to query, not to train",
     )
     Params: ClassVar[type[MemguardParams]] = MemguardParams
 
@@ -68,33 +68,33 @@ class Memguard:
         training = Descent(model, members, problem.loss, params, run, "sampling")
         predictor = training.descend("train", params.steps)
 
-        # Of the shadow alone: the classifier has trained on both halves, so that nobody is set aside.
+        # Only for the shadow: the classifier is trained on both halves, so no member is set aside.
         halves = hold_out(len(members), 0.5, run.generator("halves", HOST))
         inside, outside = (members.take(sent(rows, run.device)) for rows in halves)
         shadowing = Descent(other, inside, problem.loss, params, run, "shadow")
         evidence = gather(shadowing.descend("shadow", params.steps), inside, outside)
         surrogate = train_surrogate(evidence, problem.classes, params, run)
 
-        right = (answer(surrogate, evidence).squeeze(1) > 0) == (evidence.y > 0.5)
+        right = (predict(surrogate, evidence).squeeze(1) > 0) == (evidence.y > 0.5)
         guarded = Guarded(predictor, surrogate, run.seed("guard"), params.distortion, params.iterations)
         stats = {"surrogate_accuracy": float(right.double().mean())}
         return Released(guarded.eval(), NonPrivateDpEvent(), stats)
 
     def skeleton(self, problem: Problem, params: MemguardParams) -> nn.Module:
-        """A guarded predictor without weights of its own yet."""
+        """A guarded predictor to load weights into."""
         surrogate = make_surrogate(problem.classes, 0)
         return Guarded(problem.model(0), surrogate, 0, params.distortion, params.iterations)
 
 
 def gather(shadow: nn.Module, inside: Records, outside: Records) -> Records:
-    """What the surrogate learns from: sorted probabilities, labelled 1 for who trained the shadow, else 0."""
-    halves = [answer(shadow, half).double().softmax(1).sort(dim=1).values for half in (inside, outside)]
+    """Training data of the surrogate: sorted probabilities, labelled 1 for members of the shadow, else 0."""
+    halves = [predict(shadow, half).double().softmax(1).sort(dim=1).values for half in (inside, outside)]
     seen = [torch.full_like(half[:, 0], label) for half, label in zip(halves, (1.0, 0.0), strict=True)]
     return Records(torch.cat(halves), torch.cat(seen))
 
 
 def train_surrogate(evidence: Records, classes: int, params: MemguardParams, run: Run) -> nn.Module:
-    """The surrogate attack: a network that tells who trained the shadow."""
+    """Train the surrogate attack: a network that infers membership in the shadow."""
     own = DescentParams(
         steps=params.surrogate_steps or params.steps,
         batch_size=params.batch_size,

@@ -1,4 +1,4 @@
-"""pate: teachers on disjoint shards vote on public examples; a student learns their noisy answers."""
+"""pate: teachers on disjoint shards vote on public examples; a student learns the noisy labels."""
 
 from methods.pate.pate import Pate, PateParams, method
 

@@ -1,4 +1,4 @@
-"""PATE's aggregators: labels from noisy counts of teachers' votes, by the object that writes their ledger."""
+"""PATE's aggregators: labels from noisy counts of the teachers' votes, and their DP events."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +17,7 @@ KINDS: dict[AggregatorName, str] = {
     "gnmax": "gaussian",
     "confident-gnmax": "confident",
 }
-"""By the papers' names to the ledger's."""
+"""The ledger's names by the papers' names."""
 NO_ANSWER = -1
 
 
@@ -25,24 +25,24 @@ NO_ANSWER = -1
 class Aggregator:
     """The noisy plurality of votes (Papernot et al. 2017 for Laplace noise, 2018 for Gaussian).
 
-    One record is in one teacher's shard and moves one vote, so two counts change by one.
+    One record is in one teacher's shard and can change one vote, so two counts change by one.
     """
 
     name: AggregatorName
     noise: float
     """The Laplace scale, or the Gaussian's standard deviation, on every count."""
     threshold: float = 0.0
-    """Confident: what the largest count, with noise, must reach for the query to be answered."""
+    """Confident: the noisy maximum count needed to answer a query."""
     threshold_noise: float = 0.0
     """Confident: the standard deviation of that noise."""
     most_answers: int | None = None
-    """Confident: answers after which no query is answered any more."""
+    """Confident: the maximum number of answers."""
 
     def answer(self, votes: Tensor, generator: torch.Generator) -> Tensor:
-        """(Q, classes) counts to (Q,) labels, NO_ANSWER where there is none.
+        """(Q, classes) counts to (Q,) labels, or NO_ANSWER.
 
-        All tests come before all answers. Which queries are answered then depends on released tests alone,
-        and their number is bounded beforehand: ordinary adaptive composition prices it.
+        All tests come before all answers. Which queries are answered then depends only on released tests, and
+        their number is bounded in advance: ordinary adaptive composition applies.
         """
         counts = votes.double()
         answered = self.test(counts, generator)
@@ -51,7 +51,7 @@ class Aggregator:
         return torch.where(answered, labels, NO_ANSWER)
 
     def test(self, counts: Tensor, generator: torch.Generator) -> Tensor:
-        """(Q,): which queries are answered; all of them unless the aggregator is confident."""
+        """(Q,): which queries are answered; all unless the aggregator is confident."""
         if self.name != "confident-gnmax":
             return torch.ones(len(counts), dtype=torch.bool, device=counts.device)
         most = counts.amax(1)
@@ -59,21 +59,21 @@ class Aggregator:
         return passed & (passed.cumsum(0) <= self.limit(len(counts)))
 
     def limit(self, queries: int) -> int:
-        """How many of the queries may be answered."""
+        """The maximum number of answers to this many queries."""
         return queries if self.most_answers is None else min(self.most_answers, queries)
 
     @property
     def influence(self) -> tuple[Norm, float]:
-        """The norm of the noise, and by how much one moved vote changes the counts of a query in it."""
+        """The norm of the noise, and the sensitivity of a query's counts in it."""
         return ("l1", 2.0) if self.name == "lnmax" else ("l2", 2**0.5)
 
     def event(self, votes: Tensor, labels: Tensor) -> DpEvent:
-        """What the answers cost, with the votes as they fell."""
+        """The DP event of the answers, with the actual votes."""
         rows = tuple(tuple(row) for row in votes.tolist())
         return self._event(rows, tuple((labels != NO_ANSWER).tolist()))
 
     def planned(self, queries: int) -> DpEvent:
-        """What answers to so many queries will cost, whatever the votes."""
+        """The DP event of answers to this many queries, for any votes."""
         return self._event(((0, 0),) * queries, ())
 
     def _event(self, rows: tuple[tuple[int, ...], ...], answered: tuple[bool, ...]) -> DpEvent:

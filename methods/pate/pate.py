@@ -1,4 +1,4 @@
-"""pate: teachers on disjoint shards vote on public examples; a student learns their noisy answers."""
+"""pate: teachers on disjoint shards vote on public examples; a student learns the noisy labels."""
 
 import logging
 import math
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 class PateParams(DescentParams, PrivacyParams):
-    """Parameters of pate. Give epsilon or noise; a planned task holds both. Given both, queries is solved.
+    """Parameters of pate. Give epsilon or noise; a planned task has both. Given both, queries is solved for.
 
-    Optimizer, momentum and weight decay are those of teachers and student, the schedule is the student's.
+    Optimiser, momentum and weight decay are those of teachers and student, the schedule is the student's.
     """
 
     epsilon: Positive | None = Field(default=None, description="Target epsilon; inf counts without noise.")
@@ -50,7 +50,7 @@ class PateParams(DescentParams, PrivacyParams):
     teachers: Count = Field(default=250, description="Disjoint shards, with a teacher each (papers: 250).")
     queries: Count = Field(
         default=100,
-        description="Public examples that the teachers are asked about; solved for from epsilon and noise.",
+        description="Public examples that the teachers label; solved for from epsilon and noise.",
     )
     threshold: Probability = Field(
         default=0.8, description="confident-gnmax: share of teachers that must agree (2018: 200 of 250)."
@@ -60,18 +60,18 @@ class PateParams(DescentParams, PrivacyParams):
     )
     answers: Count | None = Field(
         default=None,
-        description="confident-gnmax: most queries that are answered, and paid for; none: all queries.",
+        description="confident-gnmax: maximum number of answers, which is charged; none: all queries.",
     )
     teacher_steps: Count = Field(default=200, description="Training steps of a teacher.")
     teacher_batch_size: Count = Field(
         default=16, description="Examples per step of a teacher, drawn with replacement."
     )
-    teacher_learning_rate: Rate = Field(default=0.1, description="Step size of the teachers.")
+    teacher_learning_rate: Rate = Field(default=0.1, description="Learning rate of the teachers.")
     steps: Count = Field(default=500, description="Training steps of the student.")
     batch_size: Count = Field(
-        default=64, description="Examples per step of the student; at most all that were answered."
+        default=64, description="Examples per step of the student; at most the number of answers."
     )
-    learning_rate: Rate = Field(default=0.1, description="Step size of the student.")
+    learning_rate: Rate = Field(default=0.1, description="Learning rate of the student.")
 
     @model_validator(mode="after")
     def _one_privacy_level(self) -> "PateParams":
@@ -79,7 +79,7 @@ class PateParams(DescentParams, PrivacyParams):
             raise ValueError("give epsilon (> 0, or inf) or noise (>= 0); both are missing")
         if None not in (self.epsilon, self.noise) and (self.epsilon == math.inf) != (self.noise == 0):
             raise ValueError(
-                "epsilon = inf means noise = 0 and nothing else does, "
+                "epsilon = inf goes with noise = 0 only, "
                 f"got epsilon = {self.epsilon} and noise = {self.noise}"
             )
         return self
@@ -89,7 +89,7 @@ class PateParams(DescentParams, PrivacyParams):
         # Ignoring it would give one training two keys.
         if self.answers is not None and self.aggregator != "confident-gnmax":
             raise ValueError(
-                f"answers limits 'confident-gnmax' only, and {self.aggregator} answers every query; "
+                f"answers applies to 'confident-gnmax' only, and {self.aggregator} answers every query; "
                 f"leave out answers = {self.answers}, or lower queries = {self.queries}"
             )
         return self
@@ -98,8 +98,8 @@ class PateParams(DescentParams, PrivacyParams):
 class Pate:
     """Private aggregation of teacher ensembles (Papernot et al. 2017 and 2018).
 
-    A member trains one teacher and so moves one vote on every query. Only the student is released, which has
-    seen public examples and noisy labels alone.
+    A member trains one teacher and so affects one vote on every query. Only the student is released, which is
+    trained on public examples and noisy labels.
     """
 
     version: ClassVar[str] = "2"
@@ -112,12 +112,12 @@ class Pate:
     caveats: ClassVar[tuple[str, ...]] = (
         "it needs public examples, which other methods do without: where they are test records, accuracy is "
         "measured on the other test records (docs/methods/pate.md)",
-        "epsilon does not look at the votes; epsilons.data_dependent of a result does, as the papers print "
-        "it, is not sanitised and must not be published: it stays in the store",
-        "add-or-remove adjacency, with every member dealt to a teacher by a draw of its own",
+        "epsilon does not depend on the votes; epsilons.data_dependent of a result does, as in the papers, "
+        "is not sanitised and must not be published: it stays in the store",
+        "add-or-remove adjacency, with every member assigned to a teacher independently",
         "the student learns from answered queries only; the papers' semi-supervised one (a GAN, virtual "
         "adversarial training) also learns from the others",
-        "confident-gnmax pays for a test of every query and for `answers` answers, given or not",
+        "confident-gnmax is charged for a test of every query and for `answers` answers, given or not",
         "the seeded generators are not cryptographic; the stats are read from the votes and not covered by "
         "the guarantee",
     )
@@ -128,7 +128,7 @@ class Pate:
     public_use: ClassVar[str] = "the queries that its teachers answer"
 
     def planned(self, params: PateParams, n_train: int) -> DpEvent:
-        """What the answers will cost, whatever the votes and however many members there are."""
+        """The ledger, for any votes and any number of members."""
         return make_aggregator(params).planned(params.queries)
 
     def detached(self, params: PateParams) -> str | None:
@@ -136,15 +136,15 @@ class Pate:
         return "only the teachers read records, and a student of public examples is released"
 
     def train(self, members: Records, problem: Problem, params: PateParams, run: Run) -> Released:
-        """Train the teachers, count their votes with noise, and release a student of the answers."""
+        """Train the teachers, count their votes with noise, and release a student of the labels."""
         queries = draw_queries(problem, params, run)
         shards = Shards(members.to(run.device), params.teachers, run.generator("shards"))
         teachers = Ensemble(problem.model, shards, problem.loss, of_teachers(params), queries, run)
         for step in run.steps("teachers", teachers.total, {"teachers": teachers}):
             run.observe(loss=teachers.step(step))
 
-        votes = count_votes(teachers.answers, problem.classes)
-        labels = ask(make_aggregator(params), votes, run)
+        votes = count_votes(teachers.predictions, problem.classes)
+        labels = label_queries(make_aggregator(params), votes, run)
         answered = labels != NO_ANSWER
         if not answered.any():
             log.warning(
@@ -158,8 +158,8 @@ class Pate:
         return Released(predictor, run.ledger(), describe(votes, answered, shards))
 
 
-def ask(aggregator: Aggregator, votes: Tensor, run: Run) -> Tensor:
-    """The labels that the aggregator gives for these votes, all at once."""
+def label_queries(aggregator: Aggregator, votes: Tensor, run: Run) -> Tensor:
+    """Aggregate the votes of all queries to labels, as one release."""
     norm, sensitivity = aggregator.influence
     return run.mechanism(
         "votes",
@@ -176,11 +176,14 @@ def ask(aggregator: Aggregator, votes: Tensor, run: Run) -> Tensor:
 def draw_queries(problem: Problem, params: PateParams, run: Run) -> Tensor:
     """Public examples in random order, as many as there are queries."""
     if problem.public is None:
-        raise SpecError("pate needs public examples, and the workload gives none")
+        raise SpecError("pate needs public examples, but the workload has none")
     if params.queries > len(problem.public):
         raise SpecError(
             f"queries = {params.queries} is more than the {len(problem.public)} public examples of the "
-            f"workload; give 1 to {len(problem.public)}"
+            f"workload; give 1 to {len(problem.public)}",
+            field="queries",
+            value=params.queries,
+            allowed=(1, len(problem.public)),
         )
     stream = run.generator("queries")
     order = torch.randperm(len(problem.public), generator=stream, device=stream.device)
@@ -188,7 +191,7 @@ def draw_queries(problem: Problem, params: PateParams, run: Run) -> Tensor:
 
 
 def of_teachers(params: PateParams) -> OptimizerParams:
-    """How a teacher is trained."""
+    """Training parameters of a teacher."""
     return OptimizerParams(
         steps=params.teacher_steps,
         batch_size=params.teacher_batch_size,
@@ -211,7 +214,7 @@ def make_aggregator(params: PateParams) -> Aggregator:
 
 
 def describe(votes: Tensor, answered: Tensor, shards: Shards) -> dict[str, float]:
-    """How far the teachers agreed, and how many queries were answered."""
+    """Stats: agreement of the teachers, and the number of answers."""
     first, second = votes.double().topk(2, dim=1).values.unbind(1)
     return {
         "answered": float(answered.sum()),

@@ -12,7 +12,7 @@ from workloads.errors import SpecError
 
 
 class BatchGradient:
-    """Gradients over all trainable weights of a model, written into flat vectors of the caller's."""
+    """Gradients over all trainable weights of a model, written into the caller's flat vectors."""
 
     def __init__(self, model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
         refuse_running_statistics(model)
@@ -23,34 +23,34 @@ class BatchGradient:
             raise SpecError("the model has no trainable parameters; let at least one require gradients")
 
     def empty(self) -> Tensor:
-        """A flat vector with a place for every weight."""
+        """An uninitialised flat vector of all weights."""
         first = self.weights[0]
         return torch.empty(
             sum(weight.numel() for weight in self.weights), dtype=first.dtype, device=first.device
         )
 
     def write(self, batch: Records, out: Tensor) -> Tensor:
-        """Write the gradient of the batch's mean loss into `out`; the loss."""
+        """Write the gradient of the batch's mean loss into `out`; return the loss."""
         loss = self.loss(self.model(batch.x), batch.y).mean()
         parts = torch.autograd.grad(loss, self.weights, materialize_grads=True)
         torch.cat([part.reshape(-1) for part in parts], out=out)
         return loss.detach()
 
     def lend(self, vector: Tensor) -> None:
-        """Make pieces of a flat vector the weights' `grad`: an optimizer then steps along what it holds."""
+        """Make pieces of a flat vector the weights' `grad`, for an optimiser step."""
         for weight, piece in zip(self.weights, cut(vector, self.weights), strict=True):
             weight.grad = piece
 
     def release(self) -> None:
-        """Take the vector back."""
+        """Remove the vector from the weights."""
         for weight in self.weights:
             weight.grad = None
 
 
 def refuse_running_statistics(model: nn.Module) -> None:
-    """A layer that averages over every batch it sees is a SpecError that names it.
+    """SpecError for layers with running statistics.
 
-    Batches are tried whose update is never made; their statistics would be released all the same.
+    The statistics of rejected batches would be released with the model.
     """
     problems = [
         f"layer '{name}' ({type(layer).__name__}) keeps running statistics of every batch that is tried, so "

@@ -1,4 +1,4 @@
-"""What is drawn of PD-SGD's privacy test: the paper's theory and settings, and its experiment as measured."""
+"""Figures of PD-SGD's privacy test: the paper's theory and settings, and its experiment as measured."""
 
 import math
 from collections import defaultdict
@@ -31,12 +31,12 @@ KINDS = ("anomalous", "normal")
 """Of seed batches."""
 SETTINGS = "pd-sgd-table-13"
 GIVEN = ("sigma", "gamma", "T")
-"""What a setting is known by."""
+"""Parameters that identify a setting."""
 DISTANCE = "distance of the batches' gradients / sigma"
 
 
 def illustrate(trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
-    """Lemma 1, its bounds, the paper's settings; Figure 1 twice, Figure 3; and the numbers one looks up."""
+    """Lemma 1, its bounds, the paper's settings; Figure 1 twice, Figure 3; and tables of values."""
     settings = readable_settings(printed)
     distances = (distance_panel(delta) for delta in DELTAS)
     return Drawing(

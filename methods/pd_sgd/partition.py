@@ -1,4 +1,4 @@
-"""Random partitions of the members into batches, and the batch of an experiment that stays together."""
+"""Random partitions of the members into batches, with an optional fixed batch for an experiment."""
 
 import torch
 from torch import Tensor
@@ -7,14 +7,14 @@ from workloads.base import Records, sent
 from workloads.errors import SpecError
 
 TOGETHER = 0
-"""The number of the batch that stays together, where there is one."""
+"""The number of the fixed batch, if there is one."""
 
 
 class Partition:
-    """Members split at random into batches whose sizes differ by one at most; every draw splits anew.
+    """A random split of the members into batches whose sizes differ by at most one, redrawn by `draw`.
 
-    The rows of `together`, where given, are batch TOGETHER of every draw; the others are split into the rest.
-    Row numbers are on `device`, or where the generator is.
+    The rows of `together`, if given, are batch TOGETHER of every draw; the others are split into the rest.
+    Row numbers are on `device`; default: the generator's.
     """
 
     def __init__(
@@ -35,14 +35,17 @@ class Partition:
             members, batches = len(self._free), batches - 1
         if not 1 <= batches <= members:
             raise SpecError(
-                f"{members} members cannot be split into {batches} batches; allowed: 1 to {members}"
+                f"{members} members cannot be split into {batches} batches; allowed: 1 to {members}",
+                field="batches",
+                value=batches,
+                allowed=(1, members),
             )
         self._members = members
         self._bounds = [place * members // batches for place in range(batches + 1)]
         self._order = torch.empty(0, dtype=torch.int64)
 
     def draw(self, first: int | None = None) -> list[int]:
-        """Split anew; the numbers of the batches in random order, or `first` and then the others."""
+        """Redraw the split; return the batch numbers in random order, starting with `first` if given."""
         order, device = self.generator, self.generator.device
         shuffled = sent(torch.randperm(self._members, generator=order, device=device), self._device)
         self._order = shuffled if self._free is None else self._free[shuffled]
@@ -64,10 +67,9 @@ class Partition:
 def flip_labels(
     members: Records, size: int, share: float, classes: int, generator: torch.Generator
 ) -> tuple[Records, Tensor]:
-    """The members with labels flipped in a batch of `size` random rows, and the rows of that batch.
+    """Flip labels in a batch of `size` random rows; return the members and the rows of that batch.
 
-    A share of the batch, rounded to whole records, gets another class than its own, each with the
-    same probability (PD-SGD, Section 6.2).
+    A share of the batch, rounded to whole records, gets a uniformly random wrong class (PD-SGD, Section 6.2).
     """
     rows = torch.randperm(len(members), generator=generator, device=generator.device)[:size]
     flipped = rows[: round(share * size)]

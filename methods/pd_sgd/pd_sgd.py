@@ -1,4 +1,4 @@
-"""pd-sgd: noisy steps that are taken only where enough other batches could have given them."""
+"""pd-sgd: noisy steps that are taken only if enough other batches could have produced them."""
 
 import math
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ from workloads.drawings import Drawing, Printed, Trained
 Ablation = Literal["full", "only_noise", "only_test", "random_rejection"]
 
 UNBOUNDED: dict[str, Any] = {"sensitivity": math.inf, "event": NonPrivateDpEvent()}
-"""No gradient is clipped: one record may change a batch's mean, and the outcome of a test, by any amount."""
+"""Gradients are not clipped: the sensitivity of a batch's mean, and of a test, is unbounded."""
 PROBE_EVERY = 10
-"""Of so many steps of the experiment one tests the anomalous batch as seed, and makes no update."""
+"""In the experiment, one of this many steps tests the anomalous batch as seed and makes no update."""
 
 
 def _share(value: float) -> float:
@@ -41,8 +41,8 @@ class PdSgdParams(OptimizerParams):
 
     batch_size: Count | None = Field(  # type: ignore[assignment]  # the number of batches may stand for it
         default=64,
-        description="Records per batch, about: the members are split into members / batch_size batches, T at "
-        "least. None where batches is given.",
+        description="Approximate records per batch: the members are split into members / batch_size batches, "
+        "at least T. None if batches is given.",
     )
     batches: Count | None = Field(
         default=None,
@@ -54,11 +54,11 @@ class PdSgdParams(OptimizerParams):
     )
     gamma: Annotated[Positive, Level()] = Field(
         default=10.0,
-        description="Largest plausible difference of log-likelihoods; inf lets every batch pass. Batches "
-        "that are sigma * sqrt(2 gamma) apart pass about half the time.",
+        description="Largest plausible difference of log-likelihoods; with inf every batch passes. At a "
+        "distance of sigma * sqrt(2 gamma) about half of the batches pass.",
     )
     T: Annotated[Count, Level()] = Field(
-        default=3, description="Plausible batches that a step needs, the seed among them; 1 accepts always."
+        default=3, description="Plausible batches that a step needs, including the seed; 1 always accepts."
     )
     ablation: Annotated[Ablation, Level()] = Field(
         default="full",
@@ -93,13 +93,13 @@ class PdSgdParams(OptimizerParams):
             )
         if (self.ablation == "random_rejection") != (self.rejection_rate is not None):
             raise ValueError(
-                "rejection_rate goes with ablation 'random_rejection', and only with it; got ablation = "
+                "rejection_rate goes with ablation 'random_rejection' and only with it; got ablation = "
                 f"'{self.ablation}' and rejection_rate = {self.rejection_rate}"
             )
         if self.anomalous_share is not None and self.needed == 1:
             raise ValueError(
-                f"anomalous_share asks how often the test rejects, and ablation = '{self.ablation}' with "
-                f"T = {self.T} has no test: take ablation 'full' or 'only_test', and T >= 2"
+                f"anomalous_share measures how often the test rejects, but ablation = '{self.ablation}' with "
+                f"T = {self.T} has no test: give ablation 'full' or 'only_test', and T >= 2"
             )
         return self
 
@@ -109,11 +109,11 @@ class PdSgdParams(OptimizerParams):
 
     @property
     def needed(self) -> int:
-        """Plausible batches that a step needs; 1 where nothing is tested."""
+        """Plausible batches that a step needs; 1 without a test."""
         return self.T if self.ablation in ("full", "only_test") else 1
 
     def count_batches(self, members: int) -> int:
-        """Into how many batches so many members are split."""
+        """The number of batches for this many members."""
         return self.batches or max(self.needed, round(members / (self.batch_size or members)))
 
 
@@ -122,20 +122,20 @@ class PdSgd:
 
     version: ClassVar[str] = "2"
     about: ClassVar[str] = (
-        "PD-SGD: noisy batch gradients, taken only where other batches could have given them"
+        "PD-SGD: noisy batch gradients, taken only if other batches could have produced them"
     )
     source: ClassVar[str] = "Anonymous, Deep Learning with Plausible Deniability (under review), Algorithm 1"
     guarantee: ClassVar[str] = "empirical"
     caveats: ClassVar[tuple[str, ...]] = (
         "no (epsilon, delta): what is proved is that a batch far from all others is probably rejected; there "
-        "is no bound for one person, no composition over steps and no post-processing",
+        "is no bound for one record, no composition over steps and no post-processing",
         "at the distance sqrt(2 gamma) sigma half of the batches pass (stat half_acceptance_sigmas): 2 sigma "
         "at gamma = 2, 45 at 1,000, 894 at 400,000. Beyond a few sigma the noise does not hide which batch "
         "it was: the test is then a filter of outliers with weak noise, not deniability",
-        "a record that is repeated in T batches vouches for itself",
-        "every step may read every record, so sampling amplifies nothing; whether a step was accepted tells "
-        "of the data, and the paper assumes that nobody sees it",
-        "where the test never rejects it is not SGD: the noise remains",
+        "a record that is repeated in T batches makes itself plausible",
+        "every step may read every record, so there is no amplification by sampling; whether a step was "
+        "accepted depends on the data, and the paper assumes that it is not observed",
+        "if the test never rejects it is not SGD: the noise remains",
         "rejecting everything at the start is absorbing: the run then warns and suggests gamma",
         "the paper prints no batch size, learning rate or momentum",
         "rejection_rate and the other stats are read from the data and released with the result",
@@ -147,7 +147,7 @@ class PdSgd:
         return illustrate(trained, printed)
 
     def train(self, members: Records, problem: Problem, params: PdSgdParams, run: Run) -> Released:
-        """Try `params.steps` steps and release the last iterate; a rejected step leaves it as it is."""
+        """Try `params.steps` steps and release the last iterate; a rejected step does not change it."""
         members, partition = split(members.to(run.device), problem.classes, params, run)
         model = problem.model(run.seed("init")).to(run.device).train()
         trial = Trial(members, partition, BatchGradient(model, problem.loss), params, run)
@@ -168,7 +168,7 @@ class PdSgd:
             anomalous = experiment and trial.number == TOGETHER
             record.add(verdict, trial.rows, trial.test.distances, anomalous, probe)
             run.verdict(update)
-            run.observe(loss=loss, **trial.told(verdict))
+            run.observe(loss=loss, **trial.observations(verdict))
 
         trial.gradient.release()
         stats = {"batches": float(partition.batches), **record.finish(experiment)}
@@ -176,7 +176,7 @@ class PdSgd:
 
 
 class Trial:
-    """Proposes the noisy gradient of a random batch and finds out whether others could have given it."""
+    """Proposes the noisy gradient of a random batch and tests whether others could have produced it."""
 
     def __init__(
         self,
@@ -193,12 +193,12 @@ class Trial:
         gradient.lend(self.seed if params.ablation == "only_test" else self.noise)
         self.number = TOGETHER
         self.others: list[int] = []
-        """The numbers of the seed batch and of the others, in the order in which they are asked."""
+        """The numbers of the other batches, in the order of testing."""
         self.rows = torch.empty(0, dtype=torch.int64)
-        """Of the seed batch."""
+        """The rows of the seed batch."""
 
     def propose(self, first: int | None) -> Tensor:
-        """Split the members anew; gradient and noise of the seed batch, `first` or a random one. Its loss."""
+        """Redraw the split; gradient and noise of the seed batch (`first` or random); return its loss."""
         run = self.run
         with run.drawing():
             self.number, *self.others = self.partition.draw(first)
@@ -222,19 +222,19 @@ class Trial:
         return found
 
     def settle(self) -> None:
-        """Leave the update where the optimizer looks for it."""
+        """Write the update to the weights' `grad`."""
         if self.params.ablation != "only_test":
             self.noise.add_(self.seed)
 
-    def told(self, verdict: Verdict) -> dict[str, float]:
-        """What is observed of a step."""
+    def observations(self, verdict: Verdict) -> dict[str, float]:
+        """The observed values of a step."""
         found = {"batches_evaluated": float(verdict.evaluated), "plausible_batches": float(verdict.count)}
         if self.test.distances:
             found["distance"] = fmean(self.test.distances)
         return found
 
     def _draw_noise(self, seed: Tensor, generator: torch.Generator) -> Tensor:
-        """The noise of a proposal, apart from its gradient: the test reads both."""
+        """The noise of a proposal, separate from its gradient, since the test reads both."""
         return fill_gaussian(self.noise, generator, self.params.sigma)
 
     def _count(self, others: list[int], generator: torch.Generator) -> Verdict:
@@ -250,7 +250,7 @@ class Trial:
 
 
 def split(members: Records, classes: int, params: PdSgdParams, run: Run) -> tuple[Records, Partition]:
-    """How the members are split; in the experiment, with flipped labels in the batch that stays together."""
+    """The members and their partition; in the experiment, with flipped labels in the fixed batch."""
     batches, stream, together = params.count_batches(len(members)), run.generator("partition", HOST), None
     if params.anomalous_share is not None:
         size = len(members) // batches

@@ -1,4 +1,4 @@
-"""What became of the proposals of a run that may reject them, and how often each record was used."""
+"""Statistics of a run's proposals: acceptances, rejections, and how often each record was used."""
 
 import logging
 import math
@@ -13,30 +13,30 @@ from methods.pd_sgd.deniability import Verdict, half_acceptance
 log = logging.getLogger(__name__)
 
 PATIENCE = 25
-"""Rejections from the first step on after which the run says that it will hardly ever begin."""
+"""Rejections from the first step on after which the run warns."""
 QUANTILES = {"min": 0.0, "p05": 0.05, "p50": 0.5, "p95": 0.95, "max": 1.0}
 KEPT = ("uses", "steps", "accepted", "evaluated", "counts", "tests", "refused", "start")
-"""What a checkpoint holds of a record."""
+"""Attributes that are part of a checkpoint."""
 
 
 class Rejections:
-    """The record of a run's proposals; belongs into the state of `run.steps`.
+    """The record of a run's proposals; part of the state of `run.steps`.
 
     Args:
-        members: How many records there are.
-        needed: Plausible batches that accept a proposal, the seed among them; 1 where nothing is tested.
+        members: Number of members.
+        needed: Plausible batches that accept a proposal, including the seed; 1 without a test.
         sigma: Standard deviation of the noise.
         gamma: Threshold of the test.
-        device: Where row numbers live.
+        device: The device of row numbers.
     """
 
     def __init__(self, members: int, needed: int, sigma: float, gamma: float, device: torch.device) -> None:
         self.sigma, self.gamma, self.device = sigma, gamma, device
         self.uses = torch.zeros(members, dtype=torch.int64, device=device)
-        """Updates that each record had a part in."""
+        """Number of updates that each record was part of."""
         self.steps = self.accepted = self.evaluated = 0
         self.counts = [0] * (needed + 1)
-        """Verdicts by their count of plausible batches."""
+        """Number of verdicts by their count of plausible batches."""
         self.tests = {"normal": 0, "anomalous": 0}
         self.refused = {"normal": 0, "anomalous": 0}
         """Tests and rejections by the kind of the seed batch."""
@@ -51,7 +51,7 @@ class Rejections:
         anomalous: bool = False,
         probe: bool = False,
     ) -> None:
-        """Record a proposal made on the rows `seed`. A probe was tested and could not become an update."""
+        """Record a proposal on the rows `seed`. A probe is tested but never becomes an update."""
         kind = "anomalous" if anomalous else "normal"
         self.tests[kind] += 1
         self.refused[kind] += not verdict.accepted
@@ -69,13 +69,13 @@ class Rejections:
         elif self.accepted == 0 and self.steps == PATIENCE:
             log.warning(
                 "the first %d steps were all rejected, and a rejected step changes nothing: the next one "
-                "meets the same weights and the same odds. %s",
+                "has the same weights and the same odds. %s",
                 PATIENCE,
                 self._advice(),
             )
 
     def finish(self, anomalous: bool) -> dict[str, float]:
-        """The stats of the run, those of an anomalous batch if there was one; a warning if nothing passed."""
+        """The stats of the run, with those of an anomalous batch if there is one; warns if nothing passed."""
         if self.accepted == 0:
             log.warning("all %d steps were rejected: the model is untrained. %s", self.steps, self._advice())
         return {
@@ -91,7 +91,7 @@ class Rejections:
         return {name: getattr(self, name) for name in KEPT}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved record."""
+        """Restore a saved record."""
         for name in KEPT:
             setattr(self, name, state[name])
         self.uses = self.uses.to(self.device)
@@ -107,8 +107,8 @@ class Rejections:
         }
 
     def _tests(self) -> dict[str, float]:
-        """How the tests ended. In units of sigma: how far apart batches were at first, and how far apart they
-        are plausible about half the time."""
+        """Outcomes of the tests; in units of sigma, the initial distance of batches, and the distance at
+        which about half of them are plausible."""
         found = {f"count_{count}_share": n / self.steps for count, n in enumerate(self.counts) if count}
         if self.start["pairs"]:
             found["initial_distance_sigmas"] = self._initial_distance() / self.sigma
@@ -127,11 +127,11 @@ class Rejections:
 
     def _advice(self) -> str:
         if not self.start["pairs"]:
-            return "Nothing but the rejection rate decides: give a lower one."
+            return "The rejection rate alone decides: give a lower one."
         distance = self._initial_distance()
         sigmas = distance / self.sigma
         return (
             f"At the initial weights batches are {distance:.3g} apart, {sigmas:.3g} sigma, and half of them "
             f"pass at gamma near {float(f'{sigmas**2 / 2:.2g}'):g}. Gamma is {self.gamma:g}: raise it or "
-            "sigma, lower T, or take larger batches."
+            "sigma, lower T, or use larger batches."
         )

@@ -1,8 +1,8 @@
 """The theory of PD-SGD's privacy test: the probability that a batch passes, and the paper's bounds on it.
 
 Everything depends on two numbers: `x`, the distance of two batches' gradients in units of the noise's
-standard deviation, and the threshold `gamma`. The paper's d is (x sigma)^2. So what it draws against sigma
-is linear in sigma, and "sigma^2 gamma constant" is a rule for large gamma only.
+standard deviation, and the threshold `gamma`. The paper's d is (x sigma)^2. So its curves against sigma are
+linear in sigma, and "sigma^2 gamma constant" is a rule for large gamma only.
 """
 
 import math
@@ -21,7 +21,7 @@ DIMENSION = 7680
 def plausibility(x: ArrayLike, gamma: float) -> Numbers:
     """q: the probability that a batch at distance x passes (Lemma 1). It falls with x, from 1."""
     low, high = _ends(x, gamma)
-    # Upper tails where both ends are positive: the difference of two numbers near 1 would be 0.
+    # Upper tails if both ends are positive: the difference of two numbers near 1 would be 0.
     return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 
 
@@ -48,7 +48,7 @@ def corollary_1(x: ArrayLike, gamma: float) -> Numbers:
 
 
 def rejected_from(gamma: float, delta: float) -> float:
-    """The distance, in units of sigma, from which a batch passes with probability delta at most."""
+    """The distance, in units of sigma, from which a batch passes with probability at most delta."""
     far = 1.0
     while plausibility(far, gamma) > delta:
         far *= 2
@@ -66,7 +66,7 @@ def half_accepted_at(gamma: float) -> float:
 
 
 def _ends(x: ArrayLike, gamma: float) -> tuple[Numbers, Numbers]:
-    """A batch passes where a standard normal variable falls between these."""
+    """The interval of a standard normal variable in which a batch passes."""
     distance = np.asarray(x, dtype=np.float64)
     with np.errstate(divide="ignore"):
         reach = gamma / distance

@@ -1,4 +1,4 @@
-"""selena: answers of sub-models that did not see a record, distilled into one model."""
+"""selena: predictions of sub-models that did not see a record, distilled into one model."""
 
 from methods.selena.selena import Selena, SelenaParams, method
 

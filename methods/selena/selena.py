@@ -1,4 +1,4 @@
-"""selena: answers of sub-models that did not see a record, distilled into one model."""
+"""selena: predictions of sub-models that did not see a record, distilled into one model."""
 
 from typing import Annotated, ClassVar
 
@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from methods.base import Count, Level, Problem, Released, Run
 from methods.selena.split_ai import SplitAi, draw_absences
-from methods.training.descent import Descent, DescentParams, answer
+from methods.training.descent import Descent, DescentParams, predict
 from methods.training.sampling import HOST, refuse_larger_than
 from workloads.base import Records
 
@@ -22,7 +22,7 @@ class SelenaParams(DescentParams):
     K: Annotated[Count, Level()] = Field(default=25, description="Sub-models (Tang et al. 2022: 25).")
     L: Annotated[Count, Level()] = Field(
         default=10,
-        description="Sub-models that do not see a record and answer for it (Tang et al. 2022: 10).",
+        description="Sub-models that do not see a record and label it (Tang et al. 2022: 10).",
     )
     distil_steps: Count | None = Field(
         default=None, description="Training steps of the released model; none: as many as steps."
@@ -32,8 +32,8 @@ class SelenaParams(DescentParams):
     def _somebody_sees_a_record(self) -> "SelenaParams":
         if self.L >= self.K:
             raise ValueError(
-                f"L = {self.L} of K = {self.K} sub-models do not see a record, so that none would be trained "
-                "on it; give L < K"
+                f"L = {self.L} of K = {self.K} sub-models do not see a record, so none would be trained on "
+                "it; give L < K"
             )
         return self
 
@@ -41,12 +41,12 @@ class SelenaParams(DescentParams):
 class Selena:
     """Split-AI and self-distillation (Tang et al. 2022).
 
-    Each record is kept from L random sub-models of K. Their mean answer, which does not depend on it, is the
-    soft label that the released model learns for it.
+    Each record is held out from L of K random sub-models. Their mean prediction, which does not depend on the
+    record, is its soft label for the released model.
     """
 
     version: ClassVar[str] = "2"
-    about: ClassVar[str] = "SELENA: learns the answers of sub-models that did not see the record"
+    about: ClassVar[str] = "SELENA: learns the predictions of sub-models that did not see the record"
     source: ClassVar[str] = (
         "Tang et al. 2022, Mitigating Membership Inference Attacks by Self-Distillation Through a Novel "
         "Ensemble Architecture (USENIX Security)"
@@ -65,36 +65,38 @@ class Selena:
     Params: ClassVar[type[SelenaParams]] = SelenaParams
 
     def train(self, members: Records, problem: Problem, params: SelenaParams, run: Run) -> Released:
-        """Train K sub-models, collect their answers, and release the model distilled from these."""
+        """Train K sub-models, collect their predictions, and release the model distilled from them."""
         members = members.to(run.device)
         refuse_larger_than(len(members), params.batch_size)
         absent = draw_absences(len(members), params.K, params.L, run.generator("absences", HOST))
-        answers = ask_absent(members, absent, problem, params, run)
+        soft_labels = label_members(members, absent, problem, params, run)
 
-        taught = Records(members.x, answers)
+        labelled = Records(members.x, soft_labels)
         model = problem.model(run.seed("init"))
-        student = Descent(model, taught, soft_cross_entropy, params, run, "distil")
+        student = Descent(model, labelled, soft_cross_entropy, params, run, "distil")
         released = student.descend("distil", params.distil_steps or params.steps)
 
-        learnt, told = answer(released, members).argmax(1), answers.argmax(1)
+        learnt, labels = predict(released, members).argmax(1), soft_labels.argmax(1)
         stats = {
-            "split_ai_accuracy": float((told == members.y).double().mean()),
-            "distil_agreement": float((learnt == told).double().mean()),
+            "split_ai_accuracy": float((labels == members.y).double().mean()),
+            "distil_agreement": float((learnt == labels).double().mean()),
             "smallest_sub_model": float((~absent).sum(0).min()),
         }
         return Released(released, NonPrivateDpEvent(), stats)
 
 
-def ask_absent(members: Records, absent: Tensor, problem: Problem, params: SelenaParams, run: Run) -> Tensor:
-    """(members, classes): for each member the mean probabilities of the sub-models that did not see it."""
+def label_members(
+    members: Records, absent: Tensor, problem: Problem, params: SelenaParams, run: Run
+) -> Tensor:
+    """(members, classes): soft labels, the mean probabilities of the sub-models that did not see a member."""
     sub_models = SplitAi(problem.model, members, absent, problem.loss, params, run)
     for step in run.steps("split-ai", params.steps, {"sub-models": sub_models}):
         run.observe(loss=sub_models.step(step, params.steps))
 
-    answers = torch.zeros(len(members), problem.classes, device=run.device)
-    for group in run.steps("answers", len(sub_models.groups), {"answers": answers}):
-        sub_models.answer(group, answers)
-    return answers
+    soft_labels = torch.zeros(len(members), problem.classes, device=run.device)
+    for group in run.steps("answers", len(sub_models.groups), {"answers": soft_labels}):
+        sub_models.add_predictions(group, soft_labels)
+    return soft_labels
 
 
 def soft_cross_entropy(logits: Tensor, probabilities: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Split-AI: sub-models that are each kept from a part of the records, and what they say of that part."""
+"""Split-AI: sub-models that each hold out a part of the records, and their predictions on that part."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,18 +8,18 @@ from torch import Tensor, nn
 
 from methods.base import Run
 from methods.training.descent import DescentParams
-from methods.training.ensembles import ANSWERED_AT_ONCE, Single, Stack, group_size
+from methods.training.ensembles import PREDICTED_AT_ONCE, Single, Stack, group_size
 from methods.training.optimizer import make_optimizer, set_rate
 from methods.training.sampling import HOST
 from workloads.base import Records, sent
 
 
 def draw_absences(members: int, sub_models: int, absences: int, generator: torch.Generator) -> Tensor:
-    """(members, sub_models): True where a sub-model does not see a member, exactly `absences` in every row.
+    """(members, sub_models): True if a sub-model does not see a member, exactly `absences` in every row.
 
-    All sets of so many sub-models are equally likely, and rows are independent.
+    All sets of that many sub-models are equally likely, and rows are independent.
     """
-    # Doubles: equal ones among floats would be common, and a sort need not treat them alike.
+    # Doubles: ties among floats would be common, and a sort need not break them fairly.
     chance = torch.rand(
         members, sub_models, generator=generator, device=generator.device, dtype=torch.float64
     )
@@ -28,15 +28,15 @@ def draw_absences(members: int, sub_models: int, absences: int, generator: torch
 
 
 class SplitAi:
-    """The sub-models in training, all of them one step at a time; belongs into the state of `run.steps`.
+    """The sub-models in training, one step of all at a time; part of the state of `run.steps`.
 
-    Each shuffles the members it sees and has batches of its own, as if it were trained alone. One that sees
-    nobody stays as it was initialised. Many are computed at once where that is faster.
+    Each shuffles the members it sees and has its own batches, as if it were trained alone. One that sees no
+    member keeps its initial weights. Many are computed at once if that is faster.
 
     Args:
         make: A fresh model from a seed.
-        members: All of them.
-        absent: Who is kept from which sub-model, as `draw_absences` gives it.
+        members: All members.
+        absent: Which members each sub-model holds out, from `draw_absences`.
         loss: Outputs and labels of a batch to one loss per example.
         params: Of every sub-model's training.
         run: The run it belongs to.
@@ -60,7 +60,7 @@ class SplitAi:
         kind = Stack if size > 1 else Single
         self.groups = [kind(models[place]).train() for place in self.places]
         self.optimizers = [make_optimizer(group.parameters(), params) for group in self.groups]
-        # On the host, as the draws: the batches of all sub-models go to the device as one.
+        # On the host, like the draws: the batches of all sub-models go to the device in one copy.
         self.seen = [rows.nonzero().flatten() for rows in (~absent.to(HOST)).T]
         self.samplers = [
             run.sampler(
@@ -80,7 +80,7 @@ class SplitAi:
                 x = batch.x.view(-1, self.params.batch_size, *batch.x.shape[1:])
             with run.clock("gradients"):
                 each = self.loss(group(x).flatten(0, 1), batch.y)
-                # A sum of means, so that each gets the gradient of its own.
+                # A sum of means, so that each sub-model gets the gradient of its own.
                 loss = (each * weights[place].flatten()).sum()
                 torch.autograd.backward(loss)
             with run.clock("update"):
@@ -90,14 +90,14 @@ class SplitAi:
             losses += loss.detach()
         return losses / len(self.seen)
 
-    def answer(self, group: int, answers: Tensor) -> None:
-        """Add what the sub-models of this group contribute to `answers` (members, classes).
+    def add_predictions(self, group: int, soft_labels: Tensor) -> None:
+        """Add the share of this group's sub-models to `soft_labels` (members, classes).
 
-        After all groups a row holds the mean probabilities of the sub-models that do not see the member.
+        After all groups a row is the mean of the probabilities of the sub-models that do not see the member.
         """
         stack, place = self.groups[group].eval(), self.places[group]
         shares = self.absent[:, place] / self.absent.sum(1, keepdim=True)
-        chunks = (torch.split(each, ANSWERED_AT_ONCE) for each in (self.members.x, shares, answers))
+        chunks = (torch.split(each, PREDICTED_AT_ONCE) for each in (self.members.x, shares, soft_labels))
         with torch.no_grad():
             for x, share, out in zip(*chunks, strict=True):
                 probabilities = stack(x.expand(share.shape[1], *x.shape)).softmax(2)
@@ -106,7 +106,7 @@ class SplitAi:
     def _draw(self) -> tuple[Tensor, Tensor]:
         """(sub-models, batch size) row numbers, and the weight of each in the mean of its batch.
 
-        The last batch of an epoch is smaller: it is filled up with records that weigh nothing.
+        The last batch of an epoch is smaller: it is padded with records of weight 0.
         """
         size = self.params.batch_size
         rows = torch.zeros(len(self.seen), size, dtype=torch.int64)
@@ -124,7 +124,7 @@ class SplitAi:
         return {name: [each.state_dict() for each in things] for name, things in self._parts().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         for name, things in self._parts().items():
             for each, saved in zip(things, state[name], strict=True):
                 each.load_state_dict(saved)

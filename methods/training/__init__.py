@@ -1,1 +1,1 @@
-"""What trainings share: optimizers, samplers, plain descent, ensembles, averages."""
+"""Shared parts of trainings: optimisers, samplers, plain descent, ensembles, averages."""

@@ -1,4 +1,4 @@
-"""Averages of a run's iterates: steadier than the last of them, and post-processing, so they cost nothing."""
+"""Averages of a run's iterates: less noisy than the last, and free, as post-processing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,19 +11,19 @@ from methods.base import Fraction, Params
 
 
 class AveragingParams(Params):
-    """Which of the iterates is released."""
+    """Which iterate is released."""
 
     averaging: Fraction = Field(
         default=0.0,
-        description="Decay of a moving average of the weights, which is released; 0: the last iterate.",
+        description="Decay of the moving average of the weights that is released; 0: the last iterate.",
     )
 
 
 class Average:
-    """An exponential moving average of weights. Belongs into the state of `run.steps`.
+    """An exponential moving average of weights. Part of the state of `run.steps`.
 
-    After t steps its decay is min(decay, t / (9 + t)), so that the untrained weights are soon forgotten
-    (De et al. 2022).
+    After t steps its decay is min(decay, t / (9 + t)), so that the initial weights soon vanish (De et al.
+    2022).
     """
 
     def __init__(self, weights: Sequence[nn.Parameter], decay: float) -> None:
@@ -32,13 +32,13 @@ class Average:
         self.means = [weight.detach().clone() for weight in weights]
 
     def add(self) -> None:
-        """Count the weights as they are now."""
+        """Add the present weights."""
         self.steps += 1
         share = 1 - min(self.decay, self.steps / (9 + self.steps))
         torch._foreach_lerp_(self.means, [weight.detach() for weight in self.weights], share)
 
     def release(self) -> None:
-        """Put the average into the model."""
+        """Copy the average into the model."""
         with torch.no_grad():
             torch._foreach_copy_(list(self.weights), self.means)
 
@@ -47,7 +47,7 @@ class Average:
         return {"steps": self.steps, "means": list(self.means)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved average."""
+        """Restore a saved average."""
         self.steps = int(state["steps"])
         means: list[Tensor] = state["means"]
         torch._foreach_copy_(self.means, [mean.to(own) for mean, own in zip(means, self.means, strict=True)])

@@ -1,4 +1,4 @@
-"""Plain gradient descent on records: the part that methods without per-example gradients have in common."""
+"""Plain gradient descent on records, shared by methods without per-example gradients."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -12,14 +12,14 @@ from methods.gradients.layers import refuse_unordered_layers
 from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
 from workloads.base import Records
 
-ANSWERED_AT_ONCE = 2048
+PREDICTED_AT_ONCE = 2048
 
 
 class DescentParams(OptimizerParams):
-    """What a method of plain gradient steps has."""
+    """Parameters of a method of plain gradient steps."""
 
     schedule: Schedule = Field(
-        default="constant", description="The step size over the steps: as it is, or down to 0 as a cosine."
+        default="constant", description="The learning rate over the steps: constant, or a cosine down to 0."
     )
 
     def one_step(self, count: int, rate: float) -> dict[str, Any]:
@@ -28,33 +28,33 @@ class DescentParams(OptimizerParams):
 
 
 class Source(Protocol):
-    """What a descent has its batches from: `run.sampler`, or what a method makes of one."""
+    """The source of batches of a descent: `run.sampler`, or a method's wrapper of it."""
 
     def draw(self) -> Records:
         """The next batch."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next draw depends on, besides the random stream."""
+        """The state besides the random stream."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         ...
 
 
 class Descent:
-    """A model on its way down the mean loss of shuffled batches; belongs into the state of `run.steps`.
+    """Gradient descent of a model on shuffled batches; part of the state of `run.steps`.
 
     Args:
-        model: What is trained; moved to the run's device.
-        records: What it is trained on.
+        model: The model to train; moved to the run's device.
+        records: The training records.
         loss: Outputs and labels of a batch to one loss per example.
-        params: Optimizer, batch size and schedule.
+        params: Optimiser, batch size and schedule.
         run: The run it belongs to.
-        stream: The name of the random stream that shuffles.
-        rows: The rows of `records` it may see, where it may not see all. A batch is never larger than
-            they are; where there are none, a step does nothing.
+        stream: The name of the random stream for shuffling.
+        rows: The rows of `records` to train on; default: all. A batch is at most that large; without any, a
+            step does nothing.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Descent:
         self.source: Source = self.sampler
 
     def step(self, number: int, total: int) -> Tensor:
-        """Step `number` of `total`; the mean loss of its batch before the step."""
+        """Make step `number` of `total`; return the mean loss of its batch before the step."""
         run = self.run
         if self.count == 0:
             return torch.zeros((), device=run.device)
         batch = self.source.draw()
         with run.clock("gradients"):
             loss = self.loss(self.model(batch.x), batch.y).mean()
-            # Into this model alone: the loss may lead through another network.
+            # Gradients of this model only: the loss may involve another network.
             torch.autograd.backward(loss, inputs=self.weights)
         with run.clock("update"):
             set_rate(self.optimizer, self.params.schedule, self.params.learning_rate, number, total)
@@ -94,7 +94,7 @@ class Descent:
         return loss.detach()
 
     def descend(self, phase: str, total: int) -> nn.Module:
-        """All steps, as a phase of the run; the trained model, in evaluation mode."""
+        """Make all steps as a phase of the run; return the trained model in evaluation mode."""
         for number in self.run.steps(phase, total, {"descent": self}):
             self.run.observe(loss=self.step(number, total))
         return self.model.eval()
@@ -108,14 +108,14 @@ class Descent:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.source.load_state_dict(state["sampler"])
 
 
-def answer(model: nn.Module, records: Records) -> Tensor:
-    """The model's outputs on all records, without gradients; the model is left in evaluation mode."""
+def predict(model: nn.Module, records: Records) -> Tensor:
+    """The model's logits on all records, without gradients; leaves the model in evaluation mode."""
     model.eval()
     with torch.no_grad():
-        return torch.cat([model(x) for x in records.batches(ANSWERED_AT_ONCE)])
+        return torch.cat([model(x) for x in records.batches(PREDICTED_AT_ONCE)])

@@ -1,4 +1,4 @@
-"""Ensembles: models of one architecture, each on a shard of its own, many at once where that is faster."""
+"""Ensembles: models of one architecture, each on its own shard, many at once if that is faster."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,16 +12,16 @@ from methods.training.optimizer import OptimizerParams, make_optimizer
 from workloads.base import Records
 
 LARGEST_STACKED = 2**18
-"""Weights of a model beyond which stacking costs more than it saves, on a CPU."""
+"""Maximum number of weights of a model for which stacking pays off on a CPU."""
 WEIGHTS_AT_ONCE = 2**22
-"""Weights of all models that are trained together."""
-ANSWERED_AT_ONCE = 256
+"""Maximum number of weights trained together."""
+PREDICTED_AT_ONCE = 256
 
 
 class Shards:
-    """Members dealt to `count` shards: each to one of them, by a draw of its own.
+    """Members assigned to `count` shards, each independently at random.
 
-    So a member more or less changes one shard and nobody else's place. Sizes differ; a shard may be empty.
+    Adding or removing a member changes only one shard. Sizes differ; a shard may be empty.
     """
 
     def __init__(self, members: Records, count: int, generator: torch.Generator) -> None:
@@ -37,9 +37,9 @@ class Shards:
         return self._rows[start : start + int(self.sizes[shard])]
 
     def draw(self, shards: slice, size: int, generator: torch.Generator) -> Records:
-        """`size` members of each of these shards with replacement, one shard after the other.
+        """Draw `size` members of each of these shards with replacement, concatenated by shard.
 
-        An empty shard has none to give: in their place stand members of others, which must not be used.
+        For an empty shard these are members of other shards, which must not be used.
         """
         sizes, starts = self.sizes[shards, None], self._starts[shards, None]
         # Doubles, so that no product rounds up to the size.
@@ -55,18 +55,18 @@ class Stack(nn.Module):
 
     def __init__(self, models: list[nn.Module]) -> None:
         super().__init__()
-        # Not a submodule: its weights are not trained. The stacked ones take their place.
+        # Not a submodule: the stacked weights are trained instead of its own.
         self._base = [models[0]]
         self._names = [name for name, _ in models[0].named_parameters()]
         stacked, _ = stack_module_state(models)
         self.weights = nn.ParameterList(stacked[name].detach() for name in self._names)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Model i answers x[i]."""
+        """Apply model i to x[i]."""
         weights = dict(zip(self._names, self.weights, strict=True))
-        return vmap(self._answer, randomness="different")(weights, x)
+        return vmap(self._call, randomness="different")(weights, x)
 
-    def _answer(self, weights: dict[str, Tensor], x: Tensor) -> Tensor:
+    def _call(self, weights: dict[str, Tensor], x: Tensor) -> Tensor:
         return functional_call(self._base[0], weights, (x,))  # type: ignore[no-any-return]
 
 
@@ -79,16 +79,16 @@ class Single(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(1, B, ...) to (1, B, classes)."""
-        answers: Tensor = self.model(x[0])
-        return answers[None]
+        logits: Tensor = self.model(x[0])
+        return logits[None]
 
 
 def group_size(model: nn.Module, count: int) -> int:
-    """How many of `count` models like this one are trained together.
+    """How many of `count` such models are trained together.
 
-    Decided by the model alone and never by timing, so that a task computes the same way everywhere. On a CPU
-    a stack is faster for linear layers (64-128-10: 4 times, 64-10: 17 times) unless they are large
-    (784-1024-10: a third as fast), and slower for convolutions.
+    Depends only on the model, never on timing, so that a task computes the same everywhere. On a CPU a stack
+    is faster for linear layers (64-128-10: 4 times, 64-10: 17 times) unless they are large (784-1024-10: a
+    third as fast), and slower for convolutions.
     """
     layers = [each for each in model.modules() if not isinstance(each, nn.Sequential)]
     plain = all(not list(each.children()) for each in layers) and not list(model.buffers())
@@ -100,16 +100,16 @@ def group_size(model: nn.Module, count: int) -> int:
 
 
 class Ensemble:
-    """Models in training, a group after the other; of a trained group only its answers are kept.
+    """Models in training, group by group; of a trained group only its predictions are kept.
 
-    Belongs into the state of `run.steps`, which it needs `total` steps of.
+    Part of the state of `run.steps`; needs `total` steps.
 
     Args:
         make: A fresh model from a seed.
-        shards: Who trains whom.
+        shards: The members of each model.
         loss: Outputs and labels to one loss per example.
         params: Of every model's training.
-        questions: Examples that every trained model answers.
+        queries: Examples to predict by every trained model.
         run: The run it belongs to.
     """
 
@@ -119,31 +119,31 @@ class Ensemble:
         shards: Shards,
         loss: Callable[[Tensor, Tensor], Tensor],
         params: OptimizerParams,
-        questions: Tensor,
+        queries: Tensor,
         run: Run,
     ) -> None:
         self.make, self.shards, self.loss, self.params = make, shards, loss, params
-        self.questions, self.run = questions, run
+        self.queries, self.run = queries, run
         self.generator = run.generator("teachers")
         count = len(shards.sizes)
         self.size = group_size(make(0), count)
         self.groups = -(-count // self.size)
         self.total = self.groups * params.steps
-        self.answers = torch.zeros(count, len(questions), dtype=torch.int16, device=run.device)
-        """(models, questions): the label each model gives; zeros until its group is trained."""
+        self.predictions = torch.zeros(count, len(queries), dtype=torch.int16, device=run.device)
+        """(models, queries): predicted labels; zeros until a group is trained."""
         self.begin(0)
 
     def begin(self, group: int) -> None:
-        """Fresh models for this group."""
+        """Create the models of this group."""
         self.group = group
-        self.places = slice(group * self.size, min((group + 1) * self.size, len(self.answers)))
+        self.places = slice(group * self.size, min((group + 1) * self.size, len(self.predictions)))
         numbers = range(self.places.start, self.places.stop)
         models = [self.make(self.run.seed(f"teacher-{number}")).to(self.run.device) for number in numbers]
         self.stack = (Stack(models) if self.size > 1 else Single(models)).train()
         self.optimizer = make_optimizer(self.stack.parameters(), self.params)
 
     def step(self, number: int) -> Tensor:
-        """Step `number` of `total`; the mean loss of the models that have anybody to learn from."""
+        """Make step `number` of `total`; return the mean loss of the models with a nonempty shard."""
         group, within = divmod(number, self.params.steps)
         if group != self.group:
             self.begin(group)
@@ -151,45 +151,45 @@ class Ensemble:
             batch = self.shards.draw(self.places, self.params.batch_size, self.generator)
             x = batch.x
             x = x.view(-1, self.params.batch_size, *x.shape[1:])
-            # Somebody else's examples may not reach a model without a shard, not even as 0 times infinity.
-            taught = self.shards.sizes[self.places] > 0
-            x[~taught] = 0
+            # Members of other shards must not reach a model without a shard, not even as 0 times infinity.
+            trained = self.shards.sizes[self.places] > 0
+            x[~trained] = 0
         with self.run.clock("gradients"):
             losses = self.loss(self.stack(x).flatten(0, 1), batch.y).view(-1, self.params.batch_size)
             # A sum, so that each model gets the gradient of its own mean.
-            loss = torch.where(taught, losses.mean(1), 0.0).sum()
+            loss = torch.where(trained, losses.mean(1), 0.0).sum()
             torch.autograd.backward(loss)
         with self.run.clock("update"):
             self.optimizer.step()
             self.optimizer.zero_grad()
         if within == self.params.steps - 1:
-            self.answers[self.places] = self.answer()
-        return loss.detach() / taught.sum().clamp(min=1)
+            self.predictions[self.places] = self.predict()
+        return loss.detach() / trained.sum().clamp(min=1)
 
-    def answer(self) -> Tensor:
-        """(g, questions): what the models of this group say."""
+    def predict(self) -> Tensor:
+        """(g, queries): labels predicted by the models of this group."""
         self.stack.eval()
         count = self.places.stop - self.places.start
         with torch.no_grad():
             parts = [
                 self.stack(part.expand(count, *part.shape)).argmax(2)
-                for part in torch.split(self.questions, ANSWERED_AT_ONCE)
+                for part in torch.split(self.queries, PREDICTED_AT_ONCE)
             ]
         self.stack.train()
         return torch.cat(parts, dim=1)
 
     def state_dict(self) -> dict[str, Any]:
-        """The group in training and the answers so far."""
+        """The group in training and the predictions so far."""
         return {
             "group": self.group,
             "stack": self.stack.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "answers": self.answers,
+            "answers": self.predictions,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.begin(int(state["group"]))
         self.stack.load_state_dict(state["stack"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.answers.copy_(state["answers"])
+        self.predictions.copy_(state["answers"])

@@ -1,4 +1,4 @@
-"""Records set aside: what a defence takes for non-members, since a method sees members only."""
+"""Held-out members, which a defence uses as non-members, since a method sees only members."""
 
 import torch
 from torch import Tensor
@@ -7,15 +7,18 @@ from workloads.errors import SpecError
 
 
 def hold_out(members: int, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The row numbers of that many members, split at random: those that train, and a share that does not.
+    """Split the row numbers of members at random: those to train on, and a share to hold out.
 
-    At least one is held out. Where the released model never trains on them, `Released.set_aside` says so.
+    At least one is held out. If the released model is never trained on them, return them as
+    `Released.set_aside`.
     """
     aside = max(1, round(share * members))
     if aside >= members:
         raise SpecError(
-            f"setting aside a share of {share:g} leaves none of {members} members to train on; "
-            "give a smaller share, or more members"
+            f"holding out a share of {share:g} leaves none of {members} members to train on; "
+            "give a smaller share, or more members",
+            value=share,
+            allowed=members,
         )
     order = torch.randperm(members, generator=generator, device=generator.device)
     return order[aside:], order[:aside]

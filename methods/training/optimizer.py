@@ -1,4 +1,4 @@
-"""The optimizers that methods of gradient steps share, and their parameters."""
+"""The optimisers of methods of gradient steps, and their parameters."""
 
 import math
 from collections.abc import Iterable
@@ -10,21 +10,19 @@ from torch import nn, optim
 from methods.base import Amount, Count, Fraction, Params, Rate
 
 Schedule = Literal["constant", "cosine"]
-"""The step size over the steps."""
+"""The learning rate over the steps."""
 
 PLAIN: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0}
-"""Settings under which an update is the gradient times the step size."""
+"""Settings of plain gradient descent."""
 
 
 class OptimizerParams(Params):
-    """What every method of gradient steps has."""
+    """Parameters of every method of gradient steps."""
 
     steps: Count = Field(default=500, description="Training steps.")
     batch_size: Count = Field(default=64, description="Examples per step.")
-    learning_rate: Rate = Field(default=0.1, description="Step size.")
-    optimizer: Literal["sgd", "adam"] = Field(
-        default="sgd", description="What turns a gradient into an update."
-    )
+    learning_rate: Rate = Field(default=0.1, description="Learning rate.")
+    optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="Optimiser of the update.")
     momentum: Fraction = Field(default=0.0, description="Momentum of optimizer 'sgd'.")
     weight_decay: Amount = Field(default=0.0, description="L2 penalty added to the gradient.")
 
@@ -43,7 +41,7 @@ class OptimizerParams(Params):
 
 
 def make_optimizer(weights: Iterable[nn.Parameter], params: OptimizerParams) -> optim.Optimizer:
-    """The optimizer these parameters describe."""
+    """Create the optimiser of these parameters."""
     if params.optimizer == "adam":
         return optim.Adam(weights, lr=params.learning_rate, weight_decay=params.weight_decay)
     return optim.SGD(
@@ -55,8 +53,8 @@ def make_optimizer(weights: Iterable[nn.Parameter], params: OptimizerParams) -> 
 
 
 def set_rate(optimizer: optim.Optimizer, schedule: Schedule, rate: float, step: int, total: int) -> None:
-    """The step size of step 0 to total - 1: always `rate`, or half a cosine wave from `rate` towards 0
-    (Loshchilov and Hutter 2017). It depends on the step alone, so a resumed run needs no memory of it."""
+    """Set the learning rate of a step: constant, or half a cosine from `rate` towards 0 (Loshchilov and
+    Hutter 2017). It depends only on the step, so it is not part of a checkpoint."""
     share = 1.0 if schedule == "constant" else (1 + math.cos(math.pi * step / total)) / 2
     for group in optimizer.param_groups:
         group["lr"] = rate * share

@@ -1,4 +1,4 @@
-"""Who is in a batch, and what a release on such a batch costs. Methods ask `run.sampler` for batches."""
+"""Samplers of batches, and the DP event of a release on such a batch. Methods use `run.sampler`."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -21,33 +21,33 @@ from workloads.base import Records, sent
 from workloads.errors import SpecError, unknown
 
 HOST = torch.device("cpu")
-"""Where batches are drawn: the same on every device, and their sizes are known without waiting for one."""
+"""Batches are drawn on the CPU: the same for every device, with sizes known without waiting for one."""
 
 
 class Sampler(Protocol):
-    """Draws one batch after another; its state and its generator's resume it exactly."""
+    """Draws batches; its state and its generator's are enough to resume it."""
 
     device: torch.device
-    """Where row numbers go: the generator's, unless another is given."""
+    """The device of row numbers; default: the generator's."""
 
     def draw(self) -> Tensor:
         """The row numbers of the next batch, on the device."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next draw depends on, besides the generator."""
+        """The state besides the generator."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         ...
 
 
 class PoissonSampler:
     """Every member enters every batch independently with probability batch_size / members.
 
-    The batch size is random, its mean is `batch_size`, and a batch may be empty. The ledger comes from
-    the same object that drew the batches, so the two cannot disagree.
+    The batch size is random with mean `batch_size`, and a batch may be empty. The ledger comes from the same
+    object that drew the batches, so the two cannot disagree.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class PoissonSampler:
         self.draws = 0
 
     def draw(self, rate: float | None = None) -> Tensor:
-        """The row numbers of the next batch, ascending; by a lower rate than the ledger's where given."""
+        """The row numbers of the next batch, ascending; `rate` may lower the ledger's."""
         if rate is None:
             rate = self.rate
         elif not rate <= self.rate:
-            raise ValueError(f"a Poisson sample of rate {rate} is not covered by the ledger's {self.rate}")
+            raise ValueError(f"a sampling rate of {rate} is not covered by the ledger's {self.rate}")
         self.draws += 1
-        # Doubles, so that the probability is the rate to 2^-53, not to 2^-24.
+        # Doubles, so that the probability equals the rate to 2^-53, not 2^-24.
         chance = torch.rand(
             self.members,
             generator=self.generator,
@@ -80,27 +80,27 @@ class PoissonSampler:
         return sent((chance < rate).nonzero().flatten(), self.device)
 
     def sampled(self, release: DpEvent) -> DpEvent:
-        """What one release on one batch costs; one without noise is no privacy."""
+        """The DP event of one release on one batch; without noise there is no privacy."""
         return release if is_open(release) else PoissonSampledDpEvent(self.rate, release)
 
     def event(self, noise_multiplier: float) -> DpEvent:
-        """What the draws so far cost when each released one Gaussian sum with this noise."""
+        """The DP event of the draws so far, each with one Gaussian sum of this noise."""
         return poisson_event(self.rate, noise_multiplier, self.draws)
 
     def state_dict(self) -> dict[str, Any]:
-        """The count of draws."""
+        """The number of draws."""
         return {"draws": self.draws}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved count."""
+        """Restore a saved count."""
         self.draws = int(state["draws"])
 
 
 class FixedSizeSampler:
-    """Every batch is a fresh uniform sample of exactly `batch_size` members without replacement.
+    """Every batch is a uniform sample of exactly `batch_size` members without replacement.
 
-    What is public is then the size of a batch: neighbours replace a member. As for PoissonSampler, the ledger
-    comes from the object that drew.
+    The batch size is public: neighbouring data sets replace a member. As for PoissonSampler, the ledger comes
+    from the same object.
     """
 
     def __init__(
@@ -122,28 +122,28 @@ class FixedSizeSampler:
         return sent(order[: self.batch_size], self.device)
 
     def sampled(self, release: DpEvent) -> DpEvent:
-        """What one release on one batch costs; one without noise is no privacy."""
+        """The DP event of one release on one batch; without noise there is no privacy."""
         if is_open(release):
             return release
         return SampledWithoutReplacementDpEvent(self.members, self.batch_size, release)
 
     def event(self, release: DpEvent) -> DpEvent:
-        """What the draws so far cost when each was released through this event."""
+        """The DP event of the draws so far, each released through this event."""
         return fixed_size_event(self.members, self.batch_size, release, self.draws)
 
     def state_dict(self) -> dict[str, Any]:
-        """The count of draws."""
+        """The number of draws."""
         return {"draws": self.draws}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved count."""
+        """Restore a saved count."""
         self.draws = int(state["draws"])
 
 
 class ShuffleSampler:
-    """Epochs: a fresh random order of all members, cut into batches; the last may be smaller.
+    """Epochs: a random order of all members, cut into batches; the last may be smaller.
 
-    The batches of an epoch depend on each other, so no Poisson ledger may be written for them.
+    The batches of an epoch are dependent, so they have no Poisson ledger.
     """
 
     def __init__(
@@ -170,23 +170,23 @@ class ShuffleSampler:
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The order of the epoch and how much of it is used."""
+        """The order of the epoch and the position in it."""
         return {"order": self.order, "taken": self.taken}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on within a saved epoch."""
+        """Restore a saved epoch."""
         self.order = state["order"].to(self.device)
         self.taken = int(state["taken"])
 
 
 class Batches:
-    """Batches of records by a sampler: implements methods.base.Batches for the run that hands it out.
+    """Batches of records from a sampler; implements methods.base.Batches.
 
     Args:
         sampler: Draws row numbers.
-        records: What they are rows of.
-        drawing: Times what is done within as drawing.
-        rows: The rows that the sampler's numbers stand for; none: they stand for themselves.
+        records: The records.
+        drawing: Times a block as drawing.
+        rows: Rows of the records that the sampler's numbers refer to; None for all.
     """
 
     def __init__(
@@ -206,35 +206,35 @@ class Batches:
             return self.records.take(self._next(rate))
 
     def draw_rows(self) -> Tensor:
-        """The row numbers of the next batch alone."""
+        """Draw the next batch and return only its row numbers."""
         with self._drawing():
             return self._next(None)
 
     def thin(self, chances: Tensor) -> Records:
-        """The records of the last batch that stay, each independently with a probability of its own."""
+        """Subsample the last batch: each record stays independently with its own probability."""
         with self._drawing():
             stream = self.sampler.generator
             drawn = torch.rand(len(chances), generator=stream, device=stream.device, dtype=torch.float64)
-            # Who stays is decided where the stream is, mostly on the host, which must know how many they are.
+            # Decided on the stream's device, mostly the host, which must know how many stay.
             kept = (drawn < chances.to(stream.device)).nonzero().flatten()
             self.rows = self.rows[sent(kept, self.rows.device)]
             return self.records.take(self.rows)
 
     def event(self, release: DpEvent) -> DpEvent:
-        """What one release on one batch costs; a SpecError for epochs, whose batches depend on each other."""
+        """The DP event of one release on one batch; SpecError for epochs, whose batches are dependent."""
         if isinstance(self.sampler, ShuffleSampler):
             raise SpecError(
-                "batches of shuffled epochs depend on each other and have no event; "
-                "draw by 'poisson' or 'fixed_size' where a guarantee rests on the batches"
+                "batches of shuffled epochs depend on each other and have no DP event: "
+                "use a 'poisson' or 'fixed_size' sampler for a guarantee"
             )
         return self.sampler.sampled(release)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sampler's."""
+        """The sampler's state."""
         return self.sampler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.sampler.load_state_dict(state)
 
     def _next(self, rate: float | None) -> Tensor:
@@ -252,11 +252,11 @@ def make_sampler(
     device: torch.device,
     rate: float | None = None,
 ) -> "PoissonSampler | FixedSizeSampler | ShuffleSampler":
-    """The sampler of a kind; a SpecError for an unknown one."""
+    """Create a sampler; SpecError for an unknown kind."""
     if kind == "poisson":
         return PoissonSampler(members, batch_size, generator, device, rate)
     if rate is not None:
-        raise SpecError(f"rate = {rate} is of a 'poisson' sampler; leave it out for '{kind}'")
+        raise SpecError(f"rate = {rate} applies to a 'poisson' sampler; leave it out for '{kind}'")
     if kind not in KINDS:
         raise SpecError(unknown("sampler", kind, ("poisson", *KINDS)))
     return KINDS[kind](members, batch_size, generator, device)
@@ -270,23 +270,23 @@ KINDS: dict[str, type[FixedSizeSampler | ShuffleSampler]] = {
 
 def _as_poisson(sampler: Sampler) -> PoissonSampler:
     if not isinstance(sampler, PoissonSampler):
-        raise TypeError(f"only a Poisson sample has a rate, and this is a {type(sampler).__name__}")
+        raise TypeError(f"only a Poisson sampler has a rate, not a {type(sampler).__name__}")
     return sampler
 
 
 def is_open(release: DpEvent) -> bool:
-    """Whether a release has no noise: sampling does not hide anything then."""
+    """Whether a release has no noise: then sampling does not help."""
     return isinstance(release, NonPrivateDpEvent)
 
 
 def poisson_rate(members: int, batch_size: int) -> float:
-    """The probability with which a member enters a batch: batch_size / members exactly."""
+    """The sampling rate, batch_size / members."""
     refuse_larger_than(members, batch_size)
     return batch_size / members
 
 
 def poisson_event(rate: float, noise_multiplier: float, draws: int) -> DpEvent:
-    """`draws` Gaussian sums, each over a Poisson sample; no noise is no privacy."""
+    """`draws` Gaussian sums, each over a Poisson sample; without noise there is no privacy."""
     if draws == 0:
         return NoOpDpEvent()
     if noise_multiplier == 0:
@@ -295,7 +295,7 @@ def poisson_event(rate: float, noise_multiplier: float, draws: int) -> DpEvent:
 
 
 def fixed_size_event(members: int, batch_size: int, release: DpEvent, draws: int) -> DpEvent:
-    """`draws` releases, each over a sample of fixed size; one without noise is no privacy."""
+    """`draws` releases, each over a sample of fixed size; without noise there is no privacy."""
     refuse_larger_than(members, batch_size)
     if draws == 0:
         return NoOpDpEvent()
@@ -305,9 +305,12 @@ def fixed_size_event(members: int, batch_size: int, release: DpEvent, draws: int
 
 
 def refuse_larger_than(members: int, batch_size: int) -> None:
-    """A batch larger than the members is a mistake of the sweep, not a full batch."""
+    """SpecError for a batch larger than the members: it is not taken as a full batch."""
     if batch_size > members:
         raise SpecError(
-            f"batch_size {batch_size} is larger than the {members} members of a model; "
-            f"allowed: 1 to {members}"
+            f"batch_size = {batch_size} is larger than the {members} members of a model; "
+            f"allowed: 1 to {members}",
+            field="batch_size",
+            value=batch_size,
+            allowed=(1, members),
         )

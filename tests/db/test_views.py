@@ -145,7 +145,7 @@ def test_a_defence_without_a_guarantee_is_average_case_only_until_canaries_were_
     disputed, undefended = attacked("claimed-disputed"), attacked("none")
     covered, plain = attacked("approximate-dp", method="private"), attacked("none", **SGD)
     shown = attacked("empirical", method="shown")
-    armed = attacked("empirical", "gradient", method="shown")
+    with_canaries = attacked("empirical", "gradient", method="shown")
     others = [
         attacked("empirical", "gradient", method="shown", **{name: value})
         for name, value in {"params": '{"a":2}', "n_train": 11, "workload": "v", "origin": "theirs"}.items()
@@ -156,7 +156,7 @@ def test_a_defence_without_a_guarantee_is_average_case_only_until_canaries_were_
     average, worst = "average case only", "worst case too"
     assert [found[key] for key in (alone, disputed, undefended, untried)] == [average] * 4
     assert [found[key] for key in (covered, plain)] == [None, None]
-    assert [found[key] for key in (shown, armed, *others)] == [worst] * 6
+    assert [found[key] for key in (shown, with_canaries, *others)] == [worst] * 6
     other = attacked("empirical", method="shown", params='{"a":3}')
     found = {row["cell"]: row["tested"] for row in rows.ask("select cell, tested from frontier")}
     assert found[other] == average, "other parameters are another defence"

@@ -25,7 +25,7 @@ from harness.enqueue import enqueue
 from harness.plan.plan import Plan
 from harness.plan.sweep_file import Sweep
 from harness.spec import Cell, Json, Plugin, Task
-from harness.store import AGAIN, Store
+from harness.store import RERUN_REASONS, Store
 from harness.store.result import Result
 
 HERE = Path(__file__).parent
@@ -115,7 +115,9 @@ class Lab:
         results = {task.key: self.store.result(task.key) for task in tasks}
         done = frozenset(key for key, each in results.items() if each and each.done)
         failed = {
-            key: each for key, each in results.items() if each and not each.done and each.reason not in AGAIN
+            key: each
+            for key, each in results.items()
+            if each and not each.done and each.reason not in RERUN_REASONS
         }
         cells = {task.cell.key: task.cell for task in tasks}
         asked = Sweep(sweep, 2, 0, (), ())

@@ -10,14 +10,14 @@ from dp_accounting import DpEvent
 from torch import Tensor
 
 from harness.accounting import Allotment, Filter
-from harness.jobs.releases import Door
+from harness.jobs.releases import ReleaseRecorder
 from harness.jobs.run import Interrupted, Run
 from methods.base import Budget, Problem, Released, State
 from workloads.base import Records
 from workloads.models.mlp import mlp
 
 
-class SimplestRun(Door):
+class SimplestRun(ReleaseRecorder):
     """methods.base.Run without timing, checkpoints or progress."""
 
     device = torch.device("cpu")

@@ -12,8 +12,8 @@ from torch.utils.data import Dataset
 import methods
 from harness.jobs.run import Run
 from harness.jobs.setup import per_example_loss
-from harness.jobs.train import ask, utility
-from harness.plan.canaries import Armed
+from harness.jobs.train import collect_signals, utility
+from harness.plan.canaries import CellRecords
 from methods.base import Problem
 from workloads.base import Records
 from workloads.features.pixels import IMAGENET, Pixels
@@ -103,8 +103,8 @@ def test_a_method_trains_to_the_same_bits_and_is_judged_the_same(name: str) -> N
     found = []
     for pool in (IN_MEMORY, LazyRecords(Together(), IN_MEMORY.y)):
         released = method.train(pool.take(mask.nonzero().squeeze(1)), problem, params, Run("0" * 64, CPU))
-        armed = Armed(pool, pool, problem.model, pool.take(torch.arange(0)), copies=1)
-        signals = ask(released, armed, CPU)
+        records = CellRecords(pool, pool, problem.model, pool.take(torch.arange(0)), copies=1)
+        signals = collect_signals(released, records, CPU)
         found.append((signals, utility(signals, mask, ~mask)))
     (signals, judged), (lazy_signals, lazy_judged) = found
     assert all(torch.equal(signals[key], lazy_signals[key]) for key in signals)

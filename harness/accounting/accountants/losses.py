@@ -1,4 +1,4 @@
-"""Privacy losses as weighted atoms: how a mechanism of ours, or a sample of one, becomes a PLD.
+"""Privacy losses as weighted atoms: the PLD of a custom mechanism, or of a sample of one.
 
 An atom is a value of the privacy loss log(dP/dQ) with its mass under P, for a mechanism's worst pair (P, Q).
 """
@@ -25,10 +25,10 @@ class Losses:
     values: Floats
     masses: Floats
     certain: float = 0.0
-    """Mass at an infinite loss: what an accountant has cut off its tails."""
+    """Mass at an infinite loss: the truncated tails."""
 
     def sampled(self, rate: float) -> "Losses":
-        """The losses when a record takes part with probability `rate`.
+        """The losses when a record is sampled with probability `rate`.
 
         Balle, Barthe and Gaboardi 2018 (theorems 8 and 9): delta'(eps') <= rate * delta(eps) at
         e^eps' = 1 + rate (e^eps - 1) >= 1, both for Poisson sampling with add-or-remove and for a sample of
@@ -62,7 +62,7 @@ class Losses:
 
 
 def losses(event: DpEvent, relation: NeighboringRelation) -> Losses | None:
-    """The losses of one symmetric mechanism; None where they are not written down here."""
+    """The losses of one symmetric mechanism; None if they are not implemented."""
     if isinstance(event, PureDpEvent):
         share = 1 / (1 + math.exp(-event.epsilon))
         return Losses(np.array([event.epsilon, -event.epsilon]), np.array([share, 1 - share]))
@@ -79,7 +79,7 @@ def losses(event: DpEvent, relation: NeighboringRelation) -> Losses | None:
 
 
 def covers(event: VonMisesFisherDpEvent, relation: NeighboringRelation) -> bool:
-    """Whether the event has a price under this relation: a sum of unit vectors tells how many there are."""
+    """Whether the event has a price under this relation: a sum of unit vectors reveals their number."""
     return relation is NeighboringRelation.REPLACE_ONE or not event.per_example
 
 
@@ -91,7 +91,7 @@ def sensitivity(relation: NeighboringRelation) -> float:
 def solve_epsilon(losses: Floats, masses: Floats, delta: float) -> float:
     """Where delta(epsilon) = sum of masses (1 - e^(epsilon - loss))_+ meets delta.
 
-    Losses ascend. 0 where delta(0) is below delta already.
+    Losses ascend. 0 if delta(0) is below delta already.
     """
     above = losses > 0
     loss, mass = losses[above], np.maximum(masses[above], 0.0)

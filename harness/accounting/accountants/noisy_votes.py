@@ -1,4 +1,4 @@
-"""Noisy votes of teachers: what they cost when one may look at them. Not sanitised, so never a headline.
+"""Data-dependent prices of teachers' noisy votes. Not sanitised, so never a headline.
 
 Papernot et al. 2017 (Laplace) and 2018 (Gaussian, confident). All bounds are Rényi divergences at every
 order; 2017's moments are alpha(l) = l D_{l+1}.
@@ -19,7 +19,7 @@ ORDERS = tuple(range(2, 202))
 
 
 def epsilon_of_votes(event: DpEvent, delta: float, relation: NeighboringRelation) -> float | None:
-    """The data-dependent epsilon of a ledger that holds votes; None where another part has no Rényi price.
+    """The data-dependent epsilon of a ledger with votes; None if another part has no Rényi price.
 
     With the classic conversion, as the papers print it.
     """
@@ -69,7 +69,7 @@ def _renyi_query(votes: Floats, passed: bool, event: NoisyVotesDpEvent) -> Float
 
 
 def log_flip_laplace(votes: Floats, scale: float) -> float:
-    """log of a bound on P[the answer is not the plurality], by a union over the other labels."""
+    """log of a bound on P[the label is not the plurality], by a union over the other labels."""
     gaps = _gaps(votes) / scale
     return min(float(logsumexp(np.log((2 + gaps) / 4) - gaps)), math.log1p(-1 / len(votes)))
 
@@ -101,7 +101,7 @@ def renyi_laplace_vote(flip: float, gamma: float) -> Floats:
 
 
 def renyi_gaussian_vote(log_flip: float, deviation: float) -> Floats:
-    """Papernot et al. 2018, theorem 6 with proposition 7's orders, where its conditions hold."""
+    """Papernot et al. 2018, theorem 6 with proposition 7's orders, if its conditions hold."""
     orders = np.asarray(ORDERS, dtype=np.float64)
     plain = orders / deviation**2
     if log_flip == -math.inf:

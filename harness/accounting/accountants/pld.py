@@ -36,8 +36,8 @@ def deltas_pld(
 ) -> tuple[Floats, Floats]:
     """The whole curve: an upper bound on delta at every epsilon, negative ones included.
 
-    First with the record under P (removing it), then with the record under Q (adding it), which are the same
-    where the losses are symmetric.
+    First with the record under P (removing it), then with the record under Q (adding it); equal for symmetric
+    losses.
     """
     found = PrivacyLosses(relation, width).compose(event)._pld
     asked = np.asarray(epsilons, dtype=np.float64)
@@ -51,11 +51,11 @@ def supports_pld(event: DpEvent, relation: NeighboringRelation) -> bool:
 
 
 def mesh(epsilon: float, releases: int) -> float:
-    """The mesh width that costs about 1e-4 of an epsilon of this size; time is in proportion to 1 / width.
+    """The mesh width that costs about 1e-4 of an epsilon of this size; time is proportional to 1 / width.
 
     Each of T releases adds at most about width^2 to epsilon, and the loss of one release has a standard
     deviation of about epsilon / (4 sqrt(T)), which the mesh must resolve. No release adds more than the
-    width itself, which is the better bound where a release costs hundreds. A power of two, so that a rough
+    width itself, the better bound if a release costs hundreds. A power of two, so that a rough
     epsilon that differs in its last digits gives the same mesh and the same price.
     """
     size, count = max(epsilon, 1e-3), max(releases, 1)
@@ -65,7 +65,7 @@ def mesh(epsilon: float, releases: int) -> float:
 
 
 class PrivacyLosses(PLDAccountant):  # type: ignore[misc]  # dp-accounting is untyped
-    """dp-accounting's accountant with our events."""
+    """dp-accounting's PLD accountant, extended by our events."""
 
     _pld: PrivacyLossDistribution
 
@@ -94,12 +94,12 @@ class PrivacyLosses(PLDAccountant):  # type: ignore[misc]  # dp-accounting is un
         return None
 
     def _add(self, distribution: PrivacyLossDistribution, count: int) -> None:
-        # Where a tail's bound overflows, dp-accounting leaves that bound out.
+        # If a tail's bound overflows, dp-accounting leaves that bound out.
         with np.errstate(over="ignore"):
             self._pld = self._pld.compose(distribution.self_compose(count))
 
     def _losses(self, event: DpEvent) -> Losses | None:
-        """The losses of the events that dp-accounting does not know; None for its own."""
+        """The losses of events that dp-accounting does not support; None for its own."""
         relation = self.neighboring_relation
         if isinstance(event, PureDpEvent | VonMisesFisherDpEvent):
             return losses(event, relation)
@@ -117,7 +117,7 @@ class PrivacyLosses(PLDAccountant):  # type: ignore[misc]  # dp-accounting is un
         return whole.sampled(rate) if rate > 0 else Losses(np.zeros(1), np.ones(1))
 
     def _together(self, event: DpEvent) -> Losses | None:
-        """The losses of several mechanisms of ours that are used on one sample, on the mesh."""
+        """The losses of several of our mechanisms on one sample, on the mesh."""
         mechanisms = [
             part for part in walk(event) if not isinstance(part, ComposedDpEvent | SelfComposedDpEvent)
         ]
@@ -128,5 +128,5 @@ class PrivacyLosses(PLDAccountant):  # type: ignore[misc]  # dp-accounting is un
         found = PrivacyLosses(self.neighboring_relation, self._width).compose(event)._pld._pmf_remove
         table = found.to_dense_pmf()
         values = self._width * (table._lower_loss + np.arange(len(table._probs)))
-        # Convolution leaves rounding below zero.
+        # Convolution leaves rounding errors below zero.
         return Losses(values, np.maximum(table._probs, 0.0), table._infinity_mass)

@@ -1,7 +1,7 @@
-"""Privacy random variables: a third opinion on sampled Gaussians, with a stated error on both sides.
+"""Privacy random variables: a third accountant for sampled Gaussians, with error bounds on both sides.
 
 Written after Gopi, Lee and Wutschitz 2021, the method behind Opacus's default accountant, so that a price
-needs no torch; a test holds it against Opacus's own.
+needs no torch; a test compares it with Opacus's own.
 """
 
 import math
@@ -26,18 +26,18 @@ from harness.accounting.accountants.losses import solve_epsilon
 from harness.accounting.accountants.sphere import Floats
 
 ERROR = 0.01
-"""In epsilon, for epsilons up to 10, as in Opacus; above in proportion."""
+"""In epsilon, for epsilons up to 10, as in Opacus; proportional above."""
 LARGEST = 2**23
-"""Mesh points beyond which no opinion is given."""
+"""Mesh points beyond which there is no estimate."""
 KINDS = 16
-"""Different Gaussians beyond which none is given: each takes as long as all uses of one."""
+"""Different Gaussians beyond which there is none: each takes as long as all uses of one."""
 SMALLEST = 1e-10
-"""Deltas below which none is given: the transform's own rounding would be seen."""
+"""The delta below which there is none: the transform's rounding would show."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Epsilon, and the interval that surely holds it."""
+    """Epsilon, and an interval that is proved to contain it."""
 
     lower: float
     middle: float
@@ -45,11 +45,11 @@ class Estimate:
 
 
 Steps = Mapping[tuple[float, float], int]
-"""(rate, noise) of sampled Gaussians to how often each is used."""
+"""(rate, noise) of sampled Gaussians to the number of uses."""
 
 
 def sampled_gaussians(event: DpEvent, count: int = 1) -> Steps | None:
-    """What is used how often where the event is made of sampled Gaussians only, else None."""
+    """The Gaussians and their counts if the event consists of sampled Gaussians only, else None."""
     found: Counter[tuple[float, float]] = Counter()
     if isinstance(event, SelfComposedDpEvent):
         return sampled_gaussians(event.event, count * event.count)
@@ -69,7 +69,7 @@ def sampled_gaussians(event: DpEvent, count: int = 1) -> Steps | None:
 
 
 def epsilon_prv(gaussians: Steps, delta: float, rough: float) -> Estimate | None:
-    """Epsilon of sampled Gaussians; None where there are none or the numbers are beyond it.
+    """Epsilon of sampled Gaussians; None if there are none or the numbers are out of range.
 
     `rough` is an upper bound on epsilon at delta / 10^4, which sets the window.
     """

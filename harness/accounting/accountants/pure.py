@@ -22,7 +22,7 @@ from methods.mechanisms.events import ParallelDpEvent, PureDpEvent, VonMisesFish
 
 
 def epsilon_pure(event: DpEvent, relation: NeighboringRelation) -> float | None:
-    """The epsilon at delta = 0 by basic composition; None where there is none."""
+    """The epsilon at delta = 0 by basic composition; None if it is infinite."""
     if isinstance(event, NoOpDpEvent):
         return 0.0
     if isinstance(event, PureDpEvent):
@@ -50,7 +50,7 @@ def epsilon_pure(event: DpEvent, relation: NeighboringRelation) -> float | None:
 
 
 def sampling_rate(event: DpEvent, relation: NeighboringRelation) -> float | None:
-    """The chance of a record to be in the sample, where amplification has a theorem under this relation.
+    """The probability that a record is sampled, if amplification has a theorem under this relation.
 
     Poisson sampling belongs to add-or-remove, a sample of fixed size to replace-one.
     """

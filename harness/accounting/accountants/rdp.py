@@ -1,4 +1,4 @@
-"""Rényi accounting: quick, valid, a little loose. The second opinion and the first guess."""
+"""Rényi accounting: fast, valid, slightly loose. The check on PLD and the first guess of calibration."""
 
 import logging
 import math
@@ -30,12 +30,12 @@ from methods.mechanisms.events import ParallelDpEvent, PureDpEvent, VonMisesFish
 
 ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512])
 WHOLE_ORDERS = (*range(2, 64), 128, 256, 512)
-"""A closed form instead of a series: much quicker, looser where epsilon is large. Good for a guess."""
+"""Closed forms instead of series: much faster, looser for a large epsilon. Good for a guess."""
 
 ODDS = (2.5, 4.0, 10.0)
-"""On either side of what a lower bound looks at lies one loss in so many; the best of these counts."""
+"""One loss in this many is cut off on either side by a lower bound; the best of these counts."""
 ROUNDING = 1e-9
-"""Added to every Rényi divergence: rounding makes tiny ones negative, and dp-accounting then says 0."""
+"""Added to every Rényi divergence: rounding makes tiny ones negative, and dp-accounting then returns 0."""
 
 
 def epsilon_rdp(
@@ -52,7 +52,7 @@ def epsilon_rdp(
 
 
 def divergences(event: DpEvent, relation: NeighboringRelation, orders: Sequence[float] = ORDERS) -> Floats:
-    """An upper bound on D_a at every order; infinite where it could not be computed."""
+    """An upper bound on D_a at every order; infinite if it could not be computed."""
     with _quiet(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         found = Renyi(orders, relation).compose(event).rdp
     return np.where(np.isnan(found), np.inf, np.maximum(found, 0) + ROUNDING)
@@ -69,7 +69,7 @@ def convert_classic(orders: Sequence[float], found: Floats, delta: float) -> flo
 
 
 def epsilon_proved(orders: Sequence[float], found: Floats, delta: float) -> float:
-    """A lower bound on epsilon where the divergences are those of a real pair: Chernoff's bound reversed.
+    """A lower bound on epsilon if the divergences are those of a real pair: Chernoff's bound reversed.
 
     With M(t) = t D_{1+t}, tilt the distribution of the loss L by e^{tL - M(t)}. By Markov's inequality at two
     other orders, L then lies between `low` and `high` but for a share 2 / odds. Hence P[L >= low] is at least
@@ -77,7 +77,7 @@ def epsilon_proved(orders: Sequence[float], found: Floats, delta: float) -> floa
     """
     # At other orders the series for a sampled Gaussian is an upper bound, up to several times too large.
     exact = np.isfinite(found) & (np.mod(orders, 1) == 0)
-    # E[e^{tL}] is 1 at t = 0, and at t = -1 where it adds up the other distribution.
+    # E[e^{tL}] is 1 at t = 0, and at t = -1, where it sums the other distribution.
     tilts = np.concatenate([[-1.0, 0.0], np.asarray(orders, dtype=np.float64)[exact] - 1])
     moments = np.concatenate([[0.0, 0.0], tilts[2:] * np.maximum(found[exact] - ROUNDING, 0.0)])
     steps, rises = tilts[None, :] - tilts[:, None], moments[None, :] - moments[:, None]
@@ -93,7 +93,7 @@ def epsilon_proved(orders: Sequence[float], found: Floats, delta: float) -> floa
 
 
 def has_exact_divergences(event: DpEvent, relation: NeighboringRelation) -> bool:
-    """Whether the divergences at whole orders are those of one pair of neighbours, and no mere bounds."""
+    """Whether the divergences at whole orders are those of one pair of neighbours, not mere bounds."""
     if isinstance(event, ComposedDpEvent):
         return all(has_exact_divergences(part, relation) for part in event.events)
     if isinstance(event, SelfComposedDpEvent):
@@ -111,7 +111,7 @@ def supports_rdp(event: DpEvent, relation: NeighboringRelation) -> bool:
 
 
 class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
-    """dp-accounting's accountant with our events, and with one record's full reach under replace-one.
+    """dp-accounting's RDP accountant, with our events and the full sensitivity under replace-one.
 
     A GaussianDpEvent's noise is relative to the norm of one record. Replacing a record moves the sum by twice
     that norm; dp-accounting's PLD counts it so, its RDP does not.
@@ -152,7 +152,7 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
         return isinstance(event, LaplaceDpEvent)
 
     def _divergence(self, event: DpEvent, orders: Floats) -> Floats:
-        """D_a of one use of an event of ours."""
+        """D_a of one use of a custom event."""
         if isinstance(event, VonMisesFisherDpEvent):
             return renyi_von_mises_fisher(event.dimension, event.kappa, orders)
         if isinstance(event, PureDpEvent):
@@ -166,8 +166,8 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
         rate = sampling_rate(event, self.neighboring_relation)
         pure = epsilon_pure(event.event, self.neighboring_relation)
         if rate is None or pure is None:
-            raise TypeError(f"not an event of ours: {event}")
-        # Whatever is (epsilon, 0)-DP stays so on a sample, with a smaller epsilon.
+            raise TypeError(f"not a custom event: {event}")
+        # A mechanism that is (epsilon, 0)-DP stays so on a sample, with a smaller epsilon.
         found = renyi_pure(amplified(pure, rate), orders)
         inner = event.event
         if isinstance(event, SampledWithoutReplacementDpEvent) and holds_directions_only(inner):
@@ -178,7 +178,7 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
         """The event with its noise halved under replace-one, where one record moves a sum by two norms."""
         if self.neighboring_relation is not NeighboringRelation.REPLACE_ONE:
             return event
-        # A sample's inside never comes back here on its own; compositions do, part by part.
+        # The event inside a sample is never visited on its own; compositions are, part by part.
         if isinstance(event, SampledWithoutReplacementDpEvent):
             return attr.evolve(event, event=_halve(event.event))
         return _halve(event) if isinstance(event, GaussianDpEvent | LaplaceDpEvent) else event
@@ -220,7 +220,7 @@ def _halve(event: DpEvent) -> DpEvent:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep dp-accounting's notes on left-out orders off the user's terminal."""
+    """Silence dp-accounting's warnings about skipped orders."""
     logger = logging.getLogger("absl")
     logger.addFilter(_is_no_note)
     try:

@@ -1,4 +1,4 @@
-"""Rényi divergences that dp-accounting does not compute: of tables, of mixtures, of samples of fixed size."""
+"""Rényi divergences that dp-accounting lacks: of finite distributions, mixtures and fixed-size samples."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,14 +16,14 @@ Divergence = Callable[[Floats], Floats]
 def renyi(p: ArrayLike, q: ArrayLike, order: float) -> float:
     """D_a(p || q) of two distributions over the same finite outcomes; a = 1 and infinity are the limits.
 
-    Takes logarithms of probabilities as well as numbers below the smallest double would need: see renyi_log.
+    For probabilities below the smallest double, use renyi_log.
     """
     with np.errstate(divide="ignore"):
         return renyi_log(np.log(np.asarray(p, dtype=np.float64)), np.log(np.asarray(q, np.float64)), order)
 
 
 def renyi_log(log_p: Floats, log_q: Floats, order: float) -> float:
-    """D_a from log probabilities. Mass of p where q has none makes it infinite."""
+    """D_a from log probabilities; infinite if p has mass where q has none."""
     seen = log_p > -np.inf
     loss = log_p[seen] - log_q[seen]
     if order == np.inf or not np.isfinite(loss).all():
@@ -38,8 +38,8 @@ def renyi_mixture(
 ) -> Floats:
     """D_a, the larger of both directions, between N(0, s^2) and a mixture of N(c_i, s^2).
 
-    A sum over a fine grid; for Gaussian tails that reach beyond the grid's ends its error is below
-    rounding. The tilted densities of order a peak as far out as a * c, which sets the ends.
+    A sum over a fine grid; the Gaussian tails beyond its ends are below rounding. The tilted densities of
+    order a peak as far out as a * c, which sets the ends.
     """
     orders = np.asarray(orders, dtype=np.float64)
     shifts = np.asarray(sensitivities, dtype=np.float64) / deviation
@@ -57,7 +57,7 @@ def renyi_mixture(
 
 
 def renyi_sampled(base: Divergence, pure: float, rate: float, orders: ArrayLike) -> Floats:
-    """D_a of a mechanism on a sample of fixed size without replacement, under replace-one.
+    """D_a of a mechanism on a fixed-size sample without replacement, under replace-one.
 
     Wang, Balle and Kasiviswanathan 2019, theorem 9, at whole orders; between them the cumulant is
     interpolated, which its convexity allows (their corollary 10). `pure` is the mechanism's D_infinity.
@@ -68,7 +68,7 @@ def renyi_sampled(base: Divergence, pure: float, rate: float, orders: ArrayLike)
     largest = int(np.ceil(orders.max()))
     whole = np.arange(2, largest + 1, dtype=np.float64)
     divergence = base(whole)
-    # log of min(2, (e^pure - 1)^j), with e^pure kept from overflowing where 2 is the smaller anyway
+    # log of min(2, (e^pure - 1)^j), with e^pure capped: beyond it 2 is the smaller anyway
     cap = np.minimum(np.log(2.0), whole * np.log(np.expm1(min(pure, 2.0))))
     terms = whole * np.log(rate) + (whole - 1) * divergence + cap
     two = min(np.log(4 * np.expm1(divergence[0])) if divergence[0] < 700 else np.inf, divergence[0] + cap[0])

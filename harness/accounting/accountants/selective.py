@@ -1,4 +1,4 @@
-"""Selective release (Fu et al. 2024): what rejected attempts cost, and what leaving them out hides.
+"""Selective release (Fu et al. 2024): the cost of rejected attempts, and of not charging them.
 
 The headline charges all attempts. The other prices show how far the paper's charge can be from the truth.
 """
@@ -23,7 +23,7 @@ from workloads.errors import AccountingError
 
 MESH = 2e-5
 THRESHOLDS = (1.5, 2.0)
-"""Where the worst-case test cuts, in standard deviations of the proposal's noise."""
+"""Thresholds of the worst-case test, in standard deviations of the proposal's noise."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,19 @@ class Selection:
     beta: float = -1.0
     """The test passes below beta times the clipping range."""
     extra: tuple[float, ...] = ()
-    """Noises of Gaussian releases on all data beside the run, as of a normalisation."""
+    """Noise of other Gaussian releases on all data, such as a normalisation."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.accepted <= self.attempts:
             raise AccountingError(
-                f"accepted must be from 0 to the number of attempts, {self.attempts}; got {self.accepted}"
+                f"accepted must be from 0 to the number of attempts, {self.attempts}; got {self.accepted}",
+                field="accepted",
+                value=self.accepted,
+                allowed=(0, self.attempts),
             )
 
     def event(self) -> DpEvent:
-        """The ledger: every attempt, and what was released beside the run."""
+        """The ledger: every attempt, and the other releases."""
         attempt = ComposedDpEvent(
             [
                 PoissonSampledDpEvent(self.rate, GaussianDpEvent(self.noise)),
@@ -62,7 +65,7 @@ class Selection:
 
 
 def find_selection(event: DpEvent) -> Selection | None:
-    """The run of selective release that a ledger tells of; None where it tells of something else."""
+    """The selective release recorded in a ledger; None if the ledger records something else."""
     if isinstance(event, ComposedDpEvent) and event.events:
         run, *others = event.events
         extra = tuple(each.noise_multiplier for each in others if isinstance(each, GaussianDpEvent))
@@ -82,7 +85,7 @@ def find_selection(event: DpEvent) -> Selection | None:
 
 
 def acceptance(test_noise: float, beta: float) -> tuple[float, float]:
-    """P[accept] of a proposal that is as good, and as bad, as the clipped test can tell."""
+    """P[accept] of the best and of the worst proposal that the clipped test can distinguish."""
     return float(ndtr((beta + 1) / (2 * test_noise))), float(ndtr((beta - 1) / (2 * test_noise)))
 
 
@@ -97,9 +100,9 @@ def worst_case_lower(run: Selection, delta: float, width: float = MESH) -> float
 
 
 def worst_case_attempts(run: Selection) -> float:
-    """How many attempts the worst-case test is expected to need: it accepts rarely.
+    """The expected number of attempts of the worst-case test, which accepts rarely.
 
-    So the bound is not to be held against the price of the run's own attempts.
+    So the bound must not be compared with the price of the run's own attempts.
     """
     return run.accepted / min(_passing(run, cut * run.noise)[1] for cut in THRESHOLDS)
 
@@ -113,7 +116,7 @@ def _passing(run: Selection, threshold: float) -> tuple[float, float]:
 
 
 def _lower_bound(run: Selection, delta: float, width: float, threshold: float) -> float:
-    """The bound for one threshold: cells of equal rounded loss, composed by transform."""
+    """The bound for one threshold: cells of equal rounded loss, composed by FFT."""
     distributions = [(_accepted_losses(run, width, threshold), run.accepted)]
     distributions += [(_gaussian_losses(noise, width), 1) for noise in run.extra]
     distributions = [(each, count) for each, count in distributions if count]
@@ -124,7 +127,7 @@ def _lower_bound(run: Selection, delta: float, width: float, threshold: float) -
         count * ((cells**2) @ masses - (cells @ masses) ** 2) for (cells, masses), count in distributions
     )
     widest = max(float(np.abs(cells).max()) for (cells, _), _ in distributions)
-    # Losses are bounded below: 14 standard deviations down there is nothing. What lies further up is dropped.
+    # Losses are bounded below: nothing lies 14 standard deviations down. Mass further up is dropped.
     reach = math.ceil(14 * math.sqrt(variance) + widest)
     size = next_fast_len(2 * reach + 1, real=True)
     spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
@@ -142,7 +145,7 @@ def _lower_bound(run: Selection, delta: float, width: float, threshold: float) -
 
 
 def _accepted_losses(run: Selection, width: float, threshold: float) -> tuple[Floats, Floats]:
-    """Rounded losses of one accepted proposal, record present against absent, with masses when present."""
+    """Rounded losses of one accepted proposal, record present versus absent, with masses when present."""
     good, bad = acceptance(run.test_noise, run.beta)
     passing_with, passing_without = _passing(run, threshold)
     above_with = (passing_with - bad) / (good - bad) if good > bad else 0.0

@@ -26,7 +26,7 @@ def cosine_losses(dimension: int, kappa: float, nodes: int) -> tuple[Floats, Flo
     """Privacy losses 2 kappa cos(angle) of a draw against the opposite direction, with their masses.
 
     A trapezoid over the angle, whose density sin^{K-2} e^{kappa cos} is smooth, reaching 20 standard
-    deviations to each side of the mode: what is left out is far below rounding.
+    deviations to each side of the mode: the rest is far below rounding.
     """
     rest = dimension - 2
     mode = math.acos(2 * kappa / (rest + math.hypot(rest, 2 * kappa)))

@@ -1,4 +1,4 @@
-"""Docker containers on this machine: one around every worker."""
+"""The docker backend: every worker in a container of this machine."""
 
 from harness.backends.docker.docker import Docker
 

@@ -1,4 +1,4 @@
-"""What a container may use, and the command that makes one: everything is shut that a task does not need."""
+"""What a container may use, and the command that creates one: a task gets only what it needs."""
 
 import contextlib
 import csv
@@ -20,12 +20,12 @@ from harness.store import Store
 Size = Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]?$")]
 Folder = Annotated[str, Field(pattern=r"^/")]
 NOBODY = 65534
-"""The user of containers on a store of root's: a task is never root."""
+"""The user of containers if root owns the store: a task never runs as root."""
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class Container(ProfileFile):
-    """A profile of the docker backend; nothing here changes a number."""
+    """A profile of the docker backend; no option changes a result."""
 
     image: str | None = Field(None, description="an image whose entry point is harness.job; else privbench's")
     memory: Size | None = Field(
@@ -45,7 +45,7 @@ class Container(ProfileFile):
 
 
 class Order(BaseModel):
-    """What a keeper is told on its command line: how to make its container, and on which GPU."""
+    """The argument of a keeper: the settings and GPU of its container."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,43 +54,43 @@ class Order(BaseModel):
 
     @property
     def container(self) -> Container:
-        """The profile, with everything resolved."""
+        """The resolved profile."""
         return self.settings.profile_as(Container)
 
 
 def read_order(text: str) -> Order:
-    """The order on a keeper's command line."""
+    """Parse the argument of a keeper."""
     return Order.model_validate_json(text, context={PROFILE: Container})
 
 
 def size_bytes(size: str) -> int:
-    """A size as profiles write it, in bytes."""
+    """Convert a size such as 4G to bytes."""
     return int(size.rstrip("KMGT")) * UNITS.get(size[-1], 1)
 
 
 def plain_user(store: Store) -> tuple[int, int]:
-    """(user, group) of a store's containers: its owner's, or nobody's where that is root."""
+    """(user, group) of a store's containers: its owner, or nobody if that is root."""
     owner = store.path.stat()
     return (owner.st_uid, owner.st_gid) if owner.st_uid else (NOBODY, NOBODY)
 
 
 def hand_over(folder: Path, user: int, group: int) -> None:
-    """Give a task's folder, made by root, to the user that works in it."""
+    """Give a task's folder, created by root, to the user of the container."""
     for each in [folder, *folder.rglob("*")]:
-        with contextlib.suppress(FileNotFoundError):  # a task that runs already replaces files all the time
+        with contextlib.suppress(FileNotFoundError):  # a running task replaces files all the time
             os.chown(each, user, group, follow_symlinks=False)
 
 
 def create_command(store: Store, settings: Settings, gpu: str | None, name: str) -> list[str]:
-    """The words after `docker` that make a container whose entry point serves tasks of this store."""
+    """The arguments of `docker` that create a worker container of this store."""
     profile = settings.profile_as(Container)
     user, group = plain_user(store)
     memory = profile.memory or "0"
-    # What torch.compile makes for a GPU lands in /tmp and is loaded from there; the engine forbids that.
+    # torch.compile for a GPU loads its libraries from /tmp, which the engine forbids by default.
     loads = ",exec" if gpu is not None else ""
     options = {
         "name": name,
-        "hostname": socket.gethostname(),  # results tell of it
+        "hostname": socket.gethostname(),  # recorded in results
         "user": f"{user}:{group}",
         "workdir": "/tmp",
         "pull": "never",
@@ -99,37 +99,37 @@ def create_command(store: Store, settings: Settings, gpu: str | None, name: str)
         "security-opt": "no-new-privileges",
         "pids-limit": profile.processes,
         "memory": memory,
-        "memory-swap": memory,  # no swap: a task that does not fit fails, and does not crawl
+        "memory-swap": memory,  # no swap: a task that does not fit fails at once
         "cpus": profile.cpus or settings.threads,
         "tmpfs": f"/tmp:rw,nosuid,nodev,size={size_bytes(profile.scratch)},mode=1777{loads}",
     }
-    words = ["create", "--interactive", "--init", "--read-only"]
-    words += [f"--{option}={value}" for option, value in options.items()]
-    words += [f"--label={STORE_LABEL}={store.path}", f"--label={KEEPER_LABEL}={os.getpid()}"]
-    words += [f"--mount={each}" for each in _mounts(store, profile)]
+    arguments = ["create", "--interactive", "--init", "--read-only"]
+    arguments += [f"--{option}={value}" for option, value in options.items()]
+    arguments += [f"--label={STORE_LABEL}={store.path}", f"--label={KEEPER_LABEL}={os.getpid()}"]
+    arguments += [f"--mount={each}" for each in _mounts(store, profile)]
     variables = _environment(settings, profile, gpu)
-    words += [f"--env={variable}={value}" for variable, value in variables.items()]
-    words += [f"--gpus=device={gpu}"] if gpu is not None else []
-    return [*words, str(profile.image), str(store.path), "-"]
+    arguments += [f"--env={variable}={value}" for variable, value in variables.items()]
+    arguments += [f"--gpus=device={gpu}"] if gpu is not None else []
+    return [*arguments, str(profile.image), str(store.path), "-"]
 
 
 def _mounts(store: Store, profile: Container) -> Iterator[str]:
-    """The task folders to write, everything else to read. A missing source is an error of the engine's."""
+    """Mount task folders for writing, the rest read-only. The engine reports a missing source."""
     yield _mount(store.tasks)
     for path in (store.path / "store.json", *map(Path, profile.read_only)):
         yield _mount(path, "readonly")
 
 
 def _mount(path: Path, *options: str) -> str:
-    line = io.StringIO()  # the engine reads it as a line of CSV: a path may hold a comma
+    line = io.StringIO()  # the engine parses it as CSV: a path may contain a comma
     csv.writer(line, lineterminator="").writerow(["type=bind", f"source={path}", f"target={path}", *options])
     return line.getvalue()
 
 
 def _environment(settings: Settings, profile: Container, gpu: str | None) -> dict[str, str]:
-    """All a task sees of an environment; nothing comes from the host's."""
+    """The whole environment of a task; nothing is inherited from the host."""
     threads = str(settings.threads)
-    # NVIDIA's base images ask for all cards, which an engine with NVIDIA's runtime as its default obeys.
+    # NVIDIA's base images request all cards, which NVIDIA's runtime grants if it is the default.
     hidden = {"NVIDIA_VISIBLE_DEVICES": "void"} if gpu is None else {}
     return {
         **for_device(hidden, gpu),

@@ -1,7 +1,7 @@
-"""The Docker engine, asked through the `docker` command.
+"""The Docker engine, used through the `docker` command.
 
-The command and not the SDK: it is there wherever an engine is, it finds the engine as its user set it up
-(context, DOCKER_HOST), and a hung engine costs one process with a time limit instead of a thread.
+The command and not the SDK: it is installed with every engine, honours the user's configuration (context,
+DOCKER_HOST), and a hung engine blocks a process with a timeout instead of a thread.
 """
 
 import contextlib
@@ -17,29 +17,29 @@ from harness.store import Store
 from workloads.errors import BackendError
 
 ANSWER_SECONDS = 60.0
-"""After which an engine that says nothing counts as absent; a busy one may take seconds."""
+"""Timeout of the engine; a busy one may take seconds."""
 BACK_SECONDS = 60.0
-"""How long an engine that went away, for an upgrade say, may take to come back."""
+"""How long to wait for an engine that restarts, as for an upgrade."""
 LOOK_SECONDS = 0.5
 STORE_LABEL, KEEPER_LABEL = "privbench.store", "privbench.keeper"
 
 
 class End(NamedTuple):
-    """What the engine says of a container."""
+    """The state of a container, as the engine reports it."""
 
     running: bool
     code: int
     out_of_memory: bool
-    """Whether the kernel killed any of its processes for memory; not only the first."""
+    """Whether the kernel killed any of its processes out of memory."""
     error: str
     """Why it could not start."""
 
 
-def ask(*words: str, seconds: float = ANSWER_SECONDS) -> str:
-    """What `docker WORDS` prints; BackendError with its complaint where it fails."""
+def ask(*arguments: str, seconds: float = ANSWER_SECONDS) -> str:
+    """Output of `docker ARGUMENTS`; BackendError with its message if it fails."""
     try:
         done = subprocess.run(
-            ["docker", *words],
+            ["docker", *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -47,23 +47,25 @@ def ask(*words: str, seconds: float = ANSWER_SECONDS) -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise BackendError("there is no `docker` command: install Docker, or use another --backend") from None
+        raise BackendError("no `docker` command found: install Docker, or use another --backend") from None
     except subprocess.TimeoutExpired:
-        raise BackendError(f"docker {words[0]} gave no answer within {seconds:g} s") from None
+        raise BackendError(f"docker {arguments[0]} did not respond within {seconds:g} s") from None
     if done.returncode:
-        raise BackendError(complaint(done.stderr) or f"docker {words[0]} ended with {done.returncode}")
+        raise BackendError(
+            complaint(done.stderr) or f"docker {arguments[0]} failed with exit code {done.returncode}"
+        )
     return done.stdout.strip()
 
 
 def complaint(stderr: str) -> str:
-    """The engine's own words, without the command's advice."""
+    """The engine's error message, without the advice of the command."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("See 'docker", "Run 'docker"))]
-    return told[-1].removeprefix("Error response from daemon: ") if told else ""
+    output = [line for line in lines if not line.startswith(("See 'docker", "Run 'docker"))]
+    return output[-1].removeprefix("Error response from daemon: ") if output else ""
 
 
-def answers() -> bool:
-    """Whether the engine does."""
+def responds() -> bool:
+    """Whether the engine responds."""
     try:
         ask("version", "--format", "{{.Server.Version}}")
     except BackendError:
@@ -71,10 +73,10 @@ def answers() -> bool:
     return True
 
 
-def await_answer() -> bool:
-    """Whether the engine answers, now or soon: one that is being restarted is waited for."""
+def await_engine() -> bool:
+    """Whether the engine responds within BACK_SECONDS: it may be restarting."""
     deadline = time.monotonic() + BACK_SECONDS
-    while not answers():
+    while not responds():
         if time.monotonic() > deadline:
             return False
         time.sleep(LOOK_SECONDS)
@@ -82,29 +84,29 @@ def await_answer() -> bool:
 
 
 def endpoint() -> str:
-    """Where the engine is, as DOCKER_HOST says it: for a process that may have another environment."""
+    """The engine's address as for DOCKER_HOST, for a process with another environment."""
     return ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
 
 
 def image_id(image: str) -> str:
-    """The digest of an image that is here; BackendError, with what to do, where it is not."""
-    ask("version", "--format", "{{.Server.Version}}")  # an engine that is away has other news than "missing"
+    """The digest of a local image; BackendError if there is no such image."""
+    ask("version", "--format", "{{.Server.Version}}")  # a stopped engine gets its own message
     try:
         return ask("image", "inspect", "--format", "{{.Id}}", image)
     except BackendError as error:
         raise BackendError(
-            f"the image {image} is not here ({error}): make it with `privbench image build` (for GPUs with "
-            "--cuda), or name another in a profile"
+            f"the image {image} was not found ({error}): build it with `privbench image build` (with --cuda "
+            "for GPUs), or name another in a profile"
         ) from error
 
 
 def label(image: str, name: str) -> str:
-    """A label of an image; empty where it has none of this name."""
+    """A label of an image; empty if missing."""
     return ask("image", "inspect", "--format", f'{{{{index .Config.Labels "{name}"}}}}', image)
 
 
 def end_of(name: str) -> End | None:
-    """What became of a container; None where the engine does not know it or does not answer."""
+    """The state of a container; None if it is unknown or the engine does not respond."""
     try:
         state = json.loads(ask("container", "inspect", "--format", "{{json .State}}", name))
     except (BackendError, ValueError):
@@ -113,31 +115,31 @@ def end_of(name: str) -> End | None:
 
 
 def remove(*names: str) -> None:
-    """Kill containers and take them away; what is gone already is no error."""
+    """Kill and remove containers; missing ones are ignored."""
     with contextlib.suppress(BackendError):
         ask("rm", "--force", "--volumes", *names)
 
 
 def sweep(store: Store) -> None:
-    """Remove the containers of a store whose keeper was killed: nobody else would ever end them."""
+    """Remove containers of a store whose keeper was killed: nothing else would."""
     form = f'{{{{.ID}}}} {{{{.Label "{KEEPER_LABEL}"}}}}'
-    told = ask("ps", "--all", "--filter", f"label={STORE_LABEL}={store.path}", "--format", form)
-    pairs = [line.split() for line in told.splitlines()]
+    output = ask("ps", "--all", "--filter", f"label={STORE_LABEL}={store.path}", "--format", form)
+    pairs = [line.split() for line in output.splitlines()]
     orphans = [pair[0] for pair in pairs if len(pair) < 2 or not _keeps(pair[1], store)]
     if orphans:
         remove(*orphans)
 
 
 def _keeps(pid: str, store: Store) -> bool:
-    """Whether a process is a keeper of this store; its number may have passed to another program."""
+    """Whether a process is a keeper of this store; its pid may have been reused."""
     try:
-        words = psutil.Process(int(pid)).cmdline()
+        command = psutil.Process(int(pid)).cmdline()
     except (ValueError, psutil.Error):
         return False
-    return "harness.backends.docker.keeper" in words and str(store.path) in words
+    return "harness.backends.docker.keeper" in command and str(store.path) in command
 
 
 def use(host: str) -> None:
-    """Talk to this engine from now on, whatever this process's environment said."""
+    """Use this engine from now on, whatever the environment says."""
     os.environ["DOCKER_HOST"] = host
     os.environ.pop("DOCKER_CONTEXT", None)

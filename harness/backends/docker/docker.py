@@ -1,9 +1,9 @@
-"""Docker containers: the queue and supervisor of harness/backends/machine, a container around every worker.
+"""Docker containers: the queue and supervisor of harness/backends/machine, with every worker in a container.
 
-A container is a worker: it serves one task after another and so pays for its start once. A task that
-fails takes its container along, so that nothing it left (a full /tmp, the engine's mark for a kill for
-want of memory) meets the next. Who makes, watches and removes a container is its keeper
-(harness/backends/docker/keeper.py); what it may do is in harness/backends/docker/containers.py.
+A container runs one task after another, so that its start-up is paid once. A failed task ends its
+container, so that nothing it left (a full /tmp, the engine's out-of-memory flag) affects the next. Its keeper
+(harness/backends/docker/keeper.py) creates, watches and removes it; its permissions are in
+harness/backends/docker/containers.py.
 """
 
 import os
@@ -27,9 +27,9 @@ from harness.store import Store
 from workloads.errors import BackendError
 
 SPARE_BYTES = 2**30
-"""Beside twice what a recorded training needed: the limit is there to contain mistakes, not to cause them."""
+"""Added to twice the memory of a recorded training: the limit should contain mistakes, not cause failures."""
 DEVICE_LABEL = "privbench.device"
-"""The label in which an image says what it is for: cpu or cuda."""
+"""The label of an image with its device: cpu or cuda."""
 
 
 class Docker(Queued):
@@ -45,11 +45,11 @@ class Docker(Queued):
         return Contained(store, settings, gpu)
 
     def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
-        """A GPU where there are some and the profile does not do without."""
+        """`cuda` if there are GPUs and the profile does not exclude them."""
         return "cuda" if with_gpus(settings, settings.profile_as(Container)).gpus else "cpu"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
-        """Queue the jobs with everything resolved that the supervisor's own environment may lack."""
+        """Queue the jobs, with everything resolved that the supervisor's environment may lack."""
         settings = complete(settings, jobs)
         if os.getuid() == 0:
             for job in jobs:
@@ -58,13 +58,13 @@ class Docker(Queued):
         super().submit(jobs, store, sweep, settings)
 
     def parts(self) -> list[Finding]:
-        """The command by which the engine is asked."""
+        """Check for the `docker` command."""
         path = shutil.which("docker")
         return [Finding("docker", path is not None, path, "the docker backend")]
 
     def check(self, profile: ProfileFile | None) -> list[Finding]:
-        """The engine, its users, the image, and a container of it, up to the first that is missing."""
-        from harness.backends.docker.image import examine  # needs the names of images that are here
+        """Check the engine, its users, the image and a container of it, up to the first failure."""
+        from harness.backends.docker.image import examine  # imports this module
 
         asked = Settings(profile=profile).profile_as(Container)
         if asked.engine:
@@ -84,17 +84,17 @@ class Contained(Worker):
 
 
 def default_image(cuda: bool = False) -> str:
-    """The image that `privbench image build` makes for this version; with `--cuda` it is that for GPUs."""
+    """The name of the image that `privbench image build` makes for this version, with `--cuda` for GPUs."""
     return f"privbench:{version('privbench')}" + ("-cuda" if cuda else "")
 
 
 def complete(settings: Settings, jobs: Sequence[Job]) -> Settings:
-    """The settings with GPUs, the image's digest, the engine's address, a memory limit, the data's folders.
+    """Resolve the settings: GPUs, image digest, engine address, memory limit, data folders.
 
-    BackendError where the engine does not answer, has no such image, or the image is of another kind than
-    the device: better now than in every task.
+    BackendError if the engine does not respond, lacks the image, or the image is for another device: better
+    now than in every task.
     """
-    # Imported here: it loads numpy, which those who only look at a sweep do without.
+    # Imported here: it loads numpy, which `status` does not need.
     from workloads.data.places import cache_root, data_root
 
     profile = settings.profile_as(Container)
@@ -116,35 +116,35 @@ def complete(settings: Settings, jobs: Sequence[Job]) -> Settings:
 
 
 def with_gpus(settings: Settings, profile: Container) -> Settings:
-    """The settings with the GPUs that containers get; BackendError where the profile wants one in vain."""
+    """Resolve the GPUs of containers; BackendError if the profile requires one and there is none."""
     found = replace(settings, gpus=[]) if profile.gpu == "none" else placed(settings)
     if profile.gpu == "one" and not found.gpus:
         raise BackendError(
-            "the profile says gpu = 'one', and no GPU can be used here (see `privbench doctor`): "
+            "the profile has gpu = 'one', but no usable GPU was found (see `privbench doctor`): "
             "give gpu = 'auto' or 'none' to use the CPU"
         )
     return found
 
 
 def fitting_image(named: str | None, settings: Settings) -> str:
-    """The digest of the image that was named, else of this version's for the device.
+    """The digest of the named image, or of this version's default for the device.
 
-    An image that says it is for CPUs would make every training fail that was given a GPU.
+    An image for CPUs would make every training on a GPU fail.
     """
     image = named or default_image(cuda=bool(settings.gpus))
     digest = daemon.image_id(image)
     if settings.gpus and daemon.label(digest, DEVICE_LABEL) == "cpu":
         raise BackendError(
-            f"the image {image} is for CPUs, and there are {len(set(settings.gpus))} GPUs: name one that "
-            "`privbench image build --cuda` made, or give the profile gpu = 'none' to use the CPU"
+            f"the image {image} is for CPUs, but there are {len(set(settings.gpus))} GPUs: name one built by "
+            "`privbench image build --cuda`, or give the profile gpu = 'none' to use the CPU"
         )
     return digest
 
 
 def memory_limit(jobs: Sequence[Job], settings: Settings) -> int:
-    """Bytes of one container: by the largest job where all are known, else a slot's share of the machine."""
+    """Memory of one container: by the largest job if all are known, else a slot's share of the machine."""
     known = [job.memory_bytes for job in jobs if job.memory_bytes is not None]
     total = int(psutil.virtual_memory().total)
-    if settings.gpus or len(known) < len(jobs):  # on a GPU what was recorded is the device's memory
+    if settings.gpus or len(known) < len(jobs):  # on a GPU the recorded memory is the device's
         return int(0.9 * total / (slots(settings) + slots(settings, on_gpu=True)))
     return min(total, 2 * max(known) + SPARE_BYTES)

@@ -1,7 +1,7 @@
-"""Images for the docker backend: made from a checkout by the host's own pip, listed, and looked over.
+"""Images of the docker backend: build from a checkout, list, check.
 
-The host's pip fetches the wheels, with whatever index, mirror or proxy it is set up for; the image then
-installs them without a network. So nothing of the host's configuration gets into an image.
+The host's pip downloads the wheels with its configured index, mirror or proxy; the image installs them
+without a network, so that nothing of the host's configuration gets into the image.
 """
 
 import re
@@ -29,25 +29,25 @@ TITLE = "org.opencontainers.image.title"
 BUILD_SECONDS = 3600.0
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)), "manylinux2014_x86_64")
-"""What wheels for another Python than this one may be of; pip takes only what it is told by name."""
+"""Platform tags of wheels for another Python; pip takes only those that are listed."""
 CUDA = "13.0"
-"""Of the torch that is pinned, as PyPI has it; it has no code for cards before Turing."""
+"""CUDA of the pinned torch on PyPI, which does not support cards before Turing."""
 CUDA_BASES = {
     "13.0": "nvidia/cuda:13.0.2-base-ubuntu24.04",
     "12.6": "nvidia/cuda:12.6.3-base-ubuntu24.04",
 }
-"""Base images by CUDA: each refuses to start on a driver that is too old for a torch of that CUDA."""
+"""Base images by CUDA version; each refuses to start on a driver that is too old for it."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an image is made of."""
+    """The ingredients of an image."""
 
     source: Path
     """A checkout of privbench."""
     cuda: bool = False
     base: str | None = None
-    """Its base image; else Python's own, or for CUDA that of CUDA_BASES."""
+    """The base image; by default Python's, or one of CUDA_BASES."""
     python: str = PYTHON
     """The base image's Python, as 3.12."""
     tag: str | None = None
@@ -56,7 +56,7 @@ class Recipe:
 
     @property
     def folder(self) -> Path:
-        """Where the wheels are gathered."""
+        """The folder of the wheels."""
         return self.source / "build" / "image"
 
     @property
@@ -66,35 +66,35 @@ class Recipe:
 
     @property
     def cuda_version(self) -> str:
-        """The CUDA that torch is built for, which the end of an index's address tells."""
+        """The CUDA version of torch, from the end of the index's URL."""
         if self.index is None:
             return CUDA
         match = re.search(r"/cu(\d\d)(\d)/?$", self.index)
         if match is None:
             raise SpecError(
-                f"--index {self.index}: give one of torch's for a CUDA, as "
+                f"--index {self.index}: give a torch index for a CUDA version, as "
                 "https://download.pytorch.org/whl/cu126, or leave it out"
             )
         return f"{match[1]}.{match[2]}"
 
     @property
     def base_image(self) -> str:
-        """The image it builds on."""
+        """The base image."""
         if self.base is not None:
             return self.base
         if not self.cuda:
             return f"python:{self.python}-slim"
         if self.cuda_version not in CUDA_BASES:
             known = ", ".join(CUDA_BASES)
-            raise SpecError(f"no base image is known for CUDA {self.cuda_version} ({known}): give --base")
+            raise SpecError(f"no base image for CUDA {self.cuda_version} ({known}): give --base")
         return CUDA_BASES[self.cuda_version]
 
 
 def prepare(recipe: Recipe) -> None:
-    """Gather all wheels an image needs; those of the libraries again only if something about them changed."""
+    """Collect the wheels of an image; libraries are downloaded again only if the requirements changed."""
     if not (recipe.source / "docker" / "Dockerfile").is_file():
         raise SpecError(
-            f"{recipe.source} is no checkout of privbench (no docker/Dockerfile): give --source DIR"
+            f"{recipe.source} is not a checkout of privbench (no docker/Dockerfile): give --source DIR"
         )
     project = tomllib.loads((recipe.source / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = "".join(f"{each}\n" for each in project["project"]["dependencies"])
@@ -105,7 +105,7 @@ def prepare(recipe: Recipe) -> None:
     (recipe.folder / "requirements.txt").write_text(wanted, encoding="utf-8")
     made_of = recipe.folder / "libraries.txt"
     if not made_of.is_file() or made_of.read_text(encoding="utf-8") != content:
-        made_of.unlink(missing_ok=True)  # a download that is broken off leaves nothing to trust
+        made_of.unlink(missing_ok=True)  # an interrupted download is not to be trusted
         _download(recipe)
         made_of.write_text(content, encoding="utf-8")
     shutil.rmtree(recipe.folder / "ours", ignore_errors=True)
@@ -128,7 +128,7 @@ def _download(recipe: Recipe) -> None:
 def make_wheel(source: Path, target: Path) -> None:
     """Build privbench's wheel into a folder.
 
-    From a copy: setuptools leaves build/ behind, and files once deleted would live on in it.
+    From a copy: setuptools leaves build/ behind, where deleted files would survive.
     """
     with tempfile.TemporaryDirectory() as name:
         for each in ("pyproject.toml", "README.md", "LICENSE"):
@@ -138,38 +138,38 @@ def make_wheel(source: Path, target: Path) -> None:
         _pip("wheel", "--no-deps", "--wheel-dir", target, name)
 
 
-def _pip(*words: str | Path) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *map(str, words)]
+def _pip(*arguments: str | Path) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
     if done.returncode:
-        raise BackendError(f"pip {words[0]} fails: {done.stderr.strip()}")
+        raise BackendError(f"pip {arguments[0]} failed: {done.stderr.strip()}")
 
 
 def build(recipe: Recipe) -> float:
-    """Build an image whose wheels are gathered; the seconds it took."""
+    """Build an image from the collected wheels; return the seconds it took."""
     file = recipe.source / "docker" / ("Dockerfile.cuda" if recipe.cuda else "Dockerfile")
-    words = ["build", "--quiet", f"--file={file}", f"--tag={recipe.name}"]
-    words += [f"--build-arg=VERSION={version('privbench')}"]
-    words += [f"--build-arg=GIT={git_state(recipe.source) or 'unknown'}"]
-    words += [f"--build-arg=BASE={recipe.base_image}"]
-    # A CUDA base has no Python of its own and fetches one.
-    words += [f"--build-arg=CUDA={recipe.cuda_version}"] if recipe.cuda else ["--network=none"]
+    arguments = ["build", "--quiet", f"--file={file}", f"--tag={recipe.name}"]
+    arguments += [f"--build-arg=VERSION={version('privbench')}"]
+    arguments += [f"--build-arg=GIT={git_state(recipe.source) or 'unknown'}"]
+    arguments += [f"--build-arg=BASE={recipe.base_image}"]
+    # A CUDA base image has no Python and downloads one.
+    arguments += [f"--build-arg=CUDA={recipe.cuda_version}"] if recipe.cuda else ["--network=none"]
     began = time.monotonic()
-    daemon.ask(*words, str(recipe.source), seconds=BUILD_SECONDS)
+    daemon.ask(*arguments, str(recipe.source), seconds=BUILD_SECONDS)
     return time.monotonic() - began
 
 
 def images() -> list[Row]:
-    """A row per image of privbench that the engine has."""
-    told = daemon.ask("image", "ls", "--quiet", "--no-trunc", f"--filter=label={TITLE}=privbench")
-    return [_row(each) for each in dict.fromkeys(told.split())]
+    """One row per image of privbench on the engine."""
+    output = daemon.ask("image", "ls", "--quiet", "--no-trunc", f"--filter=label={TITLE}=privbench")
+    return [_row(each) for each in dict.fromkeys(output.split())]
 
 
 def _row(image: str) -> Row:
     label = '{{index .Config.Labels "org.opencontainers.image.%s"}}'
     parts = ['{{join .RepoTags ","}}', label % "version", label % "revision", "{{.Size}}", "{{.Created}}"]
-    told = daemon.ask("image", "inspect", "--format", "\t".join(parts), image).split("\t")
-    name, made_of, revision, size, created = told
+    output = daemon.ask("image", "inspect", "--format", "\t".join(parts), image).split("\t")
+    name, made_of, revision, size, created = output
     return {
         "image": name,
         "version": made_of,
@@ -181,7 +181,7 @@ def _row(image: str) -> Row:
 
 
 def examine(image: str | None) -> list[Finding]:
-    """What stands between this machine and a task in a container, up to the first thing that is missing."""
+    """Check everything a task in a container needs, up to the first failure."""
     image = image or default_image(cuda=bool(usable()))
     found: list[Finding] = []
     for what, look in (("engine", _engine), ("users", _users), ("image", lambda: daemon.image_id(image))):
@@ -198,7 +198,7 @@ def _engine() -> str:
 
 
 def _users() -> str:
-    """An engine that gives users other numbers than the host's would write results nobody owns."""
+    """BackendError if the engine remaps user ids: results would have the wrong owner."""
     options = daemon.ask("info", "--format", "{{json .SecurityOptions}}")
     if "rootless" in options or "userns" in options:
         raise BackendError("the engine maps users (rootless, userns-remap): tasks could not write the store")
@@ -206,7 +206,7 @@ def _users() -> str:
 
 
 def _trial(image: str) -> Finding:
-    """Let the image say its version, under the locks that matter to Python."""
+    """Print the image's version, under the restrictions that matter to Python."""
     program = "from importlib.metadata import version; print(version('privbench'))"
     locks = ["--rm", "--pull=never", "--network=none", "--read-only", "--cap-drop=ALL", "--user=65534:65534"]
     try:
@@ -214,5 +214,5 @@ def _trial(image: str) -> Finding:
     except BackendError as error:
         return Finding("trial", False, str(error))
     same = found == version("privbench")
-    said = f"privbench {found}" + ("" if same else f", but here is {version('privbench')}: build it again")
-    return Finding("trial", same, said)
+    detail = f"privbench {found}" + ("" if same else f", but {version('privbench')} is installed: rebuild it")
+    return Finding("trial", same, detail)

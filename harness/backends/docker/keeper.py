@@ -1,13 +1,12 @@
 """The process beside a container: `python -m harness.backends.docker.keeper ORDER STORE -`.
 
-To the supervisor it is a worker like any other (harness/backends/local/workers.py): keys go in on standard
-input, answers come out, SIGTERM asks the task to save and stop. It makes the container, stands between
-the two, and leaves none behind: when the container has ended, or when whoever started the keeper is gone,
-it is stopped, looked at and removed. In place of SIGKILL, which no process could pass on, it takes SIGUSR1.
+To the supervisor it is a worker like any other (harness/backends/machine/workers.py): it reads keys from
+standard input, writes their status to standard output, and on SIGTERM asks the task to save and stop. It
+creates the container and always removes it: after it has ended, or when the supervisor is gone. SIGUSR1
+stands for SIGKILL, which a process cannot pass on.
 
-Its last line is `epitaph` with why the container ended, as JSON: the exit code alone does not tell. A
-keeper that is itself killed leaves a container that ends with its task; the next keeper of the store
-removes what is left of it.
+Its last line is `exit_cause` with the reason as JSON, since the exit code is not enough. The container of
+a keeper that is killed ends with its task; the next keeper of the store removes it.
 """
 
 import contextlib
@@ -29,58 +28,58 @@ from workloads.errors import BackendError
 
 TICK_SECONDS = 0.2
 KILLED_CODE = 128 + signal.SIGKILL
-Epitaph = tuple[str, str]
-"""(reason, message) for the task that a container leaves behind."""
+ExitCause = tuple[str, str]
+"""(reason, message) of the failed task."""
 
 
 class Keeper:
-    """Keeps one container."""
+    """Manages one container."""
 
     def __init__(self, store: Store, order: Order) -> None:
-        self.store, self.told = store, order
+        self.store, self.spec = store, order
         self.name = f"privbench-{uuid.uuid4().hex[:12]}"
         self.order: signal.Signals | None = None
         self.let_go_at: float | None = None
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """SIGTERM: let the task save and stop. SIGUSR1: kill it."""
+        """On SIGTERM let the task save and stop; on SIGUSR1 kill it."""
         self.order = signal.SIGKILL if signum == signal.SIGUSR1 else signal.SIGTERM
 
-    def run(self) -> Epitaph | None:
-        """From the container's making to its removal; None where it ended as it was asked to."""
-        if not daemon.await_answer():
-            return "killed", "the engine does not answer; start it and run the sweep again"
+    def run(self) -> ExitCause | None:
+        """Create, watch and remove the container; None if it ended normally."""
+        if not daemon.await_engine():
+            return "killed", "the engine does not respond; start it and run the sweep again"
         try:
             daemon.sweep(self.store)
-            daemon.ask(*create_command(self.store, self.told.settings, self.told.gpu, self.name))
+            daemon.ask(*create_command(self.store, self.spec.settings, self.spec.gpu, self.name))
             with subprocess.Popen(["docker", "start", "--attach", "--interactive", self.name]) as client:
                 while client.poll() is None:
                     self._attend()
-            return self._epitaph(client.returncode)
+            return self._exit_cause(client.returncode)
         except BackendError as error:
-            return "killed", f"its container cannot be made: {error}; mend that and run the sweep again"
+            return "killed", f"its container cannot be created: {error}; fix that and run the sweep again"
         finally:
             daemon.remove(self.name)
 
     def _attend(self) -> None:
-        """For one tick: pass orders on; end what nobody listens to any more."""
+        """Wait one tick: forward signals, and stop the container if the supervisor is gone."""
         pipe = select.poll()
-        pipe.register(sys.stdin, 0)  # asks for nothing but whether the other end is closed
+        pipe.register(sys.stdin, 0)  # only detects that the other end is closed
         if pipe.poll(TICK_SECONDS * 1000) and self.let_go_at is None:
             self.let_go_at, self.order = time.monotonic(), signal.SIGTERM
         if self.let_go_at is not None:
-            time.sleep(TICK_SECONDS)  # a closed input does not wait
+            time.sleep(TICK_SECONDS)  # polling a closed input returns at once
             if time.monotonic() - self.let_go_at > STOP_SECONDS:
                 self.order = signal.SIGKILL
         if self.order is not None:
-            with contextlib.suppress(BackendError):  # it has not started yet: again in the next tick
+            with contextlib.suppress(BackendError):  # not started yet: retried in the next tick
                 daemon.ask("kill", f"--signal={self.order.name}", self.name)
                 self.order = None
 
-    def _epitaph(self, code: int) -> Epitaph | None:
-        """Why the container ended, whatever its client says."""
-        if not daemon.await_answer():
-            return "killed", "the engine went away while it ran; start it and run the sweep again"
+    def _exit_cause(self, code: int) -> ExitCause | None:
+        """Why the container ended, as the engine reports it."""
+        if not daemon.await_engine():
+            return "killed", "the engine stopped while it ran; start it and run the sweep again"
         end = daemon.end_of(self.name)
         if end is not None and end.running:  # the client was killed; the task can still save
             with contextlib.suppress(BackendError):
@@ -88,14 +87,14 @@ class Keeper:
                 daemon.ask("stop", f"--time={STOP_SECONDS:.0f}", self.name, seconds=wait)
             return "killed", "its container lost its client; running the sweep again resumes it"
         if end is None:
-            return "killed", "somebody removed its container; running the sweep again resumes it"
+            return "killed", "its container was removed; running the sweep again resumes it"
         if end.error:
-            return "killed", f"its container could not start: {end.error}; mend that and run the sweep again"
+            return "killed", f"its container could not start: {end.error}; fix that and run the sweep again"
         if end.code == 0:
             return None
         if end.out_of_memory:
-            limit = mebibytes(size_bytes(self.told.container.memory or "0"))
-            return "out_of_memory", f"the kernel killed it for want of memory (limit: {limit})"
+            limit = mebibytes(size_bytes(self.spec.container.memory or "0"))
+            return "out_of_memory", f"out of memory: the kernel killed it (limit: {limit})"
         if end.code == KILLED_CODE and code != KILLED_CODE:
             return "killed", "the engine was restarted while it ran; running the sweep again resumes it"
         if end.code == KILLED_CODE:
@@ -104,19 +103,19 @@ class Keeper:
 
 
 def main(arguments: list[str]) -> int:
-    """Keep a container for the store until it ends."""
+    """Run a container for the store until it ends."""
     order, store = read_order(arguments[0]), Store.open(arguments[1])
     if order.container.engine:
         daemon.use(order.container.engine)
     keeper = Keeper(store, order)
     for signum in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(signum, keeper.handle)
-    epitaph = keeper.run()
-    with contextlib.suppress(BrokenPipeError):  # the supervisor is gone: nobody asks
-        if epitaph is not None:
-            sys.stdout.write(f"epitaph {json.dumps(epitaph)}\n")
+    exit_cause = keeper.run()
+    with contextlib.suppress(BrokenPipeError):  # the supervisor is gone
+        if exit_cause is not None:
+            sys.stdout.write(f"exit_cause {json.dumps(exit_cause)}\n")
             sys.stdout.flush()
-    return 0 if epitaph is None else 1
+    return 0 if exit_cause is None else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The machine itself: worker processes, fed from a queue in the store by a supervisor."""
+"""The local backend: worker processes of this machine."""
 
 from harness.backends.local.local import Local
 

@@ -1,4 +1,4 @@
-"""Plain processes of this machine: the queue of harness/backends/machine, with nothing around a worker."""
+"""Plain worker processes of this machine, on the queue of harness/backends/machine."""
 
 from typing import ClassVar
 

@@ -1,1 +1,1 @@
-"""Jobs on this machine: a queue in the store, a supervisor, worker processes; for backends to build on."""
+"""Jobs on this machine: a queue in the store, a supervisor and worker processes, shared by backends."""

@@ -1,11 +1,11 @@
-"""A queue on this machine: submissions are files in the store, a detached supervisor works them off.
+"""The queue of this machine: submissions are files in the store, run by a detached supervisor.
 
-    queue/<id>.json     a submission: jobs in order, what each needs, how and by which backend to run them
-    queue/<id>.stop     asks to stop it; `.cancel` also writes `cancelled` rows
-    supervisor/         state.json (who supervises, what runs) and log.txt
+    queue/<id>.json     a submission: ordered jobs, their dependencies, backend and settings
+    queue/<id>.stop     request to stop it; `.cancel` also writes `cancelled` rows
+    supervisor/         state.json (process, running tasks) and log.txt
 
-One supervisor per store. It survives the terminal, ends when the queue is empty, and is started
-again by whoever submits next; a killed one leaves the queue as it was.
+One supervisor per store. It outlives the terminal, ends when the queue is empty, and is restarted by the next
+submission; a killed one leaves the queue as it was.
 """
 
 import contextlib
@@ -29,14 +29,14 @@ from harness.backends.gpus import placed
 from harness.backends.machine.workers import Worker
 from harness.backends.sent import sent_backend
 from harness.store import Store
-from harness.store.files import sealed, unsealed, write_atomic
+from harness.store.files import dump_checked, parse_checked, write_atomic
 from workloads.errors import BackendError, BenchError, StoreError
 
 FRESH_SECONDS = 60.0
-"""A supervisor on another host that told its state within this time is taken to be alive."""
+"""A supervisor on another host whose state is younger than this counts as alive."""
 
 START_SECONDS = 1.0
-"""What a new supervisor gets before anybody asks whether it lives."""
+"""Grace period of a new supervisor before it is checked."""
 
 
 class QueuedJob(BaseModel):
@@ -57,19 +57,19 @@ class Submission(BaseModel):
 
     sweep: str
     backend: str
-    """Whose workers run the jobs."""
+    """The backend whose workers run the jobs."""
     settings: Settings
     jobs: tuple[QueuedJob, ...]
 
     def write(self, store: Store) -> None:
-        """Queue it behind those that are there."""
+        """Append it to the queue."""
         store.queue.mkdir(exist_ok=True)
         file = store.queue / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
-        write_atomic(file, sealed(self.model_dump(mode="json")))
+        write_atomic(file, dump_checked(self.model_dump(mode="json")))
 
 
 class SupervisorState(BaseModel):
-    """What a supervisor last reported of itself."""
+    """The last reported state of a supervisor."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,35 +79,35 @@ class SupervisorState(BaseModel):
     running: tuple[str, ...] = ()
     """The tasks of its workers."""
     waiting: int = 0
-    """How many tasks no worker has yet."""
+    """Number of tasks that are not yet running."""
 
     def write(self, store: Store) -> None:
-        """Replace what was reported before."""
-        write_atomic(state_file(store), sealed(self.model_dump(mode="json")))
+        """Replace the stored state."""
+        write_atomic(state_file(store), dump_checked(self.model_dump(mode="json")))
 
     @property
     def fresh(self) -> bool:
-        """Whether it is recent; one of the future was written before the clock was set back."""
+        """Whether it is recent; one in the future was written before the clock was set back."""
         return abs(time.time() - self.time) < FRESH_SECONDS
 
 
 class Queued(Backend):
-    """Runs jobs in worker processes of this machine; what a worker is, its subclass says."""
+    """Runs jobs in worker processes of this machine; subclasses define the worker."""
 
     def worker(self, store: Store, settings: Settings, gpu: str | None) -> Worker:
-        """A new worker process, on this GPU where one is named; called in the supervisor."""
+        """Start a worker process, on this GPU if given; called in the supervisor."""
         return Worker(store, settings, gpu)
 
     def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
-        """A GPU where this machine has some that may be used."""
+        """`cuda` if this machine has usable GPUs."""
         return "cuda" if placed(settings).gpus else "cpu"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
-        """Queue the jobs and make sure that a supervisor works on them."""
+        """Queue the jobs and make sure that a supervisor runs."""
         other = supervisor_state(store)
         if other and other.host != socket.gethostname() and other.fresh:
             raise BackendError(
-                f"the store is being worked on by host {other.host} (process {other.pid}); "
+                f"a supervisor on host {other.host} (process {other.pid}) uses this store: "
                 "submit there, or wait until it has ended"
             )
         queued = tuple(
@@ -117,14 +117,14 @@ class Queued(Backend):
         start_supervisor(store)
 
     def stop(self, store: Store, sweep: str, cancel: bool) -> None:
-        """Ask the supervisor to stop the sweep's submissions; where none lives, it starts to do so."""
+        """Ask the supervisor, started if needed, to stop the sweep's submissions."""
         for file in submissions(store, sweep):
             write_atomic(file.with_suffix(".cancel" if cancel else ".stop"), b"")
         if submissions(store, sweep):
             start_supervisor(store)
 
     def attend(self, store: Store, sweep: str) -> bool:
-        """Whether the sweep is queued or a supervisor lives; a killed one is replaced."""
+        """Whether the sweep is queued or a supervisor runs; a killed one is restarted."""
         if supervised(store):
             return True
         if not submissions(store, sweep):
@@ -134,19 +134,19 @@ class Queued(Backend):
         return True
 
     def status(self, store: Store, sweep: str, tasks: Set[str]) -> Standing:
-        """Whether a submission of the sweep is left, and whether a supervisor works on it."""
+        """Whether submissions of the sweep are left, and whether a supervisor runs."""
         queued = bool(submissions(store, sweep))
         if supervised(store):
             state = supervisor_state(store)
             return Standing(queued, (f"supervisor runs as process {state.pid if state else '?'}",))
-        idle = "work is queued but nobody works on it: `privbench run` or `privbench enqueue` goes on"
+        idle = "tasks are queued but no supervisor runs: `privbench run` or `privbench enqueue` resumes them"
         return Standing(queued, ("no supervisor runs", *([idle] if queued else [])))
 
 
 def submissions(store: Store, sweep: str | None = None) -> list[Path]:
-    """Queue files not yet worked off, oldest first; of one sweep where it is named.
+    """Queue files, oldest first; of one sweep if named.
 
-    A damaged one is nobody's: the supervisor takes it away, and asking for the sweep again replaces it.
+    A damaged one belongs to no sweep: the supervisor removes it, and enqueueing the sweep again replaces it.
     """
     files = sorted(store.queue.glob("*.json"))
     if sweep is None:
@@ -156,9 +156,9 @@ def submissions(store: Store, sweep: str | None = None) -> list[Path]:
 
 
 def read_submission(store: Store, file: Path) -> Submission | None:
-    """The content of a queue file; None where it is damaged, worked off already or of no backend here."""
+    """Parse a queue file; None if it is damaged, gone, or its backend is not installed."""
     try:
-        content = unsealed(file.read_bytes())
+        content = parse_checked(file.read_bytes())
         content.setdefault("backend", _backend_before(store, content))
         profile = queued_backend(content["backend"]).Profile
         return Submission.model_validate(content, context={PROFILE: profile})
@@ -167,15 +167,15 @@ def read_submission(store: Store, file: Path) -> Submission | None:
 
 
 def queued_backend(name: str) -> Queued:
-    """The backend of a submission, which builds on this queue; BackendError where it does not."""
+    """The backend of a submission; BackendError if it does not use this queue."""
     member = family.get(name)
     if not isinstance(member, Queued):
-        raise BackendError(f"the backend {name} has workers of its own and takes nothing from this queue")
+        raise BackendError(f"the backend {name} does not use this queue")
     return member
 
 
 def _backend_before(store: Store, content: dict[str, Any]) -> str:
-    """Of a submission older than its `backend`: where its sweep was sent."""
+    """The backend of an old submission without one, from the record of its sweep."""
     try:
         return sent_backend(store.sweep(str(content.get("sweep"))))
     except StoreError:
@@ -183,36 +183,36 @@ def _backend_before(store: Store, content: dict[str, Any]) -> str:
 
 
 def state_file(store: Store) -> Path:
-    """Where a supervisor reports; absent while none runs."""
+    """The state file of the supervisor; absent while none runs."""
     return store.path / "supervisor" / "state.json"
 
 
 def supervisor_state(store: Store) -> SupervisorState | None:
-    """What the last supervisor reported of itself; it may be dead."""
+    """The state of the last supervisor, which may be gone."""
     try:
-        return SupervisorState.model_validate(unsealed(state_file(store).read_bytes()))
+        return SupervisorState.model_validate(parse_checked(state_file(store).read_bytes()))
     except (OSError, ValueError):
         return None
 
 
 def supervisor_summary(store: Store) -> dict[str, Any]:
-    """Whether a supervisor runs here, and what it reported last, for programs."""
+    """Whether a supervisor runs here, and its last state, for JSON."""
     state = supervisor_state(store)
     return {"alive": supervised(store), **(state.model_dump(mode="json") if state else {})}
 
 
 def supervised(store: Store) -> bool:
-    """Whether a supervisor of this store lives on this machine."""
+    """Whether a supervisor of this store runs on this machine."""
     with only_one(store) as alone:
         return not alone
 
 
 started: list[subprocess.Popen[bytes]] = []
-"""Supervisors this process started and that may still live: kept so that the dead are reaped."""
+"""Supervisors started by this process, kept so that ended ones are reaped."""
 
 
 def start_supervisor(store: Store) -> None:
-    """Start one that outlives this process; it ends at once if another is there."""
+    """Start a supervisor that outlives this process; it exits at once if another runs."""
     folder = store.path / "supervisor"
     folder.mkdir(exist_ok=True)
     started[:] = [each for each in started if each.poll() is None]
@@ -229,10 +229,10 @@ def start_supervisor(store: Store) -> None:
 
 @contextlib.contextmanager
 def only_one(store: Store) -> Iterator[bool]:
-    """True for one process per store and machine at a time; released by the kernel however it ends.
+    """Lock the store for one supervisor per machine; released by the kernel when the holder dies.
 
-    On Linux the lock is an abstract socket name: it lives in the kernel, so it holds on network file
-    systems, where flock may not, and leaves nothing behind. Elsewhere it is a lock on a file.
+    On Linux the lock is an abstract socket name, which also works on network file systems, where flock may
+    not, and leaves no file. Elsewhere it is a file lock.
     """
     if sys.platform == "linux":
         where = store.path.stat()

@@ -1,8 +1,8 @@
-"""The detached process that works a store's queue off: `python -m harness.backends.machine.supervisor STORE`.
+"""The detached process that runs a store's queue: `python -m harness.backends.machine.supervisor STORE`.
 
-It starts one worker (`python -m harness.jobs STORE -`, or what the backend puts around that) per slot, gives
-each a task at a time, and replaces a worker that dies. It never loads torch: a crash in a training cannot
-take it along.
+It starts one worker (`python -m harness.jobs STORE -`, or the backend's wrapper of it) per slot, gives each
+one task at a time, and replaces a worker that dies. It never loads torch: a crash in a training cannot
+crash it.
 """
 
 import contextlib
@@ -32,25 +32,25 @@ from harness.store import Store
 
 TICK_SECONDS = 0.2
 LINGER_SECONDS = 5.0
-"""How long an idle supervisor keeps its workers, so that the next sweep need not import torch again."""
+"""How long an idle supervisor keeps its workers, which saves the next sweep the import of torch."""
 STATE_SECONDS = 2.0
 TRIES = 3
-"""How often a new supervisor asks for the lock before it believes that there is another."""
+"""How often a new supervisor tries the lock before it concludes that another runs."""
 
 
 @dataclass
 class Unfinished:
-    """One submission: what is left of it."""
+    """The unfinished part of a submission."""
 
     file: Path
     backend: str
     settings: Settings
     waiting: dict[str, tuple[str, ...]]
-    """Task to what it needs, in order."""
+    """Dependencies by task, in order."""
     on_cpu: frozenset[str]
-    """Tasks that use no GPU, whatever there is."""
+    """Tasks that never use a GPU."""
     alone: frozenset[str] = frozenset()
-    """Tasks that wait until nothing else runs, and beside which nothing starts."""
+    """Tasks that run only when nothing else does."""
     running: set[str] = field(default_factory=set)
 
     def on_gpu(self, key: str) -> bool:
@@ -59,7 +59,7 @@ class Unfinished:
 
 
 class Supervisor:
-    """Works off the queue of one store."""
+    """Runs the queue of one store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -68,10 +68,10 @@ class Supervisor:
         self.selector = selectors.DefaultSelector()
         self.done: set[str] = set()
         self.ending = False
-        self.told = 0.0
+        self.state_written = 0.0
 
     def run(self) -> None:
-        """Until the queue has been empty for a while, or SIGTERM."""
+        """Run until the queue has been empty for a while, or SIGTERM."""
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGINT, self._end)
         idle_since = time.monotonic()
@@ -82,7 +82,7 @@ class Supervisor:
                 self._listen()
                 self._watch_workers()
                 self._finish_submissions()
-                self._tell()
+                self._write_state()
                 if self.submissions:
                     idle_since = time.monotonic()
                 elif time.monotonic() - idle_since > LINGER_SECONDS:
@@ -117,16 +117,16 @@ class Supervisor:
                     order.unlink(missing_ok=True)
 
     def _read(self, file: Path, content: Submission) -> Unfinished:
-        """A submission without the tasks that ended while a supervisor before this one worked on it."""
+        """The unfinished part of a submission: an earlier supervisor may have run some of its tasks."""
         every = {key: job.needs for job in content.jobs for key in job.tasks}
         waiting = {key: needs for key, needs in every.items() if self.store.result(key) is None}
-        self.done -= waiting.keys()  # done once, and since then damaged or deleted
+        self.done -= waiting.keys()  # was done, but its result has been damaged or deleted
         on_cpu = frozenset(key for job in content.jobs if not job.gpu for key in job.tasks)
         alone = frozenset(key for job in content.jobs if job.alone for key in job.tasks)
         return Unfinished(file, content.backend, content.settings, waiting, on_cpu, alone)
 
     def _stop(self, name: str, submission: Unfinished, cancel: bool) -> None:
-        """Drop what waits; ask what runs for this submission alone to save and stop."""
+        """Drop waiting tasks; ask running ones that no other submission needs to save and stop."""
         elsewhere = {
             key
             for other, each in self.submissions.items()
@@ -154,7 +154,9 @@ class Supervisor:
     def _dispatch(self) -> None:
         if any(submission.alone & submission.running for submission in self.submissions.values()):
             return
-        full: set[bool] = set()  # of workers with a GPU (True) and without: who came first gets the next slot
+        full: set[bool] = (
+            set()
+        )  # kinds of workers (with a GPU or not) without a free slot: first come, first served
         for submission in list(self.submissions.values()):
             full.discard(True)  # it may have other cards
             for key in self._ready(submission):
@@ -178,12 +180,12 @@ class Supervisor:
         return any(worker.task == key for worker in self.workers)
 
     def _busy(self, settings: Settings, on_gpu: bool) -> int:
-        """How many workers have a task and one of these GPUs, or none."""
+        """Number of busy workers on one of these GPUs, or on none."""
         kind = {*(settings.gpus or ())} if on_gpu else {None}
         return sum(worker.task is not None and worker.gpu in kind for worker in self.workers)
 
     def _ready(self, submission: Unfinished) -> list[str]:
-        """Tasks that can start now. What needs a failed task fails; what is done already is dropped."""
+        """Tasks that can start now. A task that needs a failed one fails; a done one is dropped."""
         ready: list[str] = []
         found = dict.fromkeys((False, bool(submission.settings.gpus)), 0)  # by whether they get a GPU
         for key, needs in list(submission.waiting.items()):
@@ -201,7 +203,7 @@ class Supervisor:
                 ready.append(key)
                 found[submission.on_gpu(key)] += 1
             if min(found.values()) > len(self.workers) + 64:
-                break  # enough for every slot; looking at all of a long queue would cost more than it gives
+                break  # enough for every slot; scanning all of a long queue would be slow
         return ready
 
     def _state(self, key: str, submission: Unfinished) -> str:
@@ -216,7 +218,7 @@ class Supervisor:
         return "failed"
 
     def _free_worker(self, submission: Unfinished, on_gpu: bool) -> Worker | None:
-        """An idle worker with its settings; a new one where a slot, and a GPU if it takes one, is free."""
+        """An idle worker with these settings, or a new one if a slot, and a GPU if needed, is free."""
         settings = submission.settings
         if self._busy(settings, on_gpu) >= slots(settings, on_gpu):
             return None
@@ -231,11 +233,11 @@ class Supervisor:
         worker = queued_backend(submission.backend).worker(self.store, settings, gpu)
         worker.backend = submission.backend
         self.workers.append(worker)
-        self.selector.register(worker.answers, selectors.EVENT_READ, worker)
+        self.selector.register(worker.output, selectors.EVENT_READ, worker)
         return worker
 
     def _least_loaded(self, settings: Settings) -> str | None:
-        """The GPU with the fewest workers on it; None where all have as many as they may."""
+        """The GPU with the fewest workers; None if all are full."""
         allowed = Counter(settings.gpus)
         load = Counter(worker.gpu for worker in self.workers)
         free = [each for each in allowed if load[each] < allowed[each]]
@@ -247,7 +249,7 @@ class Supervisor:
             return
         for event, _ in self.selector.select(TICK_SECONDS):
             worker: Worker = event.data
-            for key, status in worker.heard():
+            for key, status in worker.ended_tasks():
                 self._ended(worker, key, status)
 
     def _ended(self, worker: Worker, key: str, status: str) -> None:
@@ -260,7 +262,7 @@ class Supervisor:
                 self.store,
                 key,
                 "killed",
-                "somebody sent the worker SIGTERM; running the sweep again resumes it",
+                "the worker received SIGTERM; running the sweep again resumes it",
             )
         worker.rest()
         for submission in self.submissions.values():
@@ -275,33 +277,33 @@ class Supervisor:
             elif worker.stopping:
                 worker.ask_to_stop()
             if worker.process.poll() is not None:
-                self._bury(worker)
+                self._handle_exit(worker)
             elif worker.spent and worker.task is None:
                 self._remove(worker)
 
-    def _bury(self, worker: Worker) -> None:
-        """A worker died: its task fails alone, with the reason; the next dispatch starts another."""
-        for key, status in worker.heard():
+    def _handle_exit(self, worker: Worker) -> None:
+        """Fail the task of a worker that died, with the reason; the next dispatch starts another worker."""
+        for key, status in worker.ended_tasks():
             self._ended(worker, key, status)
         left = worker.task
         if left is not None:
-            reason, message = worker.epitaph(oom_kills())
+            reason, message = worker.exit_cause(oom_kills())
             if not worker.stopping or worker.cancelled or reason == "timed_out":
                 publish_failure(self.store, left, "cancelled" if worker.cancelled else reason, message)
             self._ended(worker, left, "interrupted" if worker.stopping else "failed")
         self._remove(worker)
 
     def _remove(self, worker: Worker) -> None:
-        self.selector.unregister(worker.answers)
+        self.selector.unregister(worker.output)
         self.workers.remove(worker)
         worker.end()
 
-    # -- words ---------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
-    def _tell(self) -> None:
-        if time.monotonic() - self.told < STATE_SECONDS:
+    def _write_state(self) -> None:
+        if time.monotonic() - self.state_written < STATE_SECONDS:
             return
-        self.told = time.monotonic()
+        self.state_written = time.monotonic()
         state = SupervisorState(
             pid=os.getpid(),
             host=socket.gethostname(),
@@ -314,7 +316,7 @@ class Supervisor:
 
 
 def main(arguments: list[str]) -> int:
-    """Supervise until the queue is empty; 0 if another supervisor is there."""
+    """Supervise until the queue is empty; return at once if another supervisor runs."""
     store = Store.open(arguments[0])
     refused = 0
     while refused < TRIES:
@@ -323,10 +325,10 @@ def main(arguments: list[str]) -> int:
                 supervisor = Supervisor(store)
                 supervisor.run()
         if not alone:
-            # Another supervisor, or somebody who holds the lock to see whether there is one.
+            # Another supervisor, or a process that holds the lock to check for one.
             refused += 1
             time.sleep(TICK_SECONDS)
-        # A submission that came after the last look found us alive and started nobody else.
+        # A submission after our last look found us alive and started no other supervisor.
         elif supervisor.ending or not submissions(store):
             break
     return 0

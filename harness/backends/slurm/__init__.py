@@ -1,4 +1,4 @@
-"""A SLURM cluster: open tasks become job arrays."""
+"""The slurm backend: job arrays of a SLURM cluster."""
 
 from harness.backends.slurm.slurm import Slurm
 

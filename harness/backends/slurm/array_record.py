@@ -1,12 +1,12 @@
-"""What was handed to SLURM: one record per job array, on disk before the array is submitted.
+"""Records of job arrays, each on disk before its array is submitted.
 
-    slurm/<record>.json    the tasks of every element, what they need, how they are run
+    slurm/<record>.json    the tasks of every element, their dependencies and settings
     slurm/<record>.sh      the batch script
-    slurm/<record>-<n>.txt what element n printed
-    slurm/<record>-<n>.end says that element n looks for no more work, though SLURM may still show it
+    slurm/<record>-<n>.txt the output of element n
+    slurm/<record>-<n>.end element n takes no more tasks, though SLURM may still list it
 
-The record's name is the job's name. So whoever looks later, from any machine and however the one who
-submitted has ended, finds the array in the queue again, or finds that it was never submitted.
+The record's name is the job's name. So any later process, on any machine, finds the array in the queue, or
+finds that it was never submitted.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as model
 
 from harness.backends.base import PROFILE, Settings
-from harness.backends.slurm.cluster import WHOLE, Word
+from harness.backends.slurm.cluster import WHOLE, JobInfo
 from harness.backends.slurm.profile import Profile
 from harness.store import Store
-from harness.store.files import sealed, unsealed, write_atomic
+from harness.store.files import dump_checked, parse_checked, write_atomic
 
 BEGAN = "PRIVBENCH_JOB_BEGAN"
-"""The variable in which a batch script leaves when it began, in seconds since 1970."""
+"""The environment variable with the start time of the batch script, in seconds since 1970."""
 NAME_LENGTH = 40
-"""Of the sweep's name, as much as people need to recognise a job by."""
+"""How much of the sweep's name goes into the job's name."""
 
 
 @model(frozen=True)
@@ -35,19 +35,19 @@ class Record:
     """One job array."""
 
     name: str
-    """Of the file and the job; not in the file."""
+    """Name of the file and the job; not stored in the file."""
     sweep: str
     packs: tuple[tuple[str, ...], ...]
     """The tasks of every element, in order."""
     needs: Mapping[str, tuple[str, ...]]
-    """What a task reads, by its key; trainings need nothing."""
+    """Dependencies by task; trainings have none."""
     settings: Settings
     made: float
-    """When, in seconds since 1970: the last array a task was given to decides about it."""
+    """Creation time, in seconds since 1970: of several arrays with a task the newest counts."""
 
     @property
     def profile(self) -> Profile:
-        """What an element asks of the cluster."""
+        """The resources of an element."""
         return self.settings.profile_as(Profile)
 
     @property
@@ -56,38 +56,38 @@ class Record:
         return [key for pack in self.packs for key in pack]
 
     def write(self, store: Store) -> None:
-        """Make it last, before anybody acts on it."""
+        """Write it to disk, before the array is submitted."""
         make_folder(store)
         content = _RECORD.dump_python(self, mode="json", exclude={"name"})
-        write_atomic(folder(store) / f"{self.name}.json", sealed(content))
+        write_atomic(folder(store) / f"{self.name}.json", dump_checked(content))
 
 
 _RECORD = TypeAdapter(Record)
 
 
 def new_name(sweep: str) -> str:
-    """A name for a record that no other has."""
+    """A unique name for a record."""
     return f"{sweep[:NAME_LENGTH]}.{uuid.uuid4().hex[:12]}"
 
 
 def folder(store: Store) -> Path:
-    """Where the records of a store are."""
+    """The folder of a store's records."""
     return store.path / "slurm"
 
 
 def make_folder(store: Store) -> None:
-    """Its owner's alone: what lies there is run on the cluster in the owner's name."""
+    """Create the folder, accessible to the owner only: its scripts run on the cluster as the owner."""
     folder(store).mkdir(mode=0o700, exist_ok=True)
 
 
 def read(file: Path) -> Record:
-    """The record of a file; ValueError where it is damaged or none."""
-    content = {**unsealed(file.read_bytes()), "name": file.stem}
+    """Parse a record; ValueError if it is damaged or not a record."""
+    content = {**parse_checked(file.read_bytes()), "name": file.stem}
     return _RECORD.validate_python(content, context={PROFILE: Profile})
 
 
 def records(store: Store) -> list[Record]:
-    """Every record that can be read, the oldest first."""
+    """Every readable record, oldest first."""
     found = []
     for file in folder(store).glob("*.json"):
         with contextlib.suppress(OSError, ValueError):
@@ -96,7 +96,7 @@ def records(store: Store) -> list[Record]:
 
 
 def tidy(store: Store, record: Record) -> None:
-    """Take away a record all of whose tasks have ended; what its elements printed stays."""
+    """Delete a record whose tasks have all ended; the output of its elements stays."""
     for ending in (".json", ".sh"):
         (folder(store) / f"{record.name}{ending}").unlink(missing_ok=True)
     for index in range(len(record.packs)):
@@ -104,28 +104,28 @@ def tidy(store: Store, record: Record) -> None:
 
 
 def end_mark(store: Store, record: Record, index: int) -> Path:
-    """The file by which an element says that it looks for no more work.
+    """The file that marks an element as taking no more tasks.
 
-    It is written before the last look: a task that is opened again either is seen in that look, or
-    whoever opened it sees the mark and gives it to another array.
+    It is written before the last look for tasks: a task that is reset by a retry is either seen in that look,
+    or the retry sees the mark and submits the task in another array.
     """
     return folder(store) / f"{record.name}-{index}.end"
 
 
 @dataclass(frozen=True)
 class Element:
-    """One element of a record's array and what SLURM says of it; None is no word."""
+    """One element of a record's array and its state in SLURM, None if SLURM does not list it."""
 
     record: Record
     index: int
-    word: Word | None
+    info: JobInfo | None
     ending: bool = False
-    """Whether it has said that it looks for no more work."""
+    """Whether it takes no more tasks."""
 
     @property
     def alive(self) -> bool:
-        """Whether it will do what is open of its tasks: not ended, forgotten, or never submitted."""
-        return self.word is not None and not self.word.over and not self.ending
+        """Whether it will run its unfinished tasks: submitted, known to SLURM, and not ended."""
+        return self.info is not None and not self.info.over and not self.ending
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -133,13 +133,13 @@ class Element:
         return self.record.packs[self.index]
 
 
-def elements(store: Store, words: list[Word]) -> list[Element]:
-    """Every element of every record of a store, those of the oldest record first."""
-    known = {(word.name, word.index): word for word in words}
+def elements(store: Store, listed: list[JobInfo]) -> list[Element]:
+    """List the elements of all records of a store, oldest record first."""
+    known = {(info.name, info.index): info for info in listed}
     endings = {file.name for file in folder(store).glob("*.end")}
     found = []
     for record in records(store):
         for index in range(len(record.packs)):
-            word = known.get((record.name, index)) or known.get((record.name, WHOLE))
-            found.append(Element(record, index, word, end_mark(store, record, index).name in endings))
+            info = known.get((record.name, index)) or known.get((record.name, WHOLE))
+            found.append(Element(record, index, info, end_mark(store, record, index).name in endings))
     return found

@@ -1,4 +1,4 @@
-"""Whether a cluster takes what a profile asks for: asked of SLURM itself, nothing is sent."""
+"""Checks of a profile against a cluster; nothing is submitted."""
 
 import re
 import shutil
@@ -18,14 +18,14 @@ from workloads.errors import BackendError
 
 
 def parts() -> list[Finding]:
-    """What of this machine SLURM's jobs use."""
+    """Check the programs of this machine that SLURM jobs use."""
     submitit = replace(_submitit(), use="the slurm backend")
     sbatch = replace(_program("sbatch"), use="the slurm backend")
     return [submitit, sbatch, replace(_program("apptainer"), use="profiles with a container")]
 
 
 def check(profile: Profile) -> list[Finding]:
-    """Everything that stands between a profile and a running job; ends where nothing more can be asked."""
+    """Check everything a job with this profile needs; stops if the controller does not respond."""
     findings = [_submitit(), _program("sbatch"), _program("squeue")]
     if profile.container is not None:
         findings += [_program("apptainer"), _image(Path(profile.container))]
@@ -34,11 +34,11 @@ def check(profile: Profile) -> list[Finding]:
         cluster = site.settings.get("ClusterName", "?")
     except BackendError as error:
         return [*findings, Finding("controller", False, str(error))]
-    findings.append(Finding("controller", True, f"cluster {cluster} answers"))
+    findings.append(Finding("controller", True, f"cluster {cluster} responds"))
     findings.append(_accounting(site))
     limits = site.limits(profile)
-    said = f"arrays of {limits.array}, {limits.submitted or 'any number of'} jobs at a time"
-    findings.append(Finding("limits", True, said))
+    detail = f"arrays of {limits.array}, {limits.submitted or 'any number of'} jobs at a time"
+    findings.append(Finding("limits", True, detail))
     if profile.partition is not None:
         findings.append(_partition("partition", profile.partition))
     if profile.attack_partition is not None:
@@ -60,26 +60,26 @@ def _program(name: str) -> Finding:
 
 
 def _image(file: Path) -> Finding:
-    return Finding("container", file.exists(), str(file) if file.exists() else f"there is no {file}")
+    return Finding("container", file.exists(), str(file) if file.exists() else f"{file} is missing")
 
 
 def _accounting(site: Site) -> Finding:
     if site.accounting:
-        return Finding("accounting", True, "sacct tells of jobs the controller has forgotten")
-    return Finding("accounting", True, "off: the store and the controller's memory are enough")
+        return Finding("accounting", True, "sacct lists jobs that the controller has dropped")
+    return Finding("accounting", True, "off: the store and the controller are enough")
 
 
 def _partition(what: str, name: str) -> Finding:
-    told = ask("sinfo", "-h", "-o", "%R")
-    if told is None:
-        return Finding(what, False, "sinfo does not answer")
-    known = sorted({*told.split()})
-    said = name if name in known else f"there is no {name}; partitions are {', '.join(known)}"
-    return Finding(what, name in known, said)
+    output = ask("sinfo", "-h", "-o", "%R")
+    if output is None:
+        return Finding(what, False, "sinfo does not respond")
+    known = sorted({*output.split()})
+    detail = name if name in known else f"no partition {name}; partitions are {', '.join(known)}"
+    return Finding(what, name in known, detail)
 
 
 def _test_only(profile: Profile) -> Finding:
-    """Let SLURM judge the whole request."""
+    """Check the whole request with `sbatch --test-only`."""
     settings = Settings(profile=profile)
     record = Record("privbench-doctor", "doctor", (("",),), {}, settings, 0.0)
     with tempfile.TemporaryDirectory() as folder:
@@ -95,5 +95,5 @@ def _test_only(profile: Profile) -> Finding:
             )
         except (BackendError, OSError, subprocess.TimeoutExpired) as error:
             return Finding("test job", False, str(error))
-    said = re.sub(r"^sbatch: (error: )?", "", done.stderr.strip(), flags=re.MULTILINE)
-    return Finding("test job", done.returncode == 0, " ".join(said.split()) or "accepted")
+    detail = re.sub(r"^sbatch: (error: )?", "", done.stderr.strip(), flags=re.MULTILINE)
+    return Finding("test job", done.returncode == 0, " ".join(detail.split()) or "accepted")

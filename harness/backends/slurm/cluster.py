@@ -1,6 +1,6 @@
-"""What SLURM is asked and told: every command with a time limit, every answer a hint.
+"""SLURM's commands, each with a timeout.
 
-An empty or failing answer means unknown. What has ended, and how, is decided by the store.
+Their output is only a hint: empty or failed means unknown. Whether a task has ended is decided by the store.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from harness.backends.slurm.profile import Profile, seconds_of
 from workloads.errors import BackendError
 
 ANSWER_SECONDS = 60.0
-"""How long a busy controller may take."""
+"""Timeout of a busy controller."""
 GONE = "GONE"
-"""Our own word for an element that SLURM leaves out while it lists others of the same array: cancelled singly
-while it waited, of which SLURM keeps nothing, or ended so long ago that it was forgotten."""
+"""Our own state for an element that SLURM no longer lists although it lists others of its array: cancelled
+while pending, which leaves no trace, or ended so long ago that it was dropped."""
 OVER = (
     GONE,
     "BOOT_FAIL",
@@ -33,19 +33,19 @@ OVER = (
     "REVOKED",
     "TIMEOUT",
 )
-"""States a job does not leave by itself. A requeued job shows as PENDING again, under the same id."""
+"""Final states. A requeued job becomes PENDING again, under the same id."""
 WHOLE = -1
-"""The index of a word on a whole array: of one that was cancelled before any element was started."""
+"""The index of a whole array that was cancelled before any element started."""
 AT_ONCE = 500
-"""Ids on one command line."""
+"""Maximum number of ids on one command line."""
 
 
 @dataclass(frozen=True)
-class Word:
-    """What SLURM says of one element of an array."""
+class JobInfo:
+    """The state of one array element, as SLURM reports it."""
 
     name: str
-    """The job's name: the record it belongs to."""
+    """The job's name, which is that of its record."""
     job: str
     index: int
     state: str
@@ -54,27 +54,27 @@ class Word:
 
     @property
     def id(self) -> str:
-        """The element as SLURM's commands take it."""
+        """The id of the element, as SLURM's commands take it."""
         return self.job if self.index == WHOLE else f"{self.job}_{self.index}"
 
     @property
     def over(self) -> bool:
-        """Whether this element has ended for good, as far as SLURM knows."""
+        """Whether its state is final."""
         return self.state in OVER
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a user may submit; None where nothing limits it."""
+    """Limits on a user's jobs; None if there is none."""
 
     array: int
-    """Elements of one array."""
+    """Maximum number of elements of one array."""
     submitted: int | None
-    """Jobs queued or running at a time, each element counting as one."""
+    """Maximum number of jobs queued or running, each element counting as one."""
 
 
 def ask(*command: str, seconds: float = ANSWER_SECONDS) -> str | None:
-    """The output of a command of SLURM; None where it failed, is missing, or did not answer in time."""
+    """Output of a SLURM command; None if it fails, is missing or times out."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -82,76 +82,76 @@ def ask(*command: str, seconds: float = ANSWER_SECONDS) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def tell(*command: str) -> str:
-    """The output of a command that must succeed; BackendError with SLURM's own words."""
+def run(*command: str) -> str:
+    """Output of a SLURM command; BackendError with SLURM's message if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
     except FileNotFoundError:
-        raise BackendError(f"there is no {command[0]} here: install SLURM's commands") from None
+        raise BackendError(f"{command[0]} was not found: install SLURM's commands") from None
     except subprocess.TimeoutExpired:
-        raise BackendError(f"{command[0]} has not answered within {ANSWER_SECONDS:g} s") from None
+        raise BackendError(f"{command[0]} did not respond within {ANSWER_SECONDS:g} s") from None
     if done.returncode:
-        raise BackendError(f"{command[0]} says: {(done.stderr or done.stdout).strip()}")
+        raise BackendError(f"{command[0]} failed: {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 
-def queue() -> list[Word] | None:
-    """Every element of this user's jobs that the controller remembers; None where it does not answer."""
+def queue() -> list[JobInfo] | None:
+    """List this user's array elements known to the controller; None if it does not respond."""
     form = "%j|%F|%K|%T|%r|%N"
-    told = ask("squeue", "-h", "-r", "-t", "all", "--user", str(os.getuid()), "-o", form)
-    return None if told is None else list(_words(told))
+    output = ask("squeue", "-h", "-r", "-t", "all", "--user", str(os.getuid()), "-o", form)
+    return None if output is None else list(_parse_queue(output))
 
 
-def _words(told: str) -> Iterator[Word]:
-    for line in told.splitlines():
+def _parse_queue(output: str) -> Iterator[JobInfo]:
+    for line in output.splitlines():
         with contextlib.suppress(ValueError):
             name, job, index, state, reason, node = line.split("|")
-            yield Word(name, job, int(index) if index.isdigit() else WHOLE, state, reason, node)
+            yield JobInfo(name, job, int(index) if index.isdigit() else WHOLE, state, reason, node)
 
 
-def past(names: Sequence[str]) -> list[Word]:
-    """What the accounting remembers of jobs the controller has forgotten; nothing where there is none."""
-    words = []
+def past(names: Sequence[str]) -> list[JobInfo]:
+    """List elements from the accounting database, for jobs the controller has dropped; empty without one."""
+    listed = []
     for some in _portions(names):
         form = "JobName,JobID,State,NodeList"
-        told = ask("sacct", "-nPX", "-S", "now-90days", f"--name={','.join(some)}", "-o", form)
-        for line in (told or "").splitlines():
+        output = ask("sacct", "-nPX", "-S", "now-90days", f"--name={','.join(some)}", "-o", form)
+        for line in (output or "").splitlines():
             with contextlib.suppress(ValueError):
                 name, id, state, node = line.split("|")
                 job, index = id.split("_")
-                # sacct says who cancelled: `CANCELLED by 1000`.
-                words.append(Word(name, job, int(index), state.split()[0], "", node))
-    return words
+                # sacct adds the user: `CANCELLED by 1000`.
+                listed.append(JobInfo(name, job, int(index), state.split()[0], "", node))
+    return listed
 
 
 def seconds_left(job: str) -> int:
-    """How long a running job may still run; 0 where SLURM does not say."""
-    told = ask("squeue", "-h", "-j", job, "-o", "%L", seconds=5.0)
+    """Remaining time of a running job; 0 if unknown."""
+    output = ask("squeue", "-h", "-j", job, "-o", "%L", seconds=5.0)
     try:
-        return seconds_of((told or "").strip())
+        return seconds_of((output or "").strip())
     except ValueError:
         return 0
 
 
 def requeue(job: str) -> str | None:
-    """Ask SLURM to run the job that asks again; its objection, or None.
+    """Requeue the calling job; SLURM's error message, or None.
 
-    SLURM ends the job for that, and scontrol with it: one that was killed or gives no answer has not refused.
+    SLURM ends the job for that, and scontrol with it: being killed or timing out is not an error.
     """
     command = ["scontrol", "requeue", job]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
     except FileNotFoundError:
-        return "there is no scontrol on the node"
+        return "scontrol was not found on the node"
     except subprocess.TimeoutExpired:
         return None
     return done.stderr.strip() or "no reason given" if done.returncode > 0 else None
 
 
 def cancel(ids: Sequence[str]) -> None:
-    """End jobs or elements; those that have ended already are no error to scancel."""
+    """Cancel jobs or elements; scancel ignores those that have ended."""
     for some in _portions(ids):
-        tell("scancel", "--quiet", *some)
+        run("scancel", "--quiet", *some)
 
 
 def _portions(things: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -160,22 +160,22 @@ def _portions(things: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 class Site:
-    """What a cluster tells of itself."""
+    """The configuration of a cluster."""
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """`scontrol show config`; BackendError where the controller does not answer."""
-        lines = tell("scontrol", "show", "config").splitlines()
+        """`scontrol show config`; BackendError if the controller does not respond."""
+        lines = run("scontrol", "show", "config").splitlines()
         pairs = (line.split("=", 1) for line in lines if "=" in line)
         return {name.strip(): value.strip() for name, value in pairs}
 
     @property
     def accounting(self) -> bool:
-        """Whether there is a database that knows users, limits and past jobs."""
+        """Whether the cluster has an accounting database (users, limits, past jobs)."""
         return "slurmdbd" in self.settings.get("AccountingStorageType", "")
 
     def limits(self, profile: Profile) -> Limits:
-        """Read from the configuration and, where there is one, the accounting database."""
+        """Read limits from the configuration and the accounting database, if any."""
         array = int(self.settings.get("MaxArraySize", "1001"))
         bounds = [int(self.settings["MaxJobCount"])] if "MaxJobCount" in self.settings else []
         if self.accounting and "limits" in self.settings.get("AccountingStorageEnforce", ""):
@@ -184,7 +184,7 @@ class Site:
 
     def _association(self, profile: Profile) -> list[int]:
         chosen = [f"account={profile.account}"] if profile.account else []
-        told = ask(
+        output = ask(
             "sacctmgr",
             "-nP",
             "show",
@@ -193,7 +193,7 @@ class Site:
             *chosen,
             "format=MaxSubmitJobs",
         )
-        return _numbers(told)
+        return _numbers(output)
 
     def _quality(self, profile: Profile) -> list[int]:
         if not profile.qos:
@@ -201,10 +201,10 @@ class Site:
         return _numbers(ask("sacctmgr", "-nP", "show", "qos", profile.qos, "format=MaxSubmitJobsPerUser"))
 
     def width(self, profile: Profile) -> int:
-        """How many such jobs the partition could run at once if it were empty; 1 where it does not say."""
+        """How many such jobs fit on the empty partition; 1 if unknown."""
         chosen = ["-p", profile.partition] if profile.partition else []
-        told = ask("sinfo", "-h", "-N", *chosen, "-o", "%N|%c|%G") or ""
-        nodes = {line.split("|")[0]: line for line in told.splitlines() if line.count("|") == 2}
+        output = ask("sinfo", "-h", "-N", *chosen, "-o", "%N|%c|%G") or ""
+        nodes = {line.split("|")[0]: line for line in output.splitlines() if line.count("|") == 2}
         return max(1, sum(_room(line, profile) for line in nodes.values()))
 
 
@@ -217,5 +217,5 @@ def _room(node: str, profile: Profile) -> int:
     return min(by_cpus, gpus // profile.gpus)
 
 
-def _numbers(told: str | None) -> list[int]:
-    return [int(line) for line in (told or "").split() if line.isdigit()]
+def _numbers(output: str | None) -> list[int]:
+    return [int(line) for line in (output or "").split() if line.isdigit()]

@@ -1,9 +1,9 @@
-"""One element of a job array, on its node: `python -m harness.backends.slurm.element STORE RECORD`.
+"""One element of a job array, run on its node: `python -m harness.backends.slurm.element STORE RECORD`.
 
-It gives its tasks one after another to a worker process (harness.jobs, in the profile's container where
-there is one) and never loads torch itself: a crash in a training costs that task and not its siblings.
-SIGUSR1 comes before the time limit: the task saves its state and the job is requeued. SIGTERM comes
-before a preemption, which SLURM requeues itself, and with scancel: the task saves its state.
+It passes its tasks one by one to a worker process (harness.jobs, in the profile's container if any) and
+never loads torch: a crash fails one task and not its siblings. SIGUSR1 precedes the time limit: the task
+saves a checkpoint and the job is requeued. SIGTERM precedes a preemption, which SLURM requeues itself, and
+comes with scancel: the task saves a checkpoint.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ from harness.jobs.cgroup import oom_kills
 from harness.store import Store
 
 TICK_SECONDS = 0.5
-AGAIN_CODE = os.EX_TEMPFAIL
-"""Exit code of an element that has saved its state and has more to do."""
+MORE_WORK_CODE = os.EX_TEMPFAIL
+"""Exit code of an element that stopped with unfinished tasks."""
 
 
 class Element:
-    """Works off the tasks of one pack."""
+    """Runs the tasks of one pack."""
 
     def __init__(self, store: Store, record: Record, index: int) -> None:
         self.store, self.record = store, record
@@ -40,24 +40,24 @@ class Element:
         self.mark = end_mark(store, record, index)
         self.order: Literal["", "requeue", "stop"] = ""
         self.warned = False
-        # SLURM counts from the beginning of the batch script: its setup lines take time, too.
+        # SLURM counts from the start of the batch script, including its setup lines.
         spent = time.time() - float(os.environ.get(BEGAN) or time.time())
         limit = record.profile.time_seconds - record.profile.signal_seconds
         self._until = time.monotonic() + limit - spent
         self.worker: Worker | None = None
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Remember what was asked; a stop is not taken back."""
+        """Record the request; a stop is final."""
         if signum == signal.SIGUSR1:
             self.warned = True
         else:
             self.order = "stop"
 
-    def _heed(self) -> None:
-        """Order a requeue when it is time.
+    def _check_time_limit(self) -> None:
+        """Request a requeue when the time limit is near.
 
-        The profile tells when. SLURM's warning may come a minute early, or of a limit that was lowered
-        since: then SLURM is asked.
+        The profile gives the limit. SLURM's warning may come a minute early, or follow a lowered limit: then
+        SLURM is asked for the remaining time.
         """
         if self.warned:
             self.warned = False
@@ -67,37 +67,37 @@ class Element:
             self.order = "requeue"
 
     def run(self) -> int:
-        """0 when every task is done, 1 when one has failed, AGAIN_CODE when there is more to do."""
-        hopeless: set[str] = set()
-        self.mark.unlink(missing_ok=True)  # of its run before it was requeued
+        """Run the pack; 0 if every task is done, 1 if one failed, MORE_WORK_CODE if some are unfinished."""
+        unpublished: set[str] = set()
+        self.mark.unlink(missing_ok=True)  # from the run before a requeue
         try:
-            while not self.order and (key := self._last_look(hopeless)) is not None:
+            while not self.order and (key := self._last_look(unpublished)) is not None:
                 if self._can_run(key):
                     self._perform(key)
                 if self.store.result(key) is None:
-                    hopeless.add(key)  # not even a row could be written
-                self._heed()
+                    unpublished.add(key)  # not even a failure could be written
+                self._check_time_limit()
         finally:
             if self.worker is not None:
                 self.worker.end()
         if self.order == "requeue" and self._next() is not None:
             self._requeue()
         if self._next() is not None:
-            return AGAIN_CODE
+            return MORE_WORK_CODE
         return 0 if all(self._done(key) for key in self.pack) else 1
 
-    def _next(self, hopeless: Collection[str] = ()) -> str | None:
-        """The next task without a result: also one whose failure a retry has taken away meanwhile."""
-        left = (key for key in self.pack if key not in hopeless and self.store.result(key) is None)
+    def _next(self, unpublished: Collection[str] = ()) -> str | None:
+        """The next task without a result, including one that was reset by a retry."""
+        left = (key for key in self.pack if key not in unpublished and self.store.result(key) is None)
         return next(left, None)
 
-    def _last_look(self, hopeless: Collection[str]) -> str | None:
-        """The next task; where there is none, say so before looking once more."""
-        key = self._next(hopeless)
+    def _last_look(self, unpublished: Collection[str]) -> str | None:
+        """The next task; if there is none, write the end mark and look once more."""
+        key = self._next(unpublished)
         if key is None:
             with contextlib.suppress(OSError):  # a full disk
                 self.mark.touch()
-            key = self._next(hopeless)
+            key = self._next(unpublished)
             if key is not None:
                 self.mark.unlink(missing_ok=True)
         return key
@@ -107,7 +107,7 @@ class Element:
         return result is not None and result.done
 
     def _can_run(self, key: str) -> bool:
-        """Whether everything a task reads is there; a task fails for want of what is missing."""
+        """Whether all dependencies are done; if not, the task fails as `upstream`."""
         lost = [need[:12] for need in self.record.needs.get(key, ()) if not self._done(need)]
         if lost:
             message = f"{len(lost)} tasks it needs have failed or have not run: {', '.join(lost)}"
@@ -115,26 +115,26 @@ class Element:
         return not lost
 
     def _perform(self, key: str) -> None:
-        """Let the worker run one task; a worker that dies leaves a row with the reason."""
+        """Run one task in the worker; if the worker dies, the task fails with the reason."""
         worker = self._ready_worker()
         worker.give(key, self.record.settings.timeout_seconds)
         with selectors.DefaultSelector() as selector:
-            selector.register(worker.answers, selectors.EVENT_READ)
+            selector.register(worker.output, selectors.EVENT_READ)
             while worker.task is not None:
                 selector.select(TICK_SECONDS)
-                self._heed()
-                if any(heard == key for heard, _ in worker.heard()):
+                self._check_time_limit()
+                if any(heard == key for heard, _ in worker.ended_tasks()):
                     worker.rest()
                 elif worker.process.poll() is not None:
-                    self._bury(worker, key)
+                    self._handle_exit(worker, key)
                 elif worker.overdue():
                     worker.kill("timed_out")
                 elif self.order:
                     worker.ask_to_stop()
 
-    def _bury(self, worker: Worker, key: str) -> None:
-        reason, message = worker.epitaph(oom_kills())
-        # One that was asked to stop and was killed for being deaf leaves its task open, for the next run.
+    def _handle_exit(self, worker: Worker, key: str) -> None:
+        reason, message = worker.exit_cause(oom_kills())
+        # A worker that was asked to stop and had to be killed leaves its task unfinished, for the next run.
         if not self.order or reason == "timed_out":
             publish_failure(self.store, key, reason, message)
         worker.rest()
@@ -142,23 +142,23 @@ class Element:
         self.worker = None
 
     def _ready_worker(self) -> Worker:
-        if self.worker is not None and self.worker.process.poll() is not None:  # it died after its task
+        if self.worker is not None and self.worker.process.poll() is not None:  # died between tasks
             self.worker.end()
             self.worker = None
         if self.worker is None:
             settings, profile = self.record.settings, self.record.profile
-            # What the profile says of the environment holds against what follows from the GPUs.
+            # The profile's environment overrides what follows from the GPUs.
             environment = {**place(), **settings.environment, **profile.environment}
             settings = replace(settings, environment=environment)
             self.worker = Worker(self.store, settings, self._gpu(), self._program())
         return self.worker
 
     def _gpu(self) -> str | None:
-        """What SLURM gave this job, in its own words; where it says nothing, the first it lets us see."""
+        """The GPUs that SLURM assigned, as it names them; the first visible one if it names none."""
         return os.environ.get(VISIBLE, "0") if self.record.profile.gpus else None
 
     def _program(self) -> Sequence[str]:
-        """The command that serves tasks: this Python's, or that of the container."""
+        """The worker command, with this Python or in the container."""
         profile = self.record.profile
         if profile.container is None:
             return JOB
@@ -166,35 +166,35 @@ class Element:
         return ["apptainer", "exec", *profile.apptainer_options, *inside]
 
     def _requeue(self) -> None:
-        """Ask SLURM to run this element again, unless it has been often enough.
+        """Requeue this element, up to the profile's number of requeues.
 
-        It ends this process; what is open then runs again, from its checkpoint.
+        SLURM ends this process; unfinished tasks resume from their checkpoints.
         """
         times = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         allowed = self.record.profile.requeues
         if times >= allowed:
-            self._give_up(f"the time limit came after {times} requeues, and the profile allows {allowed}")
+            self._give_up(f"time limit reached after {times} requeues; the profile allows {allowed}")
             return
         limit = self._until + self.record.profile.signal_seconds
         while (objection := cluster.requeue(os.environ["SLURM_JOB_ID"])) is not None:
             if self.order == "stop":
                 return
             if time.monotonic() > limit:
-                self._give_up(f"the time limit came, and SLURM does not requeue the job ({objection})")
+                self._give_up(f"time limit reached, and SLURM does not requeue the job ({objection})")
                 return
-            time.sleep(TICK_SECONDS)  # a controller may be away for a moment
+            time.sleep(TICK_SECONDS)  # the controller may be briefly unavailable
 
     def _give_up(self, reason: str) -> None:
-        """A row for everything open, by whether it had begun."""
+        """Write a failure for every unfinished task: `timed_out` if it had started, else `killed`."""
         for key in self.pack:
             if self.store.result(key) is None:
                 begun = (self.store.folder(key) / "log.txt").exists()
-                message = f"{reason}; it goes on from its checkpoint when the sweep is retried"
+                message = f"{reason}; retrying the sweep resumes it from its checkpoint"
                 publish_failure(self.store, key, "timed_out" if begun else "killed", message)
 
 
 def place() -> dict[str, str]:
-    """The variables by which a worker knows its job, as SLURM's commands take it, and its node."""
+    """Environment variables with the worker's job id, as SLURM's commands take it, and its node."""
     job, array = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_ARRAY_JOB_ID")
     if array:
         job = f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"

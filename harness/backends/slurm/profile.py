@@ -1,4 +1,4 @@
-"""How a cluster is asked for its nodes: a TOML file per site, every mistake told at once.
+"""Profiles of SLURM jobs: a TOML file per site.
 
 partition = "gpu"
 gpus = 1
@@ -15,29 +15,35 @@ from pydantic import Field
 
 from harness.backends.profile import Name, ProfileFile
 
-Word = Annotated[str, Field(pattern=r"^\S+$")]
+NoSpaces = Annotated[str, Field(pattern=r"^\S+$")]
 OURS = ("array", "dependency", "job-name", "output", "error", "requeue", "signal", "open-mode", "wckey")
-"""Options of sbatch that a submission sets itself."""
+"""Options of sbatch that every submission sets itself."""
 
 
 SHOWS_GPUS = ("--nv", "--nvccli")
-"""Options of apptainer exec that show a container the GPUs."""
+"""Options of apptainer exec that expose GPUs to a container."""
 CLEARS_ENVIRONMENT = ("--cleanenv", "-e", "--containall", "-C")
-"""Options of apptainer exec that keep variables out of a container, those too that ask for a GPU."""
+"""Options of apptainer exec that hide the environment from a container, including its GPU variables."""
 
 
 class Profile(ProfileFile):
-    """What one job of a sweep gets; nothing here changes a number."""
+    """The resources of one job; no option changes a result."""
 
     unions: ClassVar[tuple[str, ...]] = ("pack",)
 
-    partition: Word | None = Field(default=None, description="a partition's name; else the cluster's default")
-    account: Word | None = Field(default=None, description="the account that is charged")
-    qos: Word | None = Field(default=None, description="a quality of service")
-    constraint: Word | None = Field(default=None, description="the features a node must have, as a100|h100")
+    partition: NoSpaces | None = Field(
+        default=None, description="a partition's name; else the cluster's default"
+    )
+    account: NoSpaces | None = Field(default=None, description="the account that is charged")
+    qos: NoSpaces | None = Field(default=None, description="a quality of service")
+    constraint: NoSpaces | None = Field(
+        default=None, description="the features a node must have, as a100|h100"
+    )
     gpus: int = Field(default=0, ge=0, description="the GPUs of a job, of which a task uses one")
-    gpu_type: Word | None = Field(default=None, description="the type of the GPUs, as in --gres=gpu:TYPE:1")
-    attack_partition: Word | None = Field(
+    gpu_type: NoSpaces | None = Field(
+        default=None, description="the type of the GPUs, as in --gres=gpu:TYPE:1"
+    )
+    attack_partition: NoSpaces | None = Field(
         default=None, description="a partition for attacks, without GPUs; else they run where trainings do"
     )
     cpus: int = Field(default=1, ge=1, description="the cores of a job")
@@ -74,14 +80,14 @@ class Profile(ProfileFile):
 
     @property
     def gres(self) -> str | None:
-        """The GPUs as SLURM names them."""
+        """The value of --gres."""
         if not self.gpus:
             return None
         return ":".join(["gpu", *([self.gpu_type] if self.gpu_type else []), str(self.gpus)])
 
     @property
     def for_attacks(self) -> "Profile":
-        """What an attack asks for: it uses no GPU, but a partition of GPUs may take no job without one."""
+        """The profile of attacks, which use no GPU: a GPU partition may reject jobs without one."""
         if self.attack_partition is None:
             return self
         without = {"partition": self.attack_partition, "gpus": 0, "gpu_type": None, "constraint": None}
@@ -89,21 +95,21 @@ class Profile(ProfileFile):
 
     @property
     def apptainer_options(self) -> tuple[str, ...]:
-        """The container's options, with the one without which it would not see the job's GPUs."""
+        """The container's options, with --nv if the job has GPUs."""
         if not self.gpus or {*SHOWS_GPUS} & {*self.container_options}:
             return self.container_options
         return ("--nv", *self.container_options)
 
     @property
     def time_seconds(self) -> int:
-        """The time limit."""
+        """The time limit in seconds."""
         return seconds_of(self.time)
 
     @classmethod
     def refusals(cls, content: Mapping[str, Any]) -> list[str]:
-        """Options of sbatch that are not the user's."""
+        """Problems with options of sbatch that the user may not set."""
         return [
-            f"options: {name} is set by every submission itself: leave it out"
+            f"options: {name} is set by privbench: leave it out"
             for name in dict(content.get("options") or {})
             if name.replace("_", "-") in OURS
         ]
@@ -118,19 +124,19 @@ class Profile(ProfileFile):
         clearing = [option for option in self.container_options if option in CLEARS_ENVIRONMENT]
         if self.gpus and clearing:
             problems.append(
-                f"container_options: {clearing[0]} with gpus = {self.gpus}: a container that does not see "
-                "the job's variables could train on the CPU unnoticed; leave it out"
+                f"container_options: {clearing[0]} with gpus = {self.gpus}: without the job's environment a "
+                "container could train on the CPU unnoticed; leave it out"
             )
         if self.signal_seconds >= self.time_seconds:
             problems.append(
-                f"signal_seconds = {self.signal_seconds} is not shorter than time = {self.time!r} "
-                f"({self.time_seconds} s): nothing would be left for the work"
+                f"signal_seconds = {self.signal_seconds} must be less than time = {self.time!r} "
+                f"({self.time_seconds} s), or no time is left for the tasks"
             )
         return problems
 
 
 def seconds_of(time: str) -> int:
-    """A time as SLURM writes it: M, M:S, H:M:S, D-H, D-H:M or D-H:M:S; ValueError for anything else."""
+    """Parse SLURM's time format: M, M:S, H:M:S, D-H, D-H:M or D-H:M:S; ValueError for anything else."""
     days, dash, rest = time.rpartition("-")
     parts = [int(each) for each in rest.split(":")]
     if dash:

@@ -1,8 +1,7 @@
-"""A SLURM cluster: open tasks become job arrays; the store says what has ended, SLURM only hints.
+"""A SLURM cluster: unfinished tasks become job arrays. The store decides what has ended; SLURM only hints.
 
-submitit writes the batch scripts. Its pickles are not used: an element of an array reads what to do
-from a record that was on disk before the array was submitted (array_record.py), so that
-nothing depends on the life of the one who submitted.
+submitit writes the batch scripts. Its pickles are not used: an array element reads its tasks from a record
+that was on disk before the submission (array_record.py), so that nothing depends on the submitting process.
 """
 
 import shlex
@@ -40,7 +39,7 @@ from harness.backends.slurm.array_record import (
     records,
     tidy,
 )
-from harness.backends.slurm.cluster import GONE, Limits, Site, Word
+from harness.backends.slurm.cluster import GONE, JobInfo, Limits, Site
 from harness.backends.slurm.profile import Profile
 from harness.store import Store, heartbeat
 from harness.store.files import write_atomic
@@ -48,8 +47,8 @@ from harness.store.locks import locked
 from workloads.errors import BackendError
 
 LOOK_SECONDS = 5.0
-"""Between two questions to the controller while somebody waits for a sweep."""
-NO_ANSWER = "squeue does not answer: nothing was {}; ask again when the controller is back"
+"""Interval between two queries of the controller while waiting for a sweep."""
+NO_ANSWER = "squeue does not respond: nothing was {}; try again when the controller is back"
 
 
 class Slurm(Backend):
@@ -62,28 +61,30 @@ class Slurm(Backend):
 
     def __init__(self) -> None:
         self._attended: dict[tuple[Path, str], tuple[float, bool]] = {}
-        """By store and sweep: when the controller was last asked, and whether it had the sweep."""
+        """By store and sweep: the time of the last query, and whether SLURM had the sweep."""
 
     def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
-        """A GPU where the profile asks for some and does not tell tasks to do without."""
+        """`cuda` if the profile requests GPUs and its environment does not force the CPU."""
         profile = settings.profile_as(Profile)
         return "cuda" if profile.gpus and profile.environment.get(DEVICE) != "cpu" else "cpu"
 
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
-        """Submit what no array holds yet, stage by stage; the arrays of a stage wait for the one before."""
+        """Submit tasks that no array holds; the arrays of a stage depend on those of the previous one."""
         settings = complete(settings)
         make_folder(store)
-        with locked(folder(store)):  # two at once would each send what the other has not sent yet
-            words = cluster.queue()
-            if words is None:
-                raise BackendError(NO_ANSWER.format("sent"))
+        with locked(folder(store)):  # two submissions at once would send the same tasks
+            listed = cluster.queue()
+            if listed is None:
+                raise BackendError(NO_ANSWER.format("submitted"))
             for record in records(store):
-                if all(store.result(key, summed=False) is not None for key in record.tasks):
+                if all(store.result(key, verify=False) is not None for key in record.tasks):
                     tidy(store, record)
-            holders, known = held(elements(store, words)), {word.id: word for word in words}
-            taken = {key for job in jobs for key in job.tasks if key in holders or beating(store, key, known)}
+            holders, known = held(elements(store, listed)), {info.id: info for info in listed}
+            taken = {
+                key for job in jobs for key in job.tasks if key in holders or is_running(store, key, known)
+            }
             free = [job for job in jobs if not taken & {*job.tasks}]
-            self._send(free, store, sweep, settings, words, holders)
+            self._send(free, store, sweep, settings, listed, holders)
 
     def _send(
         self,
@@ -91,12 +92,12 @@ class Slurm(Backend):
         store: Store,
         sweep: str,
         settings: Settings,
-        words: Sequence[Word],
+        listed: Sequence[JobInfo],
         holders: dict[str, str],
     ) -> None:
-        """Submit jobs as arrays within the cluster's limits; `holders` learns who has them."""
+        """Submit jobs as arrays within the cluster's limits; adds the array of every task to `holders`."""
         site, asked = Site(), settings.profile_as(Profile)
-        limits = room(site.limits(asked), words)
+        limits = room(site.limits(asked), listed)
         for some, profile in alike(packing.stages(free), asked):
             width = min(profile.array_parallelism or sys.maxsize, site.width(profile))
             share = None if limits.submitted is None else max(1, limits.submitted * len(some) // len(free))
@@ -109,15 +110,15 @@ class Slurm(Backend):
                 time.sleep(profile.throttle_seconds)
 
     def stop(self, store: Store, sweep: str, cancel: bool) -> None:
-        """Cancel the sweep's elements, except those that other sweeps in work wait for."""
-        words = cluster.queue()
-        if words is None:
+        """Cancel the sweep's elements, except those that other running sweeps need."""
+        listed = cluster.queue()
+        if listed is None:
             raise BackendError(NO_ANSWER.format("cancelled"))
-        alive = [each for each in elements(store, words) if each.alive]
+        alive = [each for each in elements(store, listed) if each.alive]
         others = {each.record.sweep for each in alive} - {sweep}
         wanted = {entry.key for other in others for entry in store.sweep(other).tasks}
         mine = [each for each in alive if each.record.sweep == sweep]
-        cluster.cancel([each.word.id for each in mine if each.word and not wanted & {*each.tasks}])
+        cluster.cancel([each.info.id for each in mine if each.info and not wanted & {*each.tasks}])
         if not cancel:
             return
         for key in unfinished(store, sweep) - wanted:
@@ -125,11 +126,11 @@ class Slurm(Backend):
             publish_failure(store, key, "cancelled", f"cancelled {when}")
 
     def attend(self, store: Store, sweep: str) -> bool:
-        """Whether SLURM still has the sweep, or does not say; settles what ended without a row."""
+        """Whether SLURM still has the sweep, or does not respond; writes failures of lost tasks."""
         asked, working = self._attended.get((store.path, sweep), (0.0, False))
         if not working or time.monotonic() - asked > LOOK_SECONDS:
-            words = cluster.queue()
-            working = words is None or bool(settle(store, unfinished(store, sweep), words))
+            listed = cluster.queue()
+            working = listed is None or bool(settle(store, unfinished(store, sweep), listed))
             self._attended[store.path, sweep] = time.monotonic(), working
         return working
 
@@ -139,30 +140,30 @@ class Slurm(Backend):
             return Standing(queued=False)
         jobs = holding(store, tasks)
         if jobs is None:
-            said = "SLURM does not answer; the counts are from the store, which decides"
-            return Standing(None, (f"{sweep}: {said}",))
+            detail = "SLURM does not respond; the counts are from the store and are correct"
+            return Standing(None, (f"{sweep}: {detail}",))
         if not jobs:
-            said = "SLURM has nothing of it; `privbench enqueue` sends what is open"
-            return Standing(False, (f"{sweep}: {said}",), jobs)
+            detail = "SLURM has no jobs of it; `privbench enqueue` submits unfinished tasks"
+            return Standing(False, (f"{sweep}: {detail}",), jobs)
         counts = Counter(f"{job.state} ({job.reason})" for job in jobs).most_common()
-        said = ", ".join(f"{count} {state}" for state, count in counts)
-        return Standing(True, (f"{sweep}: SLURM has jobs: {said}",), jobs)
+        detail = ", ".join(f"{count} {state}" for state, count in counts)
+        return Standing(True, (f"{sweep}: SLURM has jobs: {detail}",), jobs)
 
     def parts(self) -> list[Finding]:
-        """submitit, and the programs that submit jobs and run containers."""
+        """Check submitit and the programs that submit jobs and run containers."""
         from harness.backends.slurm.checkup import parts  # builds on this module
 
         return parts()
 
     def check(self, profile: ProfileFile | None) -> list[Finding]:
-        """Everything between a profile and a running job."""
+        """Check everything a job with this profile needs."""
         from harness.backends.slurm.checkup import check  # builds on this module
 
         return check(Settings(profile=profile).profile_as(Profile))
 
 
 def complete(settings: Settings) -> Settings:
-    """Settings as an element needs them: the profile, with what the command line said of slots."""
+    """Complete the profile with the command line's slots; BackendError if they do not fit together."""
     profile = settings.profile_as(Profile)
     if settings.slots:
         profile = profile.model_copy(update={"array_parallelism": settings.slots})
@@ -177,7 +178,7 @@ def complete(settings: Settings) -> Settings:
 
 
 def alike(stages: Iterable[Sequence[Job]], profile: Profile) -> Iterator[tuple[list[Job], Profile]]:
-    """The jobs of each stage that ask for the same, and what they ask for."""
+    """Split each stage by the resources its jobs need; (jobs, profile) pairs."""
     for stage in stages:
         if profile.for_attacks == profile:
             yield [*stage], profile
@@ -187,34 +188,34 @@ def alike(stages: Iterable[Sequence[Job]], profile: Profile) -> Iterator[tuple[l
                 yield some, asked
 
 
-def room(limits: Limits, words: Iterable[Word]) -> Limits:
-    """What is left of the limits beside the jobs that are there already."""
+def room(limits: Limits, listed: Iterable[JobInfo]) -> Limits:
+    """The limits minus the user's present jobs; BackendError if nothing is left."""
     if limits.submitted is None:
         return limits
-    present = sum(not word.over for word in words)
+    present = sum(not info.over for info in listed)
     if present >= limits.submitted:
         raise BackendError(
-            f"{present} of the {limits.submitted} jobs you may have on this cluster are there already: "
+            f"you already have {present} of the {limits.submitted} jobs that this cluster allows: "
             "wait until some have ended, then run the command again"
         )
     return replace(limits, submitted=limits.submitted - present)
 
 
 def held(every: Iterable[Element]) -> dict[str, str]:
-    """Tasks that are in the hands of a living element, and the array it belongs to."""
-    return {key: each.word.job for each in every if each.word and each.alive for key in each.tasks}
+    """The array id of every task held by a live element."""
+    return {key: each.info.job for each in every if each.info and each.alive for key in each.tasks}
 
 
-def beating(store: Store, key: str, known: Mapping[str, Word]) -> bool:
-    """Whether some process says that it runs the task, and SLURM does not know that its job is gone.
+def is_running(store: Store, key: str, known: Mapping[str, JobInfo]) -> bool:
+    """Whether the task has a fresh heartbeat and SLURM does not know that its job has ended.
 
-    Of a job on a node it has lost, or that it has forgotten, SLURM knows nothing: that one may go on.
+    A job on a lost node, or one that SLURM has dropped, may still be running.
     """
-    beat = heartbeat(store.folder(key))
-    if beat is None or store.result(key, summed=False) is not None:
+    pulse = heartbeat(store.folder(key))
+    if pulse is None or store.result(key, verify=False) is not None:
         return False
-    word = known.get(beat.job or "")
-    return word is None or not word.over or word.state in ("NODE_FAIL", GONE)
+    info = known.get(pulse.job or "")
+    return info is None or not info.over or info.state in ("NODE_FAIL", GONE)
 
 
 def made(found: Sequence[Sequence[Job]], sweep: str, settings: Settings) -> Record:
@@ -225,25 +226,25 @@ def made(found: Sequence[Sequence[Job]], sweep: str, settings: Settings) -> Reco
 
 
 def needed(record: Record) -> set[str]:
-    """Everything that tasks of a record read."""
+    """All dependencies of a record's tasks."""
     return {need for needs in record.needs.values() for need in needs}
 
 
 def send(record: Record, store: Store, after: Collection[str]) -> str:
-    """Write the record, then submit its array; the array's id.
+    """Write the record, then submit its array; return the array's id.
 
-    Killed in between, the record stands for an array that is not in the queue: its tasks are free, and
-    the next enqueue sends them. Killed after, the array is found by the record's name.
+    After a kill in between, the record has no array in the queue, and the next enqueue submits its tasks
+    again. After a later kill, the array is found by the record's name.
     """
     record.write(store)
     script = folder(store) / f"{record.name}.sh"
     write_atomic(script, batch_script(record, store, after).encode())
-    told = cluster.tell("sbatch", "--parsable", str(script))
-    return told.strip().split(";")[0]
+    output = cluster.run("sbatch", "--parsable", str(script))
+    return output.strip().split(";")[0]
 
 
 def batch_script(record: Record, store: Store, after: Collection[str]) -> str:
-    """What sbatch gets, written by submitit."""
+    """The batch script, written by submitit."""
     try:
         from submitit import SlurmExecutor
     except ImportError:
@@ -251,22 +252,22 @@ def batch_script(record: Record, store: Store, after: Collection[str]) -> str:
     try:
         executor = SlurmExecutor(folder=folder(store))
     except RuntimeError as error:
-        raise BackendError(f"there is no SLURM here: {error}") from error
+        raise BackendError(f"SLURM was not found: {error}") from error
     profile = record.profile
     executor.update_parameters(**parameters(record, store, after))
     executor.parameters["map_count"] = len(record.packs)
     exports = [f"export {name}={shlex.quote(value)}" for name, value in profile.environment.items()]
     executor.parameters["setup"] = [f"export {BEGAN}=$(date +%s)", *exports, *profile.setup]
-    words = [*program("harness.backends.slurm.element"), str(store.path), record.name]
-    # `exec`: signals for the batch script reach the element itself; one that comes before it listens
-    # must not kill it.
-    command = f"trap '' USR1\nexec {shlex.join(words)}"
-    text: str = executor._make_submission_file_text(command, record.name)
+    command = [*program("harness.backends.slurm.element"), str(store.path), record.name]
+    # `exec`: signals to the batch script reach the element; `trap`: one that arrives before its handlers
+    # are set must not kill it.
+    script = f"trap '' USR1\nexec {shlex.join(command)}"
+    text: str = executor._make_submission_file_text(script, record.name)
     return text
 
 
 def parameters(record: Record, store: Store, after: Collection[str]) -> dict[str, Any]:
-    """The options of sbatch, as submitit calls them."""
+    """The options of sbatch, by submitit's names."""
     profile = record.profile
     asked = {
         "job_name": record.name,
@@ -286,7 +287,7 @@ def parameters(record: Record, store: Store, after: Collection[str]) -> dict[str
             **{name.replace("_", "-"): value for name, value in profile.options.items()},
             "signal": f"B:USR1@{profile.signal_seconds}",
             "requeue": True,
-            # The path may hold any character; only %a is ours.
+            # The path may contain any character; only %a is a placeholder.
             "output": f"{str(folder(store) / record.name).replace('%', '%%')}-%a.txt",
         },
     }
@@ -294,67 +295,67 @@ def parameters(record: Record, store: Store, after: Collection[str]) -> dict[str
 
 
 REASONS = {"TIMEOUT": "timed_out", "DEADLINE": "timed_out", "OUT_OF_MEMORY": "out_of_memory"}
-"""What SLURM's word for the end of a job means for the task that ran; every other is `killed`."""
+"""Failure reasons by the final state of a job; `killed` for all others."""
 
 
-def settle(store: Store, keys: Set[str], words: list[Word]) -> list[Element]:
-    """Give a row to open tasks whose job has ended without one; the elements that hold the others.
+def settle(store: Store, keys: Set[str], listed: list[JobInfo]) -> list[Element]:
+    """Write failures for unfinished tasks whose job has ended; return the elements that hold the others.
 
-    A node that SLURM has lost may go on working: a task that still tells of itself is let be.
+    A node that SLURM has lost may still be working: a task with a fresh heartbeat is left alone.
     """
-    every = remembered([each for each in elements(store, words) if keys & {*each.tasks}], words)
-    known = {each.word.id: each.word for each in every if each.word}
+    every = with_accounting([each for each in elements(store, listed) if keys & {*each.tasks}], listed)
+    known = {each.info.id: each.info for each in every if each.info}
     lost = keys - held(every).keys()
-    beats = {key for key in lost if beating(store, key, known)}
-    last = {key: each.word for each in every for key in each.tasks}
-    for key in lost - beats:
-        if (word := last.get(key)) is not None and word.over:
-            publish_failure(store, key, *epitaph(store, key, word))
-    return [each for each in every if each.alive or beats & {*each.tasks}]
+    running = {key for key in lost if is_running(store, key, known)}
+    last = {key: each.info for each in every for key in each.tasks}
+    for key in lost - running:
+        if (info := last.get(key)) is not None and info.over:
+            publish_failure(store, key, *exit_cause(store, key, info))
+    return [each for each in every if each.alive or running & {*each.tasks}]
 
 
-def remembered(every: Sequence[Element], words: Iterable[Word]) -> list[Element]:
-    """Elements, those that the controller does not list with the best other word on them.
+def with_accounting(every: Sequence[Element], listed: Iterable[JobInfo]) -> list[Element]:
+    """Complete elements that the controller does not list.
 
-    That is the accounting's; else GONE, where the controller lists another element of the array.
+    Their state is taken from the accounting database, or GONE if the controller lists others of the array.
     """
-    names = sorted({each.record.name for each in every if each.word is None})
-    known = {(word.name, word.index): word for word in cluster.past(names)} if names else {}
-    arrays = {word.name: word.job for word in words}
+    names = sorted({each.record.name for each in every if each.info is None})
+    known = {(info.name, info.index): info for info in cluster.past(names)} if names else {}
+    arrays = {info.name: info.job for info in listed}
 
-    def best(each: Element) -> Word | None:
+    def best(each: Element) -> JobInfo | None:
         name = each.record.name
-        gone = Word(name, arrays[name], each.index, GONE, "", "") if name in arrays else None
-        return each.word or known.get((name, each.index), gone)
+        gone = JobInfo(name, arrays[name], each.index, GONE, "", "") if name in arrays else None
+        return each.info or known.get((name, each.index), gone)
 
-    return [replace(each, word=best(each)) for each in every]
+    return [replace(each, info=best(each)) for each in every]
 
 
 def begun(store: Store, key: str) -> bool:
-    """Whether a task has run before, for however short."""
+    """Whether a task has ever started."""
     return (store.folder(key) / "log.txt").exists()
 
 
-def epitaph(store: Store, key: str, word: Word) -> tuple[str, str]:
-    """(reason, message) for a task whose job has ended without a result."""
-    if word.state == GONE and not begun(store, key):
-        said = f"SLURM has others of its array and not its job {word.id}: cancelled before it began"
-        return "cancelled", f"{said}, or ended long ago; enqueue the sweep again to go on"
-    said = f"SLURM says {word.state} of job {word.id} on {word.node or 'no node'}"
-    if word.state == "CANCELLED":
-        return "cancelled", f"{said}; enqueue the sweep again to go on"
+def exit_cause(store: Store, key: str, info: JobInfo) -> tuple[str, str]:
+    """(reason, message) for a task whose job ended without a result."""
+    if info.state == GONE and not begun(store, key):
+        detail = f"SLURM lists others of its array but not its job {info.id}: cancelled before it started"
+        return "cancelled", f"{detail}, or ended long ago; enqueue the sweep again to resume"
+    detail = f"SLURM reports {info.state} for job {info.id} on {info.node or 'no node'}"
+    if info.state == "CANCELLED":
+        return "cancelled", f"{detail}; enqueue the sweep again to resume"
     if not begun(store, key):
-        return "killed", f"its job ended before it began: {said}; running the sweep again runs it"
-    return REASONS.get(word.state, "killed"), f"{said}; running the sweep again resumes it"
+        return "killed", f"its job ended before it started: {detail}; running the sweep again runs it"
+    return REASONS.get(info.state, "killed"), f"{detail}; running the sweep again resumes it"
 
 
 def holding(store: Store, keys: Set[str]) -> tuple[SchedulerJob, ...] | None:
-    """SLURM's jobs that hold open tasks, by element; None where the controller does not answer."""
-    words = cluster.queue()
-    if words is None:
+    """SLURM's jobs with unfinished tasks, by element; None if the controller does not respond."""
+    listed = cluster.queue()
+    if listed is None:
         return None
     return tuple(
-        SchedulerJob(**asdict(each.word), tasks=tuple(key for key in each.tasks if key in keys))
-        for each in settle(store, keys, words)
-        if each.word is not None
+        SchedulerJob(**asdict(each.info), tasks=tuple(key for key in each.tasks if key in keys))
+        for each in settle(store, keys, listed)
+        if each.info is not None
     )

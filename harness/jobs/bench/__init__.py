@@ -1,1 +1,1 @@
-"""A bench on a node: trainings that take turns, a step each, and what their steps cost."""
+"""Benches: interleaved trainings and the cost of their steps."""

@@ -1,4 +1,4 @@
-"""One bench task: what a step of each method costs, relative to the plain baseline in the same process."""
+"""One bench task: the step cost of each method relative to the plain baseline in the same process."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from workloads.errors import DeviceError, SpecError, unknown
 
 
 def refuse_missing_device(name: str) -> None:
-    """SpecError for a device that no bench of this process can run on."""
+    """SpecError for a device that is unknown or missing."""
     if name not in ACCELERATORS:
         raise SpecError(unknown("device", name, ACCELERATORS))
     try:
@@ -34,24 +34,24 @@ def refuse_missing_device(name: str) -> None:
 
 
 class Rounds:
-    """How far a bench is, for the heartbeat; between two rounds it stops where it is asked to."""
+    """The progress of a bench, for the heartbeat; it can be stopped between rounds."""
 
     def __init__(self, measure: Measure, stop: Callable[[], bool]) -> None:
         self.measure, self.stop = measure, stop
         self.position = ("bench", 0, measure.steps)
-        """Phase, timed rounds, most of them."""
+        """Phase, timed rounds, maximum rounds."""
 
     def begin(self, number: int) -> None:
-        """Round `number` is about to begin; those of the warm-up have negative numbers."""
+        """Begin round `number`; those of the warm-up are negative."""
         if self.stop():
-            raise Interrupted("a bench begins again: half of one would mix two moments of the machine")
+            raise Interrupted("a bench restarts: resuming it would mix two states of the machine")
         self.position = ("bench" if number >= 0 else "warm-up", max(number, 0), self.measure.steps)
 
 
 def bench(task: Task, device: torch.device, stop: Callable[[], bool]) -> Made:
-    """Time the steps of every variant in turn; each figure, and the time of every step as an artefact."""
+    """Time the steps of all variants, interleaved; the artefact holds the time of every step."""
     if task.timing is None:
-        raise ValueError("a bench task says what it times")
+        raise ValueError("a bench task needs timing settings")
     measure = Measure(**task.timing.settings)
     rounds = Rounds(measure, stop)
     watch(rounds)
@@ -91,7 +91,7 @@ def bench(task: Task, device: torch.device, stop: Callable[[], bool]) -> Made:
 
 
 def set_up(timing: Timing, device: torch.device) -> dict[str, Setup]:
-    """Model 0 of every variant, all on one copy of the members."""
+    """Set up model 0 of every variant, sharing one copy of the members."""
     found: dict[str, Setup] = {}
     for name, cell in timing.variants.items():
         found[name] = Setup(cell, 0, device, like=next(iter(found.values()), None))
@@ -103,7 +103,7 @@ def _training(setup: Setup) -> Callable[[Run], object]:
 
 
 def malloc_settings() -> dict[str, str]:
-    """The environment's word on memory allocation: it decides what large temporary tensors cost."""
+    """Environment variables of memory allocation, which affects the cost of large temporary tensors."""
     names = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     return {name: value for name, value in sorted(os.environ.items()) if name in names or "MALLOC" in name}
 
@@ -116,7 +116,7 @@ def _judged(
     clock: str,
     seed: int,
 ) -> tuple[list[Variant], str | None]:
-    """Every variant, and why the machine was not quiet enough."""
+    """The figures of every variant, and why they cannot be trusted, if so."""
     laps = [Laps([turn.lap for turn in turns if turn.player == place]) for place in range(len(players))]
     base = None if players[0].error else laps[0]
     last = len(players) - 1
@@ -135,7 +135,7 @@ def _judged(
         variants.append(Variant(**found))
     baseline = setups[players[0].name].cell.method.name
     if base is None or players[last].error:
-        return variants, f"{baseline} failed, so there is nothing to compare with"
+        return variants, f"the baseline {baseline} failed"
     return variants, find_doubt(variants[last], laps[last], base, clock, baseline)
 
 
@@ -157,7 +157,7 @@ def _head(name: str, role: str, cell: Cell) -> Json:
 
 
 def step_params(cell: Cell) -> dict[str, Any]:
-    """The parameters that decide what a step computes: all but real numbers (rates, noise) and `steps`."""
+    """The parameters that determine the cost of a step: all but real numbers (rates, noise) and `steps`."""
     fields = methods.family.get(cell.method.name).Params.model_fields
     return {
         name: value
@@ -167,12 +167,12 @@ def step_params(cell: Cell) -> dict[str, Any]:
 
 
 def is_real(annotation: Any) -> bool:
-    """Whether a parameter is a real number, or none."""
+    """Whether a parameter's type is float or a union with float."""
     return annotation is float or any(is_real(each) for each in get_args(annotation))
 
 
 def used(setup: Setup) -> str | None:
-    """The engine a method computes gradients with; `auto` is decided by the model alone."""
+    """The gradient engine of a method; `auto` is resolved by the model alone."""
     engine: str | None = setup.cell.params.get("engine")
     if engine != "auto":
         return engine
@@ -182,9 +182,9 @@ def used(setup: Setup) -> str | None:
 
 
 def _memory(own: Sequence[tuple[int, int]], base: Sequence[tuple[int, int]]) -> Json:
-    """The upper quartile of the peaks, and its ratio to the yardstick's.
+    """The upper quartile of the peaks, and its ratio to the baseline's.
 
-    The level before a step may still hold the last batch, so about half of the peaks come out too low.
+    The resting level may include the last batch, so about half of the peaks are too low.
     """
     peaks = [int(np.quantile([peak for peak, _ in each], 0.75)) if each else None for each in (own, base)]
     ratio = None if peaks[0] is None or not peaks[1] else peaks[0] / peaks[1]

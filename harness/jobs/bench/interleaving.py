@@ -1,7 +1,7 @@
-"""Several trainings in one process, a step at a time: what their steps take and how much memory they need.
+"""Interleave several trainings in one process, a step at a time, to compare their time and memory.
 
-Every training runs its method's own `train` in a thread and waits between two steps until it is told
-to go on, so exactly one works at any time. Threads, because torch's modes belong to a thread.
+Each training runs its method's `train` in a thread and waits between steps for its turn, so that only one
+runs at any time. Threads, because torch's modes are thread-local.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ M_ARENA_MAX = -8
 
 @dataclass(frozen=True)
 class Lap:
-    """What one step took, in seconds."""
+    """Times of one step, in seconds."""
 
     phase: str
     wall: float
@@ -34,15 +34,15 @@ class Lap:
     cpu: float
     """Of the whole process; NaN on a GPU."""
     clocks: Mapping[str, tuple[float, float]]
-    """By name: wall and CPU time of a part of the step, drawing among them."""
+    """Wall and CPU time of parts of the step by name, including drawing."""
     accepted: bool | None
-    """Whether it became an update; None where the method gives no verdict."""
+    """Whether it became an update; None if the method gives no verdict."""
     first: bool
-    """Of a phase: its turn also holds what came before, e.g. the making of a model."""
+    """Whether it is the first of its phase, whose turn includes setup such as building a model."""
 
     @property
     def drawing(self) -> tuple[float, float]:
-        """Wall and CPU time of drawing batches, as the run measured it."""
+        """Wall and CPU time of drawing batches, as measured by the run."""
         return self.clocks.get(DRAWING, (0.0, 0.0))
 
 
@@ -52,13 +52,13 @@ class Turn:
 
     round: int
     place: int
-    """0 for who began the round."""
+    """Position in the round, from 0."""
     player: int
     lap: Lap
 
 
 class BenchRun(Run):
-    """A run that also takes the CPU time of its clocks and can be given the random streams of a round."""
+    """A run that also measures the CPU time of its clocks and can be reseeded for a round."""
 
     def __init__(self, name: str, device: torch.device, stop: Callable[[], bool]) -> None:
         super().__init__(name, device, interval=math.inf, stop=stop)
@@ -74,7 +74,7 @@ class BenchRun(Run):
         self._cpu_clocks[name] = self._cpu_clocks.get(name, 0.0) + spent
 
     def take_lap(self) -> Lap:
-        """What the step that has just ended took; the turn's one wait for the device."""
+        """Times of the step that just ended; the only wait for the device in a turn."""
         self._read_clocks()
         series, steps = self._series, len(self._series.wall)
         cpu, self._cpu_clocks = self._cpu_clocks, {}
@@ -85,24 +85,24 @@ class BenchRun(Run):
             clocks={
                 name: (column[-1], cpu[name])
                 for name, column in series.clocks.items()
-                if len(column) == steps  # a part of this very step
+                if len(column) == steps  # a part of this step
             },
             accepted=self._verdict,
             first=self.position[1] == 0,
         )
 
     def rename(self, name: str) -> None:
-        """Begin every random stream anew, as a run of this name would."""
+        """Reseed every random stream, as in a run of this name."""
         self.name = name
         for stream, generator in self._generators.items():
             generator.manual_seed(self.seed(f"stream/{stream}"))
 
 
 class Player:
-    """One training in a thread of its own. One that ends begins again, so laps never run out.
+    """One training in its own thread; restarted when it ends, so that laps never run out.
 
-    In a round every player's random streams begin alike: those that draw the same kind of batch draw
-    the same batch, and a round compares like with like.
+    In a round all players have the same random streams, so that those with the same sampler draw the same
+    batch.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Player:
         self.error: Exception | None = None
         """Why the training failed."""
         self.held: int | None = None
-        """Bytes that the first turn left on a device: weights, an engine's arena, the optimizer's state."""
+        """Bytes kept on a device after the first turn: weights, buffers of an engine, optimiser state."""
         self._round, self._over = 0, False
         self._lap: Lap | None = None
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
@@ -120,7 +120,7 @@ class Player:
         self._thread.start()
 
     def take_turn(self, number: int) -> Lap | None:
-        """Do the next step in round `number`; None once the training has failed."""
+        """Run the next step, in round `number`; None if the training has failed."""
         if self.error is not None:
             return None
         self._round, self._lap = number, None
@@ -129,12 +129,12 @@ class Player:
         self._go.release()
         self._back.acquire()
         if self.held is None:
-            # Resident memory of a process rises for many reasons in a first turn: it is no player's own.
+            # Resident memory of a process rises for many reasons in a first turn and is not attributed.
             self.held = 0 if device.host else device.memory() - resting
         return self._lap
 
     def leave(self) -> None:
-        """End the training where it stands."""
+        """End the training."""
         self._over = True
         self._go.release()
         self._thread.join(timeout=60)
@@ -148,16 +148,16 @@ class Player:
                 self.train(run)
                 run.finish()
                 if not any(series.wall for series in run.phases.values()):
-                    raise ValueError("the training took no step, so there is nothing to time")
+                    raise ValueError("the training made no step to time")
         except Interrupted:
             pass
-        except Exception as error:  # noqa: BLE001 - one that fails is told in the result; the others go on
+        except Exception as error:  # noqa: BLE001 - a failure is reported in the result; the others continue
             self.error = error
         finally:
             self._back.release()
 
     def _hand_over(self, run: BenchRun) -> bool:
-        """Between two steps, outside all clocks: give the turn back and wait for the next."""
+        """Between two steps, outside all clocks: end the turn and wait for the next."""
         self._lap = run.take_lap()
         self._back.release()
         self._go.acquire()
@@ -177,11 +177,11 @@ def play(
     seed: int,
     begin_round: Callable[[int], None] = lambda number: None,
 ) -> list[Turn]:
-    """Rounds in which every player takes one turn, in an order drawn anew for each.
+    """Run rounds in which every player takes one turn, in random order.
 
-    `warm_up` rounds are not recorded. Then come at least `least` and at most `most` rounds; between the two
-    it ends when `seconds` have passed since the first turn. Turns of players that failed are kept.
-    `begin_round` is called before every round and may raise to end them all.
+    `warm_up` rounds are not recorded. Then follow at least `least` and at most `most` rounds, as many as fit
+    into `seconds` since the first turn. Turns of players that failed later are kept.
+    `begin_round` is called before every round and may raise to stop.
     """
     order, turns = random.Random(seed), []
     begin = time.monotonic()
@@ -198,12 +198,12 @@ def play(
 
 
 def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -> list[tuple[int, int]]:
-    """(Peak of a step above the resting level, resting level) in bytes, for `rounds` steps.
+    """Measure (peak of a step above the resting level, resting level) in bytes, for `rounds` steps.
 
-    On a device the peak includes what the player holds between steps; the resting level is of all players.
-    The first step of a phase is left out: its turn also makes models and samplers.
+    On a device the peak includes what the player keeps between steps; the resting level is that of all
+    players. The first step of a phase is left out: its turn also builds models and samplers.
 
-    Apart from the timing: giving free memory back and resetting the high-water mark make steps slower.
+    Separate from timing, because trimming the heap and resetting the peak slow down steps.
     """
     found = []
     gc.collect()
@@ -217,12 +217,12 @@ def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -
 
 
 def share_one_heap() -> bool:
-    """Let threads that begin from now on allocate from the heap of the process, as a training alone does.
+    """Make threads started from now on share the main heap, as in a single training.
 
-    False where the C library does not let them.
+    False if the C library does not support it.
 
-    With a heap for every thread, where the system gives and takes pages is a matter of luck, and it can cost
-    one training a third of a step and the next one nothing.
+    With a heap per thread, page faults are distributed at random and can cost one training a third of a step
+    and the next one nothing.
     """
     with suppress(OSError, AttributeError):  # a C library without it
         return bool(ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1))
@@ -230,6 +230,6 @@ def share_one_heap() -> bool:
 
 
 def give_back_free_memory() -> None:
-    """Return what malloc keeps for later to the system: else the resting level hides the next step's peak."""
+    """Trim the heap: otherwise the resting level hides the next step's peak."""
     with suppress(OSError, AttributeError):  # a C library without it
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""From laps to figures: medians, ratios to the yardstick with intervals, and whether to believe them."""
+"""Figures from laps: medians, ratios to the baseline with intervals, and whether to trust them."""
 
 import io
 import math
@@ -15,17 +15,17 @@ from harness.jobs.bench.interleaving import Lap, Turn
 from harness.store.outcomes import Variant
 
 LEAST_STEPS = 50
-"""Fewer steps make no median to rely on."""
+"""Minimum number of steps for a reliable median."""
 RATIO_BOUND, INTERVAL_BOUND, SPREAD_BOUND = 0.1, 0.2, 0.5
-"""How far the baseline measured again may be from itself: the ratio and its interval from 1, the middle half
-of single rounds' ratios in width."""
+"""Bounds on the second copy of the baseline relative to the first: deviation of the ratio and of its interval
+from 1, and the interquartile range of the ratios of single rounds."""
 RESAMPLES = 1000
 
 Numbers = NDArray[np.float64]
 
 
 class Laps:
-    """One training's laps as columns; `clock` is "cpu" or "wall": on a GPU the time between events."""
+    """The laps of one training as columns; `clock` is "cpu" or "wall" (on a GPU the time between events)."""
 
     def __init__(self, laps: Sequence[Lap]) -> None:
         self.laps = laps
@@ -35,12 +35,12 @@ class Laps:
         return np.array([lap.cpu if clock == "cpu" else lap.wall for lap in self.laps], dtype=np.float64)
 
     def part(self, name: str, clock: str) -> Numbers:
-        """Seconds of a part of the steps, 0 where a step had none."""
+        """Seconds of a part of the steps; 0 for steps without it."""
         place = 1 if clock == "cpu" else 0
         return np.array([lap.clocks.get(name, (0.0, 0.0))[place] for lap in self.laps], dtype=np.float64)
 
     def drawing(self, clock: str) -> Numbers:
-        """Seconds of drawing batches, by the run's own measure."""
+        """Seconds of drawing batches."""
         place = 1 if clock == "cpu" else 0
         return np.array([lap.drawing[place] for lap in self.laps], dtype=np.float64)
 
@@ -49,7 +49,7 @@ class Laps:
         return self.whole(clock) - self.drawing(clock)
 
     def figures(self, clock: str) -> dict[str, Any]:
-        """What the steps took by themselves."""
+        """Step times, without comparison."""
         whole = {each: np.quantile(self.whole(each), [0.25, 0.5, 0.75]) for each in ("wall", "cpu")}
         names = sorted({name for lap in self.laps for name in lap.clocks})
         return {
@@ -66,19 +66,19 @@ class Laps:
         }
 
     def _seconds_per_update(self, clock: str) -> float | None:
-        """All steps' time over the updates they made; None where the method gives no verdicts."""
+        """Total time of all steps divided by the number of updates; None without verdicts."""
         made = sum(lap.accepted or False for lap in self.laps)
         return float(self.net(clock).sum()) / made if made else None
 
 
 def _known(seconds: float) -> float | None:
-    """CPU time on a GPU is NaN, which is null in a result."""
+    """None for NaN: CPU time on a GPU."""
     return None if math.isnan(seconds) else float(seconds)
 
 
-def compare(own: Laps, yardstick: Laps, clock: str, seed: int) -> dict[str, Any]:
-    """Ratios of median steps. The interval is a 95 % bootstrap over rounds, both drawn from the same ones."""
-    above, below = own.net(clock), yardstick.net(clock)
+def compare(own: Laps, reference: Laps, clock: str, seed: int) -> dict[str, Any]:
+    """Ratios of median steps. The interval is a 95 % paired bootstrap over rounds."""
+    above, below = own.net(clock), reference.net(clock)
     rows = np.random.default_rng(seed).integers(0, len(above), (RESAMPLES, len(above)))
     drawn = np.median(above[rows], axis=1) / np.median(below[rows], axis=1)
     low, high = np.quantile(drawn, [0.025, 0.975])
@@ -86,19 +86,19 @@ def compare(own: Laps, yardstick: Laps, clock: str, seed: int) -> dict[str, Any]
         "ratio": float(np.median(above) / np.median(below)),
         "ratio_low": float(low),
         "ratio_high": float(high),
-        "ratio_whole_step": float(np.median(own.whole(clock)) / np.median(yardstick.whole(clock))),
-        "ratio_wall": float(np.median(own.net("wall")) / np.median(yardstick.net("wall"))),
+        "ratio_whole_step": float(np.median(own.whole(clock)) / np.median(reference.whole(clock))),
+        "ratio_wall": float(np.median(own.net("wall")) / np.median(reference.net("wall"))),
     }
 
 
-def find_doubt(control: Variant, again: Laps, yardstick: Laps, clock: str, baseline: str) -> str | None:
-    """Why the ratios should not be relied on; None where they may."""
+def find_doubt(control: Variant, again: Laps, reference: Laps, clock: str, baseline: str) -> str | None:
+    """Why the ratios cannot be trusted; None if they can."""
     if control.ratio is None or control.ratio_low is None or control.ratio_high is None:
         return f"{baseline} was not timed twice"
-    rounds = len(yardstick.laps)
+    rounds = len(reference.laps)
     if rounds < LEAST_STEPS:
         return f"only {rounds} timed steps: give --steps {LEAST_STEPS} or more"
-    low, middle, high = np.quantile(again.net(clock) / yardstick.net(clock), [0.25, 0.5, 0.75])
+    low, middle, high = np.quantile(again.net(clock) / reference.net(clock), [0.25, 0.5, 0.75])
     noisy = f"too noisy to trust: {baseline} measured again is"
     if abs(control.ratio - 1) > RATIO_BOUND:
         allowed = f"{1 - RATIO_BOUND:g} to {1 + RATIO_BOUND:g}"

@@ -35,8 +35,8 @@ def _settings(row: Row) -> dict[str, Any]:
     """
     params = despelled(row["params"] or {})
     given = {name: value for name, value in params.items() if value is not None and name != row["solved"]}
-    armed = {"canary": row["canary"], "canaries": row["canaries"]} if row.get("canary") else {}
-    return given | armed
+    canaries = {"canary": row["canary"], "canaries": row["canaries"]} if row.get("canary") else {}
+    return given | canaries
 
 
 def _is_plain(value: Any) -> bool:

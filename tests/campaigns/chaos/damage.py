@@ -90,7 +90,7 @@ def half_done(path: Path) -> None:
     word = '{"pid": 1, "host": "a", "job": null, "time": %r, "phase": "main", "done": 1, "total": 5}'
     (store.folder(trainings[-1].key) / "heartbeat").write_text(word % time.time())
     (path / "supervisor").mkdir(exist_ok=True)
-    supervisor.Supervisor(store)._tell()
+    supervisor.Supervisor(store)._write_state()
     collect(path)
 
 

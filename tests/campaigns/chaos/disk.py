@@ -109,7 +109,7 @@ def fill(folder: Path, chance: random.Random, expected: Rows) -> tuple[str, Coun
 
 def sealed_off(folder: Path, expected: Rows, commands: bool) -> tuple[str, Counter[str]]:
     """A store on a read-only file system: what only looks works, what writes is told."""
-    disk, wrong = folder / "sealed", Counter[str]()
+    disk, wrong = folder / "dump_checked", Counter[str]()
     with small_disk(disk, ROOMY) as objection:
         if objection:
             return f"read-only: skipped, {objection}", wrong
@@ -127,7 +127,7 @@ def sealed_off(folder: Path, expected: Rows, commands: bool) -> tuple[str, Count
 
 def wrong_ends(folder: Path, path: Path) -> Iterator[bool]:
     """Whether each of some commands ends in another way than it should on a store that cannot be written."""
-    sweep = folder / "sealed.toml"
+    sweep = folder / "dump_checked.toml"
     sweep.write_text(LAB)
     looks = [["status"], ["query", "select * from frontier"]]
     writes = [["collect"], ["enqueue", str(sweep)]]

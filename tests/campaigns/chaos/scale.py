@@ -19,7 +19,7 @@ from unittest.mock import patch
 from harness.backends.machine import queue as local
 from harness.spec import Json, Task
 from harness.store import Store
-from harness.store.files import sealed
+from harness.store.files import dump_checked
 from tests.campaigns.chaos.campaign import arguments, close, finish, forked, ground, plan_of, say
 from tests.harness.simulated import sweep_record
 
@@ -64,9 +64,9 @@ def simulate(text: str, path: Path, pattern: Path) -> int:
     for task in plan.tasks:
         folder = store.folder(task.key)
         folder.mkdir(parents=True)
-        (folder / "spec.json").write_bytes(sealed(task.file()))
+        (folder / "spec.json").write_bytes(dump_checked(task.file()))
         result = {**by_kind[kind_of(task)], "key": task.key, "artefacts": {}}
-        (folder / "result.json").write_bytes(sealed(result))
+        (folder / "result.json").write_bytes(dump_checked(result))
     store.write_sweep(sweep_record("scale", *plan.tasks))
     return len(plan.tasks)
 

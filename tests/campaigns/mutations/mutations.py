@@ -426,9 +426,9 @@ MUTATIONS = (
         "private steps",
         "an empty batch takes no step",
         "methods/dp_sgd.py",
-        "        # Noise comes first and the clipped gradients",
+        "        # Noise first, then add the clipped gradients",
         "        if len(batch) == 0:\n            continue\n"
-        "        # Noise comes first and the clipped gradients",
+        "        # Noise first, then add the clipped gradients",
         "tests/methods/test_dp_sgd.py::test_an_empty_batch_takes_a_noised_step",
     ),
     Mutation(
@@ -532,8 +532,8 @@ MUTATIONS = (
         "no selection on test data",
         "an average of the iterates is released unasked",
         "methods/training/averaging.py",
-        '        default=0.0,\n        description="Decay of a moving average',
-        '        default=0.9,\n        description="Decay of a moving average',
+        '        default=0.0,\n        description="Decay of the moving average',
+        '        default=0.9,\n        description="Decay of the moving average',
         "tests/methods/test_dp_sgd.py::test_without_noise_and_clipping_it_is_full_batch_sgd",
     ),
     Mutation(

@@ -30,8 +30,10 @@ def test_it_admits_until_the_next_step_would_pass_the_budget() -> None:
     for _ in range(room):
         gate.spend(STEP)
     assert not gate.admits(STEP)
-    with pytest.raises(AccountingError, match="does not admit"):
+    with pytest.raises(AccountingError) as caught:
         gate.spend(STEP)
+    error = caught.value
+    assert (error.field, error.value, error.allowed) == ("spent", gate.spent, gate.allowed)
     spent = price(SelfComposedDpEvent(STEP, room), 1e-5)
     check(spent, 2.0)
     assert spent.epsilons["rdp"] == pytest.approx(2.0, rel=0.01), "little is left unused"
@@ -51,14 +53,14 @@ def test_whatever_was_admitted_costs_at_most_the_budget(noises: list[float]) -> 
         check(price(ComposedDpEvent(done), 1e-5), 1.0)
 
 
-def test_a_filter_goes_on_from_what_was_spent() -> None:
+def test_a_filter_resumes_from_what_was_spent() -> None:
     gate = Filter(2.0, 1e-5, STEP)
     for _ in range(7):
         gate.spend(STEP)
-    again = Filter(2.0, 1e-5, STEP)
-    again.load_state_dict(gate.state_dict())
+    resumed = Filter(2.0, 1e-5, STEP)
+    resumed.load_state_dict(gate.state_dict())
     assert (
-        again.remaining_uses(STEP)
+        resumed.remaining_uses(STEP)
         == gate.remaining_uses(STEP)
         == Filter(2.0, 1e-5, STEP).remaining_uses(STEP) - 7
     )
@@ -77,33 +79,37 @@ def test_what_costs_nothing_is_always_admitted_and_what_has_no_price_never() -> 
     gate.spend(NoOpDpEvent())
     assert gate.spent == 0
     assert not gate.admits(NonPrivateDpEvent())
-    with pytest.raises(AccountingError, match="no price for the event"):
+    with pytest.raises(AccountingError) as caught:
         gate.admits(UnsupportedDpEvent())
-    with pytest.raises(AccountingError, match="costs nothing"):
+    assert (caught.value.field, caught.value.value) == ("event", "UnsupportedDpEvent")
+    with pytest.raises(AccountingError) as caught:
         gate.remaining_uses(NoOpDpEvent())
+    assert (caught.value.field, caught.value.value) == ("cost", 0)
 
 
-def test_it_speaks_of_its_own_neighbours() -> None:
+def test_it_has_its_own_adjacency() -> None:
     event = VonMisesFisherDpEvent(16000, 1.0)
     assert Filter(1.0, 1e-5, event, REPLACE_ONE).remaining_uses(event) > 100
-    with pytest.raises(AccountingError, match="has none"):
+    with pytest.raises(AccountingError) as caught:
         Filter(1.0, 1e-5, event)
+    assert caught.value.field == "adjacency"
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "word"),
+    ("epsilon", "delta", "field"),
     [
-        (0.0, 1e-5, "epsilon must be"),
-        (math.inf, 1e-5, "epsilon must be"),
-        (math.nan, 1e-5, "epsilon must be"),
-        (1.0, 0.0, "delta must be"),
-        (1e-3, 1e-9, "leaves no room"),
+        (0.0, 1e-5, "epsilon"),
+        (math.inf, 1e-5, "epsilon"),
+        (math.nan, 1e-5, "epsilon"),
+        (1.0, 0.0, "delta"),
+        (1e-3, 1e-9, "budget"),
     ],
 )
-def test_an_impossible_budget_is_refused(epsilon: float, delta: float, word: str) -> None:
+def test_an_impossible_budget_is_refused(epsilon: float, delta: float, field: str) -> None:
     event: DpEvent = STEP
-    with pytest.raises(AccountingError, match=word):
+    with pytest.raises(AccountingError) as caught:
         Filter(epsilon, delta, event)
+    assert caught.value.field == field
 
 
 def test_an_allotment_is_all_that_the_tight_price_allows() -> None:
@@ -120,13 +126,14 @@ def test_an_allotment_ends_and_admits_nothing_else() -> None:
     while allotted.admits(STEP):
         allotted.spend(STEP)
     assert allotted.spent == allotted.uses
-    with pytest.raises(AccountingError, match="is not admitted"):
+    with pytest.raises(AccountingError) as caught:
         allotted.spend(STEP)
-    again = Allotment(0.5, 1e-5, STEP)
-    again.load_state_dict({"spent": 3})
-    assert again.remaining_uses(STEP) == again.uses - 3
-    assert not again.admits(GaussianDpEvent(100.0)), "however little it costs"
-    assert again.remaining_uses(GaussianDpEvent(100.0)) == 0
+    assert (caught.value.value, caught.value.allowed) == (allotted.uses, allotted.uses)
+    resumed = Allotment(0.5, 1e-5, STEP)
+    resumed.load_state_dict({"spent": 3})
+    assert resumed.remaining_uses(STEP) == resumed.uses - 3
+    assert not resumed.admits(GaussianDpEvent(100.0)), "however little it costs"
+    assert resumed.remaining_uses(GaussianDpEvent(100.0)) == 0
 
 
 @pytest.mark.parametrize("event", [GaussianDpEvent(0.5), NonPrivateDpEvent()])

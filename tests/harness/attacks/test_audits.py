@@ -19,7 +19,7 @@ FromPhi = Callable[..., Evidence]
 CANARIES, PEOPLE, MODELS = 64, 30, 4
 
 
-def armed(
+def with_canaries(
     from_phi: FromPhi, strength: float, seed: int, models: int = MODELS, count: int = CANARIES
 ) -> Evidence:
     """Coins, and answers that are higher by `strength` for canaries that are members."""
@@ -33,13 +33,13 @@ def armed(
 def test_null_scores_audit_to_zero(from_phi: FromPhi) -> None:
     draws = 1000
     bounds = [
-        AuditOneRun().bound(armed(from_phi, 0.0, seed, models=1), AuditOneRunParams(), 1e-5).epsilon
+        AuditOneRun().bound(with_canaries(from_phi, 0.0, seed, models=1), AuditOneRunParams(), 1e-5).epsilon
         for seed in range(draws)
     ]
     assert sum(bound > 0 for bound in bounds) <= 0.05 * draws
     few = [
         AuditManyRun()
-        .bound(armed(from_phi, 0.0, seed, models=40, count=1), AuditManyRunParams(), 1e-5)
+        .bound(with_canaries(from_phi, 0.0, seed, models=40, count=1), AuditManyRunParams(), 1e-5)
         .epsilon
         for seed in range(200)
     ]
@@ -48,7 +48,7 @@ def test_null_scores_audit_to_zero(from_phi: FromPhi) -> None:
 
 def test_one_run_finds_more_the_more_there_is(from_phi: FromPhi) -> None:
     weak, strong, perfect = (
-        AuditOneRun().bound(armed(from_phi, strength, 0), AuditOneRunParams(), 1e-5)
+        AuditOneRun().bound(with_canaries(from_phi, strength, 0), AuditOneRunParams(), 1e-5)
         for strength in (1.0, 2.5, 20.0)
     )
     assert 0 < weak.epsilon < strong.epsilon < perfect.epsilon
@@ -57,7 +57,7 @@ def test_one_run_finds_more_the_more_there_is(from_phi: FromPhi) -> None:
 
 
 def test_searching_for_the_best_number_of_guesses_is_paid_for(from_phi: FromPhi) -> None:
-    evidence = armed(from_phi, 20.0, 0)
+    evidence = with_canaries(from_phi, 20.0, 0)
     fixed = AuditOneRun().bound(evidence, AuditOneRunParams(share=0.25, sides="both"), 1e-5)
     searched = AuditOneRun().bound(evidence, AuditOneRunParams(), 1e-5)
     assert fixed.guesses == MODELS * CANARIES // 2
@@ -67,7 +67,7 @@ def test_searching_for_the_best_number_of_guesses_is_paid_for(from_phi: FromPhi)
 
 
 def test_many_runs_judge_by_a_threshold_that_others_chose(from_phi: FromPhi) -> None:
-    evidence = armed(from_phi, 20.0, 0, models=400, count=1)
+    evidence = with_canaries(from_phi, 20.0, 0, models=400, count=1)
     found = AuditManyRun().bound(evidence, AuditManyRunParams(), 1e-5)
     assert found.trials == found.guesses == found.correct == 200
     assert found.epsilon == pytest.approx(3.2, abs=0.3)  # about 100 perfect runs on each side
@@ -84,7 +84,7 @@ def test_models_are_not_judged_by_a_threshold_that_only_they_could_have_chosen(f
 
 
 def test_an_audit_without_canaries_is_refused(from_phi: FromPhi) -> None:
-    evidence = replace(armed(from_phi, 1.0, 0), canaries=0)
+    evidence = replace(with_canaries(from_phi, 1.0, 0), canaries=0)
     for name in family.names():
         attack = family.get(name)
         if isinstance(attack, Audit):
@@ -94,7 +94,7 @@ def test_an_audit_without_canaries_is_refused(from_phi: FromPhi) -> None:
 
 def test_a_canary_that_does_not_exist_is_refused(from_phi: FromPhi) -> None:
     with pytest.raises(BenchError, match="canary = 64: the cell has 64"):
-        AuditManyRun().bound(armed(from_phi, 1.0, 0), AuditManyRunParams(canary=64), 1e-5)
+        AuditManyRun().bound(with_canaries(from_phi, 1.0, 0), AuditManyRunParams(canary=64), 1e-5)
 
 
 @pytest.mark.parametrize(("price", "alarm"), [(0.5, True), (50.0, False), (None, False)])
@@ -108,7 +108,9 @@ def test_a_bound_above_the_price_is_an_alarm(from_phi: FromPhi, price: float | N
         epsilons={"paper": 0.1},
     )
     guarantees = [guarantee] * MODELS
-    made = judge("audit-one-run", AuditOneRun(), armed(from_phi, 20.0, 0), AuditOneRunParams(), guarantees)
+    made = judge(
+        "audit-one-run", AuditOneRun(), with_canaries(from_phi, 20.0, 0), AuditOneRunParams(), guarantees
+    )
     assert isinstance(made.outcome, AuditOutcome)
     found = made.outcome.audit
     assert found.alarm is alarm and found.epsilon_priced == price

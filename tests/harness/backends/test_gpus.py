@@ -126,7 +126,7 @@ def test_an_nvidia_smi_that_hangs_is_given_up(
     monkeypatch.setattr(gpus, "ANSWER_SECONDS", 0.3)
     driver(lines(2), first="exec sleep 60")
     assert found() == []
-    assert "gives no answer" in caplog.text
+    assert "does not respond" in caplog.text
 
 
 def test_without_nvidia_smi_there_is_no_gpu_unless_the_environment_names_some(
@@ -198,7 +198,7 @@ def test_what_the_driver_keeps_to_one_process_or_to_none_is_known(
 def test_more_slots_than_gpus_are_refused_or_share_knowingly() -> None:
     two = [Gpu("a"), Gpu("b")]
     assert handed_out(two, None, share=False) == handed_out(two, 1, share=False) == ["a", "b"]
-    with pytest.raises(BackendError, match=r"--slots 5, and 2 GPUs can be used \(a, b\).*--share-gpus"):
+    with pytest.raises(BackendError, match=r"--slots 5, but 2 GPUs are usable \(a, b\).*--share-gpus"):
         handed_out(two, 5, share=False)
     assert handed_out(two, 5, share=True) == ["a", "b", "a", "b", "a"]
     assert handed_out([], 5, share=False) == [], "cores have no such limit"

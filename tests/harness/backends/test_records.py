@@ -12,7 +12,7 @@ from harness.backends.sent import sent_backend, sent_settings
 from harness.backends.slurm.array_record import Record, records
 from harness.backends.slurm.profile import Profile
 from harness.store import Store
-from harness.store.files import sealed
+from harness.store.files import dump_checked
 from harness.store.journal import parse_sweep
 from tests.harness.simulated import sweep_record
 from workloads.errors import StoreError
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Store:
 
 def queued(store: Store, **content: object) -> Path:
     file = store.queue / f"{1:020d}-x.json"
-    file.write_bytes(sealed(content))
+    file.write_bytes(dump_checked(content))
     return file
 
 
@@ -103,7 +103,7 @@ def test_an_old_array_record(store: Store) -> None:
         "settings": OLD | {"profile": profile},
         "made": 12.5,
     }
-    (store.path / "slurm" / "sweep.1.json").write_bytes(sealed(content))
+    (store.path / "slurm" / "sweep.1.json").write_bytes(dump_checked(content))
     asked = Profile(partition="gpu", gpus=1, setup=("module load cuda",))
     settings = Settings(2, profile=asked, gpus=[])
     found = Record("sweep.1", "sweep", (("a", "b"), ("c",)), {"c": ("a",)}, settings, 12.5)

@@ -8,7 +8,7 @@ from harness.backends.machine.queue import only_one, supervisor_summary
 from harness.backends.status import Progress
 from harness.cli.output import alarms
 from harness.spec import PROTOCOL, Cell, Plugin, Task
-from harness.store import BEAT_OLD_SECONDS, Store, heartbeat
+from harness.store import HEARTBEAT_STALE_SECONDS, Store, heartbeat
 from tests.harness.simulated import ended, sweep_record
 from workloads.errors import StoreError
 
@@ -67,12 +67,12 @@ def test_an_alarm_is_in_the_summary_of_a_sweep(store: Store, capsys: pytest.Capt
         store.add(audit)
         counts = {"trials": 100, "guesses": 50, "correct": 49, "canaries": 100, "copies": 1}
         bound = {"epsilon": 9.0, "confidence": 0.95, "delta": 1e-5, "epsilon_priced": 1.0, "threat": None}
-        message = "epsilon is at least 9, above the priced 1"
+        message = "epsilon is at least 9, above the computed 1"
         store.publish(ended(audit, audit={**counts, **bound, "alarm": alarm, "message": message}))
         audits.append(audit)
     store.write_sweep(sweep_record("audited", *audits))
     progress = Progress.of(store, "audited")
-    assert list(progress.alarms.values()) == ["epsilon is at least 9, above the priced 1"]
+    assert list(progress.alarms.values()) == ["epsilon is at least 9, above the computed 1"]
     alarms(progress.alarms)
     assert "ALARM" in capsys.readouterr().out
 
@@ -101,7 +101,7 @@ def test_an_old_or_broken_heartbeat_is_of_the_dead(store: Store) -> None:
     assert heartbeat(folder) is None
     say(store, TASKS[0])
     assert heartbeat(folder) is not None
-    say(store, TASKS[0], age=BEAT_OLD_SECONDS + 1)
+    say(store, TASKS[0], age=HEARTBEAT_STALE_SECONDS + 1)
     assert heartbeat(folder) is None
     (folder / "heartbeat").write_text('{"pid": ')
     assert heartbeat(folder) is None

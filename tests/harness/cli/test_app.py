@@ -127,7 +127,7 @@ def test_a_parameter_the_method_lacks_is_refused(privbench: Privbench) -> None:
 
 def test_an_empty_grid_is_refused(privbench: Privbench, tmp_path: Path) -> None:
     (tmp_path / "empty.toml").write_text('name = "x"\n')
-    refused(privbench("run", "empty.toml"), "there is no grid")
+    refused(privbench("run", "empty.toml"), "no grid")
 
 
 def test_broken_toml_is_refused_with_its_line(privbench: Privbench, tmp_path: Path) -> None:
@@ -160,12 +160,12 @@ def test_a_store_that_is_a_file_is_refused(privbench: Privbench, sweep: Path, tm
 def test_a_folder_of_something_else_is_refused(privbench: Privbench, sweep: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("meow")
-    refused(privbench("run", str(sweep), "--store", "photos"), "is no privbench store")
+    refused(privbench("run", str(sweep), "--store", "photos"), "is not a privbench store")
 
 
 def test_a_store_that_is_not_there(privbench: Privbench) -> None:
     for command in (["status"], ["collect"], ["report", "all"], ["query", "select 1"], ["logs", "ab"]):
-        refused(privbench(*command), "there is no store")
+        refused(privbench(*command), "no store at")
 
 
 def test_an_unknown_backend_and_a_sweep_beside_options(privbench: Privbench, sweep: Path) -> None:

@@ -308,8 +308,8 @@ def test_every_calibrated_method_is_priced_as_it_is_planned(name: str, quote: An
 @pytest.mark.parametrize("name", sorted({*methods.family.names()} - {*METHODS}))
 def test_what_cannot_be_priced_says_why(name: str, refusal: Any) -> None:
     said = refusal(name, "--n-train", "100")
-    assert f"{name} cannot be priced beforehand: it" in said
-    assert ("spends as it goes" in said) == isinstance(methods.family.get(name), Budgeted)
+    assert f"{name} cannot be priced in advance: it" in said
+    assert ("spends its budget adaptively" in said) == isinstance(methods.family.get(name), Budgeted)
 
 
 @pytest.mark.parametrize(
@@ -324,11 +324,11 @@ def test_what_cannot_be_priced_says_why(name: str, refusal: Any) -> None:
         ),
         (
             ["dpis", "--set", "noise_multiplier=1", "--n-train", "9", "--target-epsilon", "1"],
-            ["epsilon is solved for noise_multiplier: give one of the two"],
+            ["noise_multiplier is solved from epsilon: give one of the two"],
         ),
         (["dp-sgd", "--set", "stops=1", "--n-train", "9"], ["parameter of dp-sgd 'stops'", "mean 'steps'?"]),
         (["dp-sgd", "--set", "steps", "--n-train", "9"], ["--set steps: give NAME=VALUE"]),
-        (["dp-sgd", "--set", "clip=1", "--set", "clip=2", "--n-train", "9"], ["clip was given before, as 1"]),
+        (["dp-sgd", "--set", "clip=1", "--set", "clip=2", "--n-train", "9"], ["clip was already given as 1"]),
         (["dp-sgd", "--set", "noise_multiplier=-1", "--n-train", "9"], ["must be >= 0, got -1"]),
         (
             ["dp-sgd", "--set", "epsilon=1", "--target-epsilon", "1", "--n-train", "9"],

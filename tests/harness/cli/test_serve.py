@@ -141,7 +141,7 @@ def test_other_machines_need_a_token(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:
-    assert "there is no store" in refusal("--store", str(tmp_path / "none"), "--port", "0")
+    assert "no store at" in refusal("--store", str(tmp_path / "none"), "--port", "0")
 
 
 def test_a_port_that_is_taken(store: Store) -> None:

@@ -92,7 +92,9 @@ def test_a_broken_dp_sgd_is_caught(
     store, row = audit(tmp_path / "store")
     assert row["alarm"] is True and row["epsilon_audited"] > 1.0 >= row["epsilon_priced"]
     ((label, message),) = Progress.of(store, "audited").alarms.items()
-    assert label == "digits-linear, dp-sgd ε=1 +100 gradient, audit-one-run" and "above the priced" in message
+    assert (
+        label == "digits-linear, dp-sgd ε=1 +100 gradient, audit-one-run" and "above the computed" in message
+    )
     assert row["threat"] == "white-box, adds gradients"
 
 

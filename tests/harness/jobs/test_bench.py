@@ -189,7 +189,7 @@ def test_time_ends_the_rounds_but_not_before_the_least() -> None:
 def test_a_training_without_a_step_fails_instead_of_beginning_forever() -> None:
     player = Player("idle", lambda run: None, CPU, 1, seed=0)
     assert player.take_turn(0) is None
-    assert "took no step" in str(player.error)
+    assert "made no step" in str(player.error)
 
 
 ONE_HEAP = """
@@ -486,7 +486,7 @@ def test_one_failure_names_the_layer_and_the_rest_goes_on(plugins: Path, tmp_pat
     [
         ({"workload": ["digits-mpl"]}, "did you mean 'digits-mlp'?"),
         ({"method": ["dp-sdg"]}, "did you mean 'dp-sgd'?"),
-        ({"batch_size": [4000]}, "batch_size 4000 is larger than the 718 members"),
+        ({"batch_size": [4000]}, "batch_size = 4000 is larger than the 718 members"),
         ({"batch_size": [0]}, "batch_size must be > 0"),
         ({"clipp": [1.0]}, "did you mean 'clip'?"),
         ({"engine": ["opacuss"]}, "engine"),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 
-from harness.jobs.checkpoint import check_state, put_back, read_checkpoint, state_of, write_checkpoint
+from harness.jobs.checkpoint import check_state, read_checkpoint, restore, state_of, write_checkpoint
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
 keys = st.text(max_size=3) | st.integers()
@@ -91,10 +91,10 @@ def test_state_is_put_back_in_place() -> None:
     layer = torch.nn.Linear(2, 2)
     tensor, tally, history = torch.zeros(2), {"a": 0, "gone": 1}, [1, 2, 3]
     held = (layer.weight, tensor, tally, history)
-    put_back(layer, {"weight": torch.ones(2, 2), "bias": torch.ones(2)})
-    put_back(tensor, torch.ones(2))
-    put_back(tally, {"a": 5})
-    put_back(history, [9])
+    restore(layer, {"weight": torch.ones(2, 2), "bias": torch.ones(2)})
+    restore(tensor, torch.ones(2))
+    restore(tally, {"a": 5})
+    restore(history, [9])
     assert torch.equal(held[0], torch.ones(2, 2))
     assert torch.equal(held[1], torch.ones(2))
     assert held[2] == {"a": 5}
@@ -116,6 +116,6 @@ def test_a_leaf_that_wants_gradients_is_put_back(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "file", {"weight": torch.ones(3, requires_grad=True)})
     saved = read_checkpoint(tmp_path / "file")
     assert saved is not None
-    put_back(weight, saved["weight"])
+    restore(weight, saved["weight"])
     assert weight.requires_grad
     assert weight.tolist() == [1, 1, 1]

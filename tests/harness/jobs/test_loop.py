@@ -199,8 +199,8 @@ def test_a_task_that_is_not_what_it_says_is_refused(lab: "Lab", job: JobProcess)
     spec["task"]["seed"] = 4
     write_atomic(lab.store.folder(altered.key) / "spec.json", json.dumps(spec).encode())
     assert job.run(*keys) == ["failed"] * len(keys)
-    assert "planned for method trial version 0; installed is 1" in why(lab, older)[1]
-    assert "planned for workload lab-data version 0; installed is 1" in why(lab, data)[1]
+    assert "planned for method trial version 0, but version 1 is installed" in why(lab, older)[1]
+    assert "planned for workload lab-data version 0, but version 1 is installed" in why(lab, data)[1]
     assert "did you mean 'trial'?" in why(lab, strange)[1]
     reason, message = why(lab, attack)
     assert reason == "upstream", "it is open again as soon as its training has not failed"
@@ -285,7 +285,7 @@ def test_a_file_that_may_not_grow_fails_the_task_until_it_may(lab: "Lab", job: J
         resource.prlimit(job.process.pid, resource.RLIMIT_FSIZE, everything)
     failed = lab.result(task)
     assert failed.reason == "killed"  # which the next enqueue runs again
-    assert "no room to write" in str(failed.message)
+    assert "disk full" in str(failed.message)
     lab.store.forget(key)
     assert job.run(key) == ["done"]
 

@@ -18,7 +18,7 @@ from harness.jobs.memory_layout import apply_layout, restore_layout, takes_chann
 from harness.jobs.probe import probe
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.setup import Setup, per_example_loss
-from harness.jobs.train import answers, train
+from harness.jobs.train import predict_logits, train
 from harness.plan.benches import Measure, plan_benches
 from harness.plan.canaries import Marked
 from harness.plan.plan import make_plan
@@ -247,7 +247,7 @@ def test_a_saved_model_answers_as_it_did_when_it_was_judged(
     setup = Setup(task.cell, task.index, CPU)
     loaded = load_model(setup, store, results, 0)
     stored = load(store.read_artefact(results[0], "signals"))
-    assert torch.equal(answers(loaded, setup.records.asked, CPU), stored["logits"])
+    assert torch.equal(predict_logits(loaded, setup.records.candidates, CPU), stored["logits"])
 
 
 def test_the_layout_moves_the_last_bits_only(grey: Callable[..., Task]) -> None:

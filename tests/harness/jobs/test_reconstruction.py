@@ -119,7 +119,7 @@ def test_broken_gradients_and_broken_answers_are_errors() -> None:
     attacker = Clairvoyant(lambda seen: torch.full((len(seen), 3, SIDE, SIDE), torch.nan))
     with pytest.raises(BenchError, match="3 of 3 shared gradients of model 0 are not finite"):
         invert(attacker, replace(evidence(), shared=broken), InversionParams(images=IMAGES))
-    with pytest.raises(BenchError, match="pictures with NaN"):
+    with pytest.raises(BenchError, match="images with NaN"):
         invert(attacker, evidence(), InversionParams(images=IMAGES))
 
 

@@ -237,7 +237,7 @@ def test_a_phase_name_is_used_once() -> None:
 
 @pytest.mark.parametrize("name", ["", "Train", "a/b", "..", "a b", "-a"])
 def test_a_phase_name_makes_a_file_name(name: str) -> None:
-    with pytest.raises(ValueError, match="small letters"):
+    with pytest.raises(ValueError, match="lower-case letters"):
         next(Run("name", CPU).steps(name, 3, {}))
 
 

@@ -16,7 +16,7 @@ import privbench
 import workloads
 from harness.jobs.attack import gather, read_signals, read_trainings
 from harness.jobs.loop import Stop, run_task
-from harness.plan.canaries import arm
+from harness.plan.canaries import cell_records
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
 from harness.results.collect import collect
@@ -94,13 +94,13 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_the_harness_knows_whose_records_they_are(swept: Any) -> None:
     plan, store = swept
-    armed = arm(workloads.family.get("digits-linear"), plan.cells[0])
+    records = cell_records(workloads.family.get("digits-linear"), plan.cells[0])
     for result in read_trainings(plan.cells[0], MODELS, store):
         signals = load(store.read_artefact(result, "signals"))
         members, aside = signals["members"], signals["set_aside"]
         assert not (aside & ~members).any()
         # Members in order: those of the pool, then two rows of every canary whose coin fell so.
-        owners = [row for row in np.flatnonzero(members) for _ in range(2 if row >= len(armed.pool) else 1)]
+        owners = [row for row in np.flatnonzero(members) for _ in range(2 if row >= len(records.pool) else 1)]
         assert set(np.flatnonzero(aside)) == set(owners[::SHARE])
         assert result.training.set_aside == aside.sum()
 
@@ -157,7 +157,7 @@ def test_signals_from_before_say_that_nobody_was_set_aside(
     [
         ("mask", "row numbers"),
         ("range", "the members are rows 0 to 717"),
-        ("all", "set all of its 718 members aside"),
+        ("all", "set aside all of its 718 members"),
     ],
 )
 def test_a_wrong_declaration_fails_the_task(
@@ -181,12 +181,12 @@ def test_a_wrong_declaration_fails_the_task(
 def test_a_canary_with_one_copy_set_aside_is_neither() -> None:
     digits = workloads.family.get("digits-linear")
     pairs = Cell(Plugin("digits-linear", "1"), N_TRAIN, Plugin("sgd", "1"), {}, 0, "near-duplicate", 4, "2")
-    armed, pool = arm(digits, pairs), len(digits.pool())
+    records, pool = cell_records(digits, pairs), len(digits.pool())
     mask = torch.zeros(pool + 4, dtype=torch.bool)
     mask[[5, 7, pool, pool + 2]] = True
-    members = armed.members(mask)
+    members = records.members(mask)
     assert len(members) == 2 + 2 * 2
     for rows, owners in (([1], [7]), ([3], [pool]), ([0, 4], [5, pool + 2]), ([], [])):
-        found = armed.set_aside(mask, torch.tensor(rows, dtype=torch.int64))
+        found = records.set_aside(mask, torch.tensor(rows, dtype=torch.int64))
         assert found.nonzero().flatten().tolist() == owners
-        assert len(found) == len(armed.asked)
+        assert len(found) == len(records.candidates)

@@ -10,7 +10,7 @@ from torch.func import functional_call, grad
 import methods
 import workloads
 from harness.jobs.setup import membership, per_example_loss
-from harness.plan.canaries import KINDS, MARK, Marked, Request, arm, coins, join, refusals
+from harness.plan.canaries import KINDS, MARK, Marked, Request, cell_records, coins, join, refusals
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Cell, Plugin, Task, read_task
@@ -53,28 +53,29 @@ def test_a_kind_of_canaries_has_a_version_that_older_keys_do_not_mention() -> No
 
 
 def test_canaries_of_another_version_are_not_made(digits: Workload) -> None:
-    with pytest.raises(SpecError, match="out-of-distribution canaries of version 1; installed is 2"):
-        arm(digits, replace(cell("out-of-distribution"), canary_version="1"))
+    with pytest.raises(SpecError) as raised:
+        cell_records(digits, replace(cell("out-of-distribution"), canary_version="1"))
+    assert (raised.value.field, raised.value.value, raised.value.allowed) == ("canary", "1", "2")
 
 
 @pytest.mark.parametrize("kind", ["gradient", "out-of-distribution"])
 def test_there_may_be_more_canaries_than_test_records(digits: Workload, kind: str) -> None:
     many = 2 * len(digits.test())
     assert refusals(digits, SGD, None, kind, many) == []
-    armed = arm(digits, cell(kind, count=many))
-    assert armed.count == many and len(armed.test) == len(digits.test())
-    mask = torch.cat([torch.zeros(len(armed.pool), dtype=torch.bool), coins(cell(kind, count=many), 0)])
-    members = armed.members(mask)
+    records = cell_records(digits, cell(kind, count=many))
+    assert records.count == many and len(records.test) == len(digits.test())
+    mask = torch.cat([torch.zeros(len(records.pool), dtype=torch.bool), coins(cell(kind, count=many), 0)])
+    members = records.members(mask)
     assert len(members) == int(mask.sum())
-    assert torch.isfinite(armed.model(0)(members.x)).all()
+    assert torch.isfinite(records.model(0)(members.x)).all()
 
 
 @pytest.mark.parametrize("count", [1, COUNT])
 @every_kind
 def test_no_canary_is_a_record(digits: Workload, kind: str, count: int) -> None:
-    armed = arm(digits, cell(kind, count=count))
-    records = join(armed.pool, digits.test())
-    for x, y in zip(armed.canaries.x, armed.canaries.y, strict=True):
+    own = cell_records(digits, cell(kind, count=count))
+    records = join(own.pool, digits.test())
+    for x, y in zip(own.canaries.x, own.canaries.y, strict=True):
         same = (records.x == x).flatten(1).all(1) & (records.y == y)
         assert not same.any()
 
@@ -82,7 +83,9 @@ def test_no_canary_is_a_record(digits: Workload, kind: str, count: int) -> None:
 def test_random_features_span_the_ranges_of_all_test_records(digits: Workload) -> None:
     """One canary's ranges were those of one record: it was that record."""
     low, high = digits.test().x.amin(0), digits.test().x.amax(0)
-    few, many = (arm(digits, cell("out-of-distribution", count=count)).canaries.x for count in (2, 2000))
+    few, many = (
+        cell_records(digits, cell("out-of-distribution", count=count)).canaries.x for count in (2, 2000)
+    )
     for made in (few, many):
         assert (made >= low).all() and (made <= high).all()
     wide = high > low
@@ -91,7 +94,7 @@ def test_random_features_span_the_ranges_of_all_test_records(digits: Workload) -
 
 
 def test_a_single_near_duplicate_differs_from_its_twin(digits: Workload) -> None:
-    first, twin = arm(digits, cell("near-duplicate", count=1)).canaries.x
+    first, twin = cell_records(digits, cell("near-duplicate", count=1)).canaries.x
     spread = digits.test().x.std(dim=0, correction=0)
     moved = (first - twin).abs()
     assert (moved[spread > 0] > 0).all() and float((moved / spread.clamp(min=1e-9)).max()) < 0.06
@@ -118,10 +121,14 @@ def test_tokens_are_drawn_among_all_and_twins_differ_at_one_place() -> None:
 @pytest.mark.parametrize(
     ("kind", "test", "words"),
     [
-        ("out-of-distribution", tokens(5, 2), "too few values"),
-        ("out-of-distribution", Records(torch.ones(9, 4), torch.zeros(9)), "too few values"),
-        ("near-duplicate", Records(torch.ones(9, 4), torch.zeros(9)), "too few values"),
-        ("gradient", Records(torch.ones(9, 4).half(), torch.zeros(9)), "32 bits or more, the workload's are"),
+        ("out-of-distribution", tokens(5, 2), "too little entropy"),
+        ("out-of-distribution", Records(torch.ones(9, 4), torch.zeros(9)), "too little entropy"),
+        ("near-duplicate", Records(torch.ones(9, 4), torch.zeros(9)), "too little entropy"),
+        (
+            "gradient",
+            Records(torch.ones(9, 4).half(), torch.zeros(9)),
+            "32 bits or more, but the workload has",
+        ),
     ],
 )
 def test_records_that_can_hold_no_canaries_are_refused_with_the_plan(
@@ -164,17 +171,17 @@ def test_normalised_records_have_lost_their_marks() -> None:
 def test_members_are_the_same_people_with_and_without_canaries(digits: Workload, kind: str) -> None:
     own = membership(cell(kind), 3, len(digits.pool()))
     assert torch.equal(own, membership(cell(None), 3, len(digits.pool())))
-    armed = arm(digits, cell(kind))
+    records = cell_records(digits, cell(kind))
     mask = torch.cat([own, coins(cell(kind), 3)])
-    members = armed.members(mask)
+    members = records.members(mask)
     assert torch.equal(members.x[:718], digits.pool().x[own])
-    assert len(members) == 718 + armed.copies * int(coins(cell(kind), 3).sum())
-    assert len(armed.asked) == len(digits.pool()) + COUNT == len(mask)
+    assert len(members) == 718 + records.copies * int(coins(cell(kind), 3).sum())
+    assert len(records.candidates) == len(digits.pool()) + COUNT == len(mask)
 
 
 @every_kind
 def test_all_methods_are_tried_with_the_same_canaries_and_coins(digits: Workload, kind: str) -> None:
-    one, other = (arm(digits, cell(kind, method)) for method in ("sgd", "dp-sgd"))
+    one, other = (cell_records(digits, cell(kind, method)) for method in ("sgd", "dp-sgd"))
     assert torch.equal(one.canaries.x, other.canaries.x) and torch.equal(one.canaries.y, other.canaries.y)
     assert torch.equal(coins(cell(kind), 0), coins(cell(kind, "dp-sgd"), 0))
     assert not torch.equal(coins(cell(kind), 0), coins(cell(kind), 1))
@@ -187,39 +194,39 @@ def test_coins_are_fair_and_independent() -> None:
 
 
 def test_mislabelled_records_leave_the_test_set(digits: Workload) -> None:
-    armed = arm(digits, cell("mislabelled"))
+    records = cell_records(digits, cell("mislabelled"))
     test = digits.test()
-    assert len(armed.test) == len(test) - COUNT
-    for x, y in zip(armed.canaries.x, armed.canaries.y, strict=True):
+    assert len(records.test) == len(test) - COUNT
+    for x, y in zip(records.canaries.x, records.canaries.y, strict=True):
         rows = (test.x == x).flatten(1).all(1)
         assert rows.any() and int(y) not in test.y[rows].tolist()
-        assert not (armed.test.x == x).flatten(1).all(1).any() or int(rows.sum()) > 1
+        assert not (records.test.x == x).flatten(1).all(1).any() or int(rows.sum()) > 1
 
 
 def test_near_duplicates_are_in_or_out_together(digits: Workload) -> None:
-    armed = arm(digits, cell("near-duplicate"))
-    assert armed.copies == 2 and armed.count == COUNT
-    first, twin = armed.canaries.x[::2], armed.canaries.x[1::2]
-    assert torch.equal(armed.canaries.y[::2], armed.canaries.y[1::2])
+    records = cell_records(digits, cell("near-duplicate"))
+    assert records.copies == 2 and records.count == COUNT
+    first, twin = records.canaries.x[::2], records.canaries.x[1::2]
+    assert torch.equal(records.canaries.y[::2], records.canaries.y[1::2])
     distance = (first - twin).flatten(1).norm(dim=1)
     between = torch.cdist(first.flatten(1), first.flatten(1)).fill_diagonal_(torch.inf).amin(1)
     assert (distance > 0).all() and (distance < between / 5).all()
-    mask = torch.zeros(len(armed.asked), dtype=torch.bool)
-    mask[len(armed.pool) + 7] = True
-    assert torch.equal(armed.members(mask).x, torch.stack([first[7], twin[7]]))
+    mask = torch.zeros(len(records.candidates), dtype=torch.bool)
+    mask[len(records.pool) + 7] = True
+    assert torch.equal(records.members(mask).x, torch.stack([first[7], twin[7]]))
 
 
 def test_a_gradient_canary_moves_its_own_weights_and_nobody_else_does(digits: Workload) -> None:
-    armed = arm(digits, cell("gradient"))
-    model = armed.model(0)
+    records = cell_records(digits, cell("gradient"))
+    model = records.model(0)
     assert isinstance(model, Marked)
     with torch.no_grad():  # somewhere in a training
         for weight in model.parameters():
             weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)), alpha=0.01)
-    people = armed.pool.take(torch.arange(5))
+    people = records.pool.take(torch.arange(5))
     torch.testing.assert_close(model(people.x), model.base(people.x))
     for row in (0, COUNT - 1):
-        gradient = gradient_of(model, armed.canaries.x[row], armed.canaries.y[row])
+        gradient = gradient_of(model, records.canaries.x[row], records.canaries.y[row])
         column = gradient["marks.weight"][:, row]
         total = sum(float(each.square().sum()) for each in gradient.values())
         assert float(column.norm()) > 5 and total == pytest.approx(float(column.square().sum()))
@@ -240,7 +247,7 @@ def gradient_of(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 def test_marks_are_beyond_all_data(digits: Workload) -> None:
     assert float(digits.pool().x.abs().max()) < MARK
-    numbers = arm(digits, cell("gradient")).canaries.x.flatten(1)[:, 0] - MARK
+    numbers = cell_records(digits, cell("gradient")).canaries.x.flatten(1)[:, 0] - MARK
     assert numbers.tolist() == list(range(COUNT))
 
 
@@ -254,7 +261,7 @@ def test_marks_are_beyond_all_data(digits: Workload) -> None:
         ("gradient", 10**12, "canaries = 1000000000000: give their number, 1 to 1,000,000"),
         ({}, 5, "canary = {}: give one of"),
         (None, 5, "canary = None"),
-        ("mislabelled", 100_000, "made of test records, and digits-linear has 360; give at most 180"),
+        ("mislabelled", 100_000, "made from test records, of which digits-linear has 360; give at most 180"),
     ],
 )
 def test_wrong_canaries_are_refused(digits: Workload, kind: object, count: object, words: str) -> None:

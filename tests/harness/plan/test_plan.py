@@ -255,7 +255,7 @@ def test_all_problems_of_all_grids_come_at_once() -> None:
         "unknown method 'dp-sdg', did you mean 'dp-sgd'?",
         "grid 3 (digits-linear, sgd): unknown parameter 'epsilon'",
         "grid 4 (digits-linear, dp-sgd): epsilon = 0",
-        "grid 5 (digits-linear, dpis): epsilon is solved for noise_multiplier: give one of the two",
+        "grid 5 (digits-linear, dpis): noise_multiplier is solved from epsilon: give one of the two",
         "grid 6 (digits-linear, dp-sgd): epsilon, noise_multiplier and steps are given: give two",
         "grid 7 (digits-linear, dp-sgd): batch_size",
         "unknown attack 'lirra', did you mean 'lira'?",

@@ -53,7 +53,7 @@ def test_a_step_that_waits_is_found(device: torch.device, monkeypatch: pytest.Mo
     monkeypatch.setattr(SeededNoise, "start", waiting)
     finding = check(8, device)
     assert finding.state == "failed"
-    assert "a step of dp-sgd waits 1 times, allowed 0" in str(finding.message)
+    assert "a step of dp-sgd synchronises 1 times, allowed 0" in str(finding.message)
 
 
 def test_noise_that_is_too_small_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

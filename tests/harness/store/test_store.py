@@ -13,7 +13,7 @@ import pytest
 import harness.store
 from harness.spec import PROTOCOL, Cell, Json, Plugin, Task
 from harness.store import Store, heartbeat, read_result
-from harness.store.files import checksum, dump, sealed, unsealed, write_atomic
+from harness.store.files import checksum, dump, dump_checked, parse_checked, write_atomic
 from harness.store.journal import SweepEntry, SweepRecord
 from harness.store.result import Result, parse_result
 from workloads.errors import StoreError
@@ -62,7 +62,7 @@ def test_a_file_is_no_store(tmp_path: Path) -> None:
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(StoreError, match="no privbench store"):
+    with pytest.raises(StoreError, match="not a privbench store"):
         Store.open(tmp_path, create=True)
     assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -106,11 +106,11 @@ def test_a_damaged_spec_is_told(store: Store) -> None:
         store.task(KEY)
     store.folder(KEY).mkdir(parents=True)
     (store.folder(KEY) / "spec.json").write_text('{"task":')
-    with pytest.raises(StoreError, match="not whole"):
+    with pytest.raises(StoreError, match="is damaged"):
         store.task(KEY)
     for strange in ("[]", "{}", '{"task": {}, "notes": {}}', '{"task": {"kind": "train"}}'):
         (store.folder(KEY) / "spec.json").write_text(strange)
-        with pytest.raises(StoreError, match=r"is not (whole|the spec of a task)"):
+        with pytest.raises(StoreError, match=r"is (damaged|not the spec of a task)"):
             store.task(KEY)
 
 
@@ -134,12 +134,12 @@ def test_an_altered_spec_is_told_whether_the_task_or_its_notes_were(store: Store
 
 def test_a_seal_shows_damage_and_its_absence_is_older_than_seals() -> None:
     content = {"tasks": [1, 2], "name": "x"}
-    raw = sealed(content)
-    assert unsealed(raw) == content
-    assert unsealed(dump(content)) == content
+    raw = dump_checked(content)
+    assert parse_checked(raw) == content
+    assert parse_checked(dump(content)) == content
     for harm in (raw[:-3], raw.replace(b"x", b"y"), b"[]", b"", b"\xff"):
         with pytest.raises(ValueError, match=r"\S"):
-            unsealed(harm)
+            parse_checked(harm)
 
 
 def test_a_deleted_store_file_is_made_anew_and_the_results_stay(store: Store) -> None:
@@ -322,14 +322,14 @@ def test_a_success_that_comes_amid_forgetting_stands_without_locks(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no lock keeps others out, it may come after the look and before the failure is moved."""
-    take = harness.store.store._taken_away
+    take = harness.store.store._move_aside
 
     def late(folder: Path) -> Path | None:
         store._publish(result(), folder)
         return take(folder)
 
     store.publish(result("failed"))
-    monkeypatch.setattr(harness.store.store, "_taken_away", late)
+    monkeypatch.setattr(harness.store.store, "_move_aside", late)
     store.forget(KEY)
     assert status(store) == "done"
     assert not list((store.folder(KEY) / "failures").iterdir())
@@ -425,7 +425,7 @@ def test_a_file_that_may_not_grow_leaves_no_half_result(store: Store) -> None:
 def test_a_crash_beside_a_result_is_no_result(store: Store) -> None:
     folder = store.folder(KEY)
     folder.mkdir(parents=True)
-    (folder / ".result-0123").write_bytes(sealed(result().document()))
+    (folder / ".result-0123").write_bytes(dump_checked(result().document()))
     assert read_result(folder) is None
     write_atomic(folder / "result.json", (folder / ".result-0123").read_bytes())
     assert read_result(folder) is not None

@@ -296,7 +296,7 @@ def test_the_plan_needs_the_model_and_the_training_does_not_need_the_plan(
 ) -> None:
     assert isinstance(method, Calibrated)
     assert isinstance(method, Shaped)
-    with pytest.raises(SpecError, match="read it off the model"):
+    with pytest.raises(SpecError, match="derived from the model"):
         method.planned(params(), 60)
     assert method.shaped(params(), problem.model(0)).directions == "1x43"
     method.train(members, problem, params(steps=1), run)

@@ -193,7 +193,7 @@ def test_a_batch_larger_than_the_members_is_refused(
     ("wrong", "told"),
     [
         ({"noise_multiplier": None}, "give epsilon .* or noise_multiplier"),
-        ({"clip": math.inf}, "clip = inf bounds nobody's influence"),
+        ({"clip": math.inf}, "clip = inf does not bound the sensitivity"),
         ({"low": 1.0, "high": 1.0}, r"give finite low < high, got low = 1\.0 and high = 1\.0"),
         ({"high": math.inf}, "give finite low < high"),
         ({"low": math.nan}, "give finite low < high"),

@@ -16,7 +16,7 @@ from methods.base import Budgeted, Problem, Released
 from methods.dpagd.adaptive_descent import Measured, StepGrid, whole_budget
 from methods.dpagd.adaptive_descent_code import UNPAID, least_raised, losses_on_the_way
 from methods.dpagd.dpagd import DpagdParams, method
-from methods.dpagd.zcdp import Purse, gaussian_deviation, pure_epsilon, rho_of
+from methods.dpagd.zcdp import ZcdpBudget, gaussian_deviation, pure_epsilon, rho_of
 from methods.mechanisms.events import ClaimedDpEvent
 from methods.mechanisms.line_search import LineSearch
 from tests.methods.conftest import SimplestRun
@@ -48,14 +48,14 @@ def test_the_budget_is_what_epsilon_pays_for(epsilon: float, run: "SimplestRun")
 
 
 def test_a_purse_holds_so_many_shares_and_no_more() -> None:
-    purse = Purse(0.7)
+    budget = ZcdpBudget(0.7)
     for _ in range(120):
-        assert purse.admits(0.7 / 120)
-        purse.spend(0.7 / 120)
-    assert not purse.admits(1e-9)
-    other = Purse(0.7)
-    other.load_state_dict(purse.state_dict())
-    assert other.spent == purse.spent
+        assert budget.admits(0.7 / 120)
+        budget.spend(0.7 / 120)
+    assert not budget.admits(1e-9)
+    other = ZcdpBudget(0.7)
+    other.load_state_dict(budget.state_dict())
+    assert other.spent == budget.spent
 
 
 def test_two_measurements_are_as_good_as_one_of_their_summed_price() -> None:
@@ -194,7 +194,7 @@ def test_official_code_resumes_to_the_same_bits(problem: Problem, members: Recor
 def test_a_budget_for_less_than_a_gradient_is_told(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match=r"does not pay for one gradient with sigma_t = 0\.1"):
+    with pytest.raises(SpecError, match=r"does not allow one gradient with sigma_t = 0\.1"):
         method.train(members, problem, params(**(CODE | {"sigma_t": 0.1})), run)
 
 

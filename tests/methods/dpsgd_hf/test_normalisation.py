@@ -198,8 +198,8 @@ def test_groups_have_mean_0_and_deviation_1() -> None:
 @pytest.mark.parametrize(
     ("example", "groups", "told"),
     [
-        (torch.zeros(1, 80, dtype=torch.int64), None, "normalisation needs records of channels of numbers"),
-        (torch.zeros(1), None, "normalisation needs records of channels of numbers"),
+        (torch.zeros(1, 80, dtype=torch.int64), None, "normalisation needs records with numeric channels"),
+        (torch.zeros(1), None, "normalisation needs records with numeric channels"),
         (torch.zeros(1, 64), 27, "groups = 27 must divide the 64 channels"),
         (torch.zeros(1, 64), 64, "more than one number in each group"),
     ],

@@ -247,14 +247,14 @@ def test_the_released_model_is_clean(problem: Problem, members: Records, run: "S
 def test_a_budget_too_small_for_one_attempt_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match=r"does not pay for one attempt with sigma_t = 0\.2"):
+    with pytest.raises(SpecError, match=r"does not allow one attempt with sigma_t = 0\.2"):
         method.train(members, problem, params(sigma_t=0.2), run)
 
 
 def test_a_validation_batch_larger_than_the_members_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match="B_v 61 is larger than the 60 members"):
+    with pytest.raises(SpecError, match="B_v = 61 is larger than the 60 members"):
         method.train(members, problem, params(B_v=61), run)
 
 

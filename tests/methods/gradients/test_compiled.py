@@ -125,7 +125,9 @@ class Looking(nn.Module):
 
 def test_a_model_the_compiler_cannot_take_is_refused() -> None:
     engine = make_engine(Looking(), cross_entropy, "compiled")
-    with pytest.raises(SpecError, match=r"torch\.compile cannot take this model.*engine = 'bookkeeping'"):
+    with pytest.raises(
+        SpecError, match=r"torch\.compile does not support this model.*engine = 'bookkeeping'"
+    ):
         engine.clipped_sum(*batch(4, 16), 1.0)
 
 

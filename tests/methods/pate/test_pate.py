@@ -149,7 +149,7 @@ def test_queries_are_public_examples_each_once(
     method.train(members, problem, params(queries=40), run)
     teachers = run.states["teachers"]["teachers"]
     assert problem.public is not None
-    assert sorted(teachers.questions.tolist()) == sorted(problem.public.tolist())
+    assert sorted(teachers.queries.tolist()) == sorted(problem.public.tolist())
 
 
 @pytest.mark.parametrize("given", [{"epsilon": math.inf, "noise": None}, {"noise": 0.0}])
@@ -179,14 +179,14 @@ def test_public_examples_are_needed(members: Records, problem: Problem, run: "Si
     [
         ({"noise": None}, "give epsilon .* or noise"),
         ({"noise": -1.0}, "noise must be >= 0, got -1"),
-        ({"epsilon": math.inf}, "epsilon = inf means noise = 0"),
-        ({"epsilon": 1.0, "noise": 0.0}, "epsilon = inf means noise = 0"),
+        ({"epsilon": math.inf}, "epsilon = inf goes with noise = 0 only"),
+        ({"epsilon": 1.0, "noise": 0.0}, "epsilon = inf goes with noise = 0 only"),
         ({"teachers": 0}, "teachers must be > 0, got 0"),
         ({"queries": 0}, "queries must be > 0, got 0"),
         ({"threshold": 1.0}, "threshold must be < 1, got 1"),
         ({"threshold_ratio": 0.0}, "threshold_ratio must be > 0, got 0"),
         ({"aggregator": "majority"}, "lnmax"),
-        ({"answers": 5}, "answers limits 'confident-gnmax' only, and gnmax answers every query"),
+        ({"answers": 5}, "answers applies to 'confident-gnmax' only, and gnmax answers every query"),
         ({"teacher_steps": 0}, "teacher_steps must be > 0, got 0"),
     ],
 )

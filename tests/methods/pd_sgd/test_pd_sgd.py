@@ -353,10 +353,10 @@ def test_more_batches_than_members_are_refused(
         ({"ablation": "random_rejection"}, "rejection_rate goes with ablation 'random_rejection'"),
         ({"rejection_rate": 0.3}, "rejection_rate goes with ablation 'random_rejection'"),
         ({"anomalous_share": 1.1}, "anomalous_share must be from 0 to 1, got 1.1"),
-        ({"anomalous_share": 0.5, "T": 1}, "anomalous_share asks how often the test rejects"),
+        ({"anomalous_share": 0.5, "T": 1}, "anomalous_share measures how often the test rejects"),
         (
             {"anomalous_share": 0.5, "ablation": "only_noise"},
-            "anomalous_share asks how often the test rejects",
+            "anomalous_share measures how often the test rejects",
         ),
         ({"ablation": "none"}, "ablation"),
         ({"epsilon": 1.0}, "epsilon"),

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from harness.jobs.run import Run
 from methods.base import Problem, Released
-from methods.selena.selena import SelenaParams, ask_absent, method, soft_cross_entropy
+from methods.selena.selena import SelenaParams, label_members, method, soft_cross_entropy
 from methods.selena.split_ai import draw_absences
 from workloads.base import Records
 from workloads.errors import SpecError
@@ -45,7 +45,7 @@ def test_the_released_model_has_seen_soft_labels_only(
     released = method.train(members, problem, chosen, run_of(0))
     run = run_of(0)
     absent = draw_absences(60, 5, 2, run.generator("absences"))
-    answers = ask_absent(members, absent, problem, chosen, run)
+    answers = label_members(members, absent, problem, chosen, run)
     model = problem.model(run.seed("init"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     order = torch.empty(0, dtype=torch.int64)
@@ -105,5 +105,5 @@ def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
 def test_a_batch_larger_than_the_members_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match="batch_size 61 is larger than the 60 members"):
+    with pytest.raises(SpecError, match="batch_size = 61 is larger than the 60 members"):
         method.train(members, problem, params(batch_size=61), run)

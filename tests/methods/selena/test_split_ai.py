@@ -38,7 +38,7 @@ def train(members: Records, absent: Tensor, problem: Problem, run: "SimplestRun"
 def answers(sub_models: SplitAi, classes: int = 3) -> Tensor:
     said = torch.zeros(len(sub_models.members), classes)
     for group in range(len(sub_models.groups)):
-        sub_models.answer(group, said)
+        sub_models.add_predictions(group, said)
     return said
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from methods.base import Problem
-from methods.training.descent import Descent, DescentParams, answer
+from methods.training.descent import Descent, DescentParams, predict
 from methods.training.holdout import hold_out
 from methods.training.optimizer import make_optimizer, set_rate
 from methods.training.sampling import ShuffleSampler
@@ -74,7 +74,7 @@ def test_without_records_a_step_changes_nothing(
 
 def test_answers_are_those_of_the_model_in_evaluation_mode(members: Records) -> None:
     model = nn.Sequential(nn.Dropout(0.5), mlp((4, 3), 0))
-    said = answer(model, Records(members.x.repeat(50, 1), members.y.repeat(50)))
+    said = predict(model, Records(members.x.repeat(50, 1), members.y.repeat(50)))
     torch.testing.assert_close(said, model[1](members.x).detach().repeat(50, 1))
     assert not said.requires_grad
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.jobs.checkpoint import put_back, state_of
+from harness.jobs.checkpoint import restore, state_of
 from methods.base import Problem
 from methods.training import ensembles
 from methods.training.ensembles import Ensemble, Shards, Stack, group_size
@@ -40,7 +40,7 @@ def ensemble(
 def finish(teachers: Ensemble, begin: int = 0) -> Tensor:
     for number in range(begin, teachers.total):
         teachers.step(number)
-    return teachers.answers
+    return teachers.predictions
 
 
 # -- shards ----------------------------------------------------------------------------------------
@@ -179,6 +179,6 @@ def test_groups_resume_to_the_same_answers(
         for number in range(stop):
             broken.step(number)
         resumed = ensemble(problem, members, run)
-        put_back(resumed, state_of(broken))
+        restore(resumed, state_of(broken))
         run.generator("teachers").set_state(broken.generator.get_state())
         assert torch.equal(finish(resumed, begin=stop), whole)

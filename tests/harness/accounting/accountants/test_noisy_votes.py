@@ -178,18 +178,16 @@ def test_votes_beside_something_else_are_priced_together() -> None:
 @pytest.mark.parametrize(
     ("event", "word"),
     [
-        (NoisyVotesDpEvent(((1,),), "laplace", 1.0), "at least two counts"),
-        (NoisyVotesDpEvent(((1, -2),), "laplace", 1.0), "counts >= 0"),
-        (NoisyVotesDpEvent(((1, 2),), "poll", 1.0), "laplace, gaussian or confident"),
-        (NoisyVotesDpEvent(((1, 2),), "confident", 1.0), "threshold_noise must be > 0"),
-        (NoisyVotesDpEvent(((1, 2),), "confident", 1.0, 1.0, 1.0, (True, True)), "one entry per query"),
-        (NoisyVotesDpEvent(((1, 2),), "laplace", math.nan), "noise must be"),
-        (
-            NoisyVotesDpEvent(((1, 2),) * 2, "confident", 1.0, 1.0, 1.0, (True, True), 1),
-            "most_answers must be at least the 2 answered, got 1",
-        ),
+        (NoisyVotesDpEvent(((1,),), "laplace", 1.0), "votes"),
+        (NoisyVotesDpEvent(((1, -2),), "laplace", 1.0), "votes"),
+        (NoisyVotesDpEvent(((1, 2),), "poll", 1.0), "aggregator"),
+        (NoisyVotesDpEvent(((1, 2),), "confident", 1.0), "threshold_noise"),
+        (NoisyVotesDpEvent(((1, 2),), "confident", 1.0, 1.0, 1.0, (True, True)), "answered"),
+        (NoisyVotesDpEvent(((1, 2),), "laplace", math.nan), "noise"),
+        (NoisyVotesDpEvent(((1, 2),) * 2, "confident", 1.0, 1.0, 1.0, (True, True), 1), "most_answers"),
     ],
 )
-def test_impossible_votes_are_refused(event: NoisyVotesDpEvent, word: str) -> None:
-    with pytest.raises(AccountingError, match=word):
+def test_impossible_votes_are_refused(event: NoisyVotesDpEvent, field: str) -> None:
+    with pytest.raises(AccountingError) as caught:
         price(event, 1e-5)
+    assert caught.value.field == field

@@ -160,14 +160,16 @@ def test_without_rejections_both_charges_agree_and_attempts_only_add() -> None:
 
 
 def test_more_accepted_than_tried_is_refused() -> None:
-    with pytest.raises(AccountingError, match="accepted must be"):
+    with pytest.raises(AccountingError) as caught:
         Selection(0.1, 1.0, 0.1, 1.0, 5, 4)
-    with pytest.raises(AccountingError, match="accepted must be at most attempts"):
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("accepted", 5, (0, 4))
+    with pytest.raises(AccountingError) as caught:
         price(SelectiveReleaseDpEvent(PureDpEvent(1.0), 5, 4), 1e-5)
+    assert (caught.value.field, caught.value.value) == ("accepted", 5)
 
 
 @pytest.mark.parametrize("extra", [(), (8.0, 8.0)])
-def test_a_ledger_tells_of_its_run(extra: tuple[float, ...]) -> None:
+def test_a_run_is_found_in_its_ledger(extra: tuple[float, ...]) -> None:
     run = Selection(0.1, 2.0, 0.05, 1.0, 3, 7, beta=-0.5, extra=extra)
     assert find_selection(run.event()) == run
 
@@ -218,18 +220,20 @@ def test_what_no_noise_covers_leaves_only_the_claim() -> None:
     assert found.epsilons == {"paper": paid.epsilons["paper"]}
     assert found.lower_bounds == paid.lower_bounds
     assert "not covered by any price: a raw loss is carried on" in found.assumptions
-    with pytest.raises(AccountingError, match="gives no guarantee"):
+    with pytest.raises(AccountingError) as caught:
         check(found, 8.0)
+    assert (caught.value.value, caught.value.allowed) == (None, 8.0)
     assert price(ComposedDpEvent([leaky, NonPrivateDpEvent()]), 1e-5).kind == "none"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
-    [({"beta": math.nan}, "beta must be"), ({"charge": "none"}, "charge must be all_attempts")],
+    ("field", "value"),
+    [("beta", math.nan), ("charge", "none")],
 )
-def test_an_impossible_run_is_refused(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(AccountingError, match=told):
-        price(selective(**wrong), 1e-5)
+def test_an_impossible_run_is_refused(field: str, value: Any) -> None:
+    with pytest.raises(AccountingError) as caught:
+        price(selective(**{field: value}), 1e-5)
+    assert (caught.value.field, caught.value.value) == (field, value)
 
 
 def test_a_claim_is_shown_and_never_used() -> None:

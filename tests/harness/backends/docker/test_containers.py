@@ -124,7 +124,7 @@ def test_the_image_is_that_for_the_device(monkeypatch: pytest.MonkeyPatch) -> No
     assert (image_of(sent), sent.gpus) == (default_image(cuda=True), ["GPU-1", "GPU-2"])
     assert image_of(completed(image="privbench:theirs")) == "privbench:theirs"
     for image in ("privbench:mine", default_image()):
-        with pytest.raises(BackendError, match=r"is for CPUs, and there are 2 GPUs.*gpu = 'none'"):
+        with pytest.raises(BackendError, match=r"is for CPUs, but there are 2 GPUs.*gpu = 'none'"):
             completed(image=image)
     told = completed(image="privbench:mine", gpu="none")
     assert (image_of(told), told.gpus) == ("privbench:mine", [])
@@ -144,7 +144,7 @@ def test_the_device_of_containers_follows_the_profile(monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("engine")
 def test_a_gpu_that_the_profile_wants_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(BackendError, match="gpu = 'one', and no GPU can be used here"):
+    with pytest.raises(BackendError, match="gpu = 'one', but no usable GPU was found"):
         completed(gpu="one")
 
 
@@ -239,15 +239,15 @@ class Told(Worker):
 
 def test_a_keeper_s_last_words_are_the_reason(store: Store) -> None:
     said = json.dumps(["out_of_memory", "too big"])
-    dead = Told(store, f"print('epitaph', {said!r})")
-    assert list(dead.heard()) == []
-    assert dead.epitaph(0) == ("out_of_memory", "too big")
+    dead = Told(store, f"print('exit_cause', {said!r})")
+    assert list(dead.ended_tasks()) == []
+    assert dead.exit_cause(0) == ("out_of_memory", "too big")
     dead.end()
 
 
 @pytest.mark.parametrize(("status", "spent"), [("done", False), ("interrupted", False), ("failed", True)])
 def test_a_container_whose_task_failed_is_not_used_again(store: Store, status: str, spent: bool) -> None:
     used = Told(store, f"print(key, {status!r})")
-    assert list(used.heard()) == [("ab", status)]
+    assert list(used.ended_tasks()) == [("ab", status)]
     assert used.spent is spent
     used.end()

@@ -16,7 +16,7 @@ from harness.backends.machine import queue
 from harness.backends.machine.supervisor import Supervisor
 from harness.backends.machine.workers import Worker, slots
 from harness.store import Store
-from harness.store.files import sealed
+from harness.store.files import dump_checked
 
 CORES = len(os.sched_getaffinity(0))
 NOTING = """
@@ -57,7 +57,7 @@ class Bench:
         jobs += [{"tasks": [key], "needs": [], "gpu": False} for key in attacks]
         how = placed(Settings(**settings)).dump()  # type: ignore[arg-type]
         content = {"sweep": "sweep", "settings": how, "jobs": jobs}
-        (self.store.queue / f"{self.count:020d}-x.json").write_bytes(sealed(content))
+        (self.store.queue / f"{self.count:020d}-x.json").write_bytes(dump_checked(content))
         self.count += 1
 
     def until(self, met: Callable[[], bool]) -> None:

@@ -12,7 +12,7 @@ from harness.backends.machine.queue import only_one, submissions, supervised, su
 from harness.backends.machine.supervisor import Supervisor
 from harness.jobs.cgroup import oom_kills
 from harness.store import Store
-from harness.store.files import dump, sealed
+from harness.store.files import dump, dump_checked
 from workloads.errors import BackendError
 
 
@@ -87,7 +87,7 @@ def test_the_word_of_a_supervisor_is_read_if_it_is_whole(store: Store) -> None:
 def test_submissions_are_listed_in_their_order_and_by_sweep(store: Store) -> None:
     for number, sweep in enumerate(("one", "two", "one")):
         content = {"sweep": sweep, "settings": {}, "jobs": []}
-        (store.queue / f"{number:020d}-x.json").write_bytes(sealed(content))
+        (store.queue / f"{number:020d}-x.json").write_bytes(dump_checked(content))
     (store.queue / ".aside.json-1").write_text("{")
     (store.queue / f"{3:020d}-x.stop").write_text("")
     assert [file.name[19] for file in submissions(store)] == ["0", "1", "2"]
@@ -98,7 +98,7 @@ def test_submissions_are_listed_in_their_order_and_by_sweep(store: Store) -> Non
 def test_a_damaged_submission_is_of_no_sweep_and_is_taken_away(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = sealed({"sweep": "one", "settings": {}, "jobs": []})
+    whole = dump_checked({"sweep": "one", "settings": {}, "jobs": []})
     harms = [b"", b"[]", b"{}", whole[:-9], whole.replace(b"one", b"two"), b'{"sweep": "one"}']
     for number, harm in enumerate(harms):
         (store.queue / f"{number:020d}-x.json").write_bytes(harm)

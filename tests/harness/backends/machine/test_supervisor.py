@@ -220,7 +220,7 @@ def test_after_a_worker_s_device_failed_the_next_task_gets_a_new_process(lab: "L
     lab.wait(lambda: all(lab.store.result(task.key) for task in tasks))
     ended = [lab.result(task) for task in tasks]
     assert [each.reason for each in ended] == ["error", "out_of_memory", None, None, None]
-    assert "a kernel refused its input" in (ended[0].message or ""), (
+    assert "a kernel rejected its input" in (ended[0].message or ""), (
         "the worker's own row, not the supervisor's"
     )
 
@@ -253,11 +253,11 @@ def test_the_time_of_a_task_begins_when_its_worker_has_started(lab: "Lab") -> No
         worker.give(deaf.key, settings.timeout_seconds)
         time.sleep(0.1)  # far less than it takes to import torch
         assert not worker.overdue()
-        lab.wait(lambda: list(worker.heard()) == [] and worker.overdue())
+        lab.wait(lambda: list(worker.ended_tasks()) == [] and worker.overdue())
     finally:
         worker.kill("timed_out")
         worker.end()
-    assert worker.epitaph(0)[0] == "timed_out"
+    assert worker.exit_cause(0)[0] == "timed_out"
 
 
 def test_after_a_killed_supervisor_workers_end_and_the_next_one_completes_all(lab: "Lab") -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from harness.backends.base import Settings
 from harness.backends.slurm.array_record import BEGAN, Record
-from harness.backends.slurm.element import AGAIN_CODE
+from harness.backends.slurm.element import MORE_WORK_CODE
 from harness.backends.slurm.profile import Profile
 from harness.spec import Task
 
@@ -60,7 +60,7 @@ def test_before_the_time_limit_state_is_saved_and_too_many_requeues_end_it(lab: 
     element.send_signal(signal.SIGUSR1)
     assert element.wait(120) == 1
     assert reasons(lab, long, never) == ["timed_out", "killed"]
-    assert "after 0 requeues, and the profile allows 0" in lab.message(long)
+    assert "after 0 requeues; the profile allows 0" in lab.message(long)
     assert (lab.store.folder(long.key) / "checkpoint" / "warm.safetensors").exists()
 
 
@@ -83,7 +83,7 @@ def test_an_element_asks_for_its_requeue_until_that_ends_the_question_too(
     element = start(lab, long, signal_seconds=120)
     lab.wait(lambda: lab.stepping(long))
     element.send_signal(signal.SIGUSR1)
-    assert element.wait(120) == AGAIN_CODE
+    assert element.wait(120) == MORE_WORK_CODE
     assert lab.store.result(long.key) is None
 
 
@@ -107,7 +107,7 @@ def test_what_the_batch_script_took_before_counts_against_the_time_limit(
     long = lab.task(steps=500, pause=0.1)
     element = start(lab, long, requeues=0, time="50")
     assert element.wait(120) == 1
-    assert "the time limit came" in lab.message(long)
+    assert "time limit reached" in lab.message(long)
 
 
 def test_a_preempted_element_leaves_its_tasks_open(lab: "Lab") -> None:
@@ -115,7 +115,7 @@ def test_a_preempted_element_leaves_its_tasks_open(lab: "Lab") -> None:
     element = start(lab, long, never)
     lab.wait(lambda: lab.stepping(long))
     element.send_signal(signal.SIGTERM)
-    assert element.wait(120) == AGAIN_CODE
+    assert element.wait(120) == MORE_WORK_CODE
     assert lab.store.result(long.key) is None
     assert lab.store.result(never.key) is None
     assert (lab.store.folder(long.key) / "checkpoint" / "warm.safetensors").exists()

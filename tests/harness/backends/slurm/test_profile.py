@@ -25,8 +25,8 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     problems = "\n".join(caught.value.problems)
     for part in (
         "unknown key of a profile 'gpu', did you mean 'gpus'?",
-        "options: array is set by every submission itself",
-        "options: job_name is set by every submission itself",
+        "options: array is set by privbench",
+        "options: job_name is set by privbench",
         "partition = 'two words': give a partition's name",
         "cpus = 0: Input should be greater than or equal to 1",
         "memory = '16 GB': give the memory of a job, as 16G",
@@ -43,7 +43,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     [
         ('gpu_type = "a100"', "without gpus: give gpus = 1"),
         ('container_options = ["--nv"]', "without a container"),
-        ('time = "1"\nsignal_seconds = 60', "signal_seconds = 60 is not shorter than time = '1' (60 s)"),
+        ('time = "1"\nsignal_seconds = 60', "signal_seconds = 60 must be less than time = '1' (60 s)"),
         ("partition = ", "is not TOML"),
         ('gpus = 1\ncontainer = "a.sif"\ncontainer_options = ["--cleanenv"]', "--cleanenv with gpus = 1"),
     ],

@@ -1,4 +1,4 @@
-"""The SLURM backend as far as no cluster is needed: what its scripts say and what words mean for tasks.
+"""The SLURM backend as far as no cluster is needed: what its scripts say and what listed mean for tasks.
 
 The rest runs on a real cluster (tests/harness/cluster).
 """
@@ -15,7 +15,7 @@ from harness.backends.base import Job, Settings
 from harness.backends.sent import unfinished
 from harness.backends.slurm import cluster
 from harness.backends.slurm.array_record import Record, elements, new_name, records, tidy
-from harness.backends.slurm.cluster import Limits, Site, Word
+from harness.backends.slurm.cluster import JobInfo, Limits, Site
 from harness.backends.slurm.profile import Profile
 from harness.backends.slurm.slurm import (
     Slurm,
@@ -53,8 +53,8 @@ def record(tasks: list[Task], name: str = "sweep.1", made: float = 1.0, **profil
     return Record(name, "sweep", tuple((task.key,) for task in tasks), needs, settings, made)
 
 
-def word(index: int, state: str, name: str = "sweep.1") -> Word:
-    return Word(name, "7", index, state, "None", "n1")
+def info(index: int, state: str, name: str = "sweep.1") -> JobInfo:
+    return JobInfo(name, "7", index, state, "None", "n1")
 
 
 @pytest.fixture
@@ -90,35 +90,36 @@ def test_a_job_that_ended_without_a_row_gets_one_with_slurms_word(
         (store.folder(task.key) / "log.txt").write_text("it ran")
     states = ["TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "FAILED"]
     assert (
-        settle(store, unfinished(store, "sweep"), [word(index, state) for index, state in enumerate(states)])
+        settle(store, unfinished(store, "sweep"), [info(index, state) for index, state in enumerate(states)])
         == []
     )
     assert reasons(store, tasks) == ["timed_out", "out_of_memory", "cancelled", "killed"]
     assert (
-        message(store, tasks[3]) == "SLURM says FAILED of job 7_3 on n1; running the sweep again resumes it"
+        message(store, tasks[3])
+        == "SLURM reports FAILED for job 7_3 on n1; running the sweep again resumes it"
     )
 
 
 def test_a_task_whose_job_ended_before_it_began_is_told_apart(sent: tuple[Store, list[Task]]) -> None:
     store, tasks = sent
-    settle(store, unfinished(store, "sweep"), [word(0, "TIMEOUT")])
+    settle(store, unfinished(store, "sweep"), [info(0, "TIMEOUT")])
     assert reasons(store, tasks[:1]) == ["killed"]
-    assert "ended before it began" in message(store, tasks[0])
+    assert "ended before it started" in message(store, tasks[0])
 
 
 def test_an_element_that_looks_for_no_more_work_holds_nothing(sent: tuple[Store, list[Task]]) -> None:
     store, tasks = sent
     (store.path / "slurm" / "sweep.1-1.end").touch()
-    words = [word(index, "RUNNING") for index in range(4)]
-    assert [each.alive for each in elements(store, words)] == [True, False, True, True]
-    assert held(elements(store, words)).keys() == {task.key for task in tasks} - {tasks[1].key}
-    settle(store, unfinished(store, "sweep"), words)
+    listed = [info(index, "RUNNING") for index in range(4)]
+    assert [each.alive for each in elements(store, listed)] == [True, False, True, True]
+    assert held(elements(store, listed)).keys() == {task.key for task in tasks} - {tasks[1].key}
+    settle(store, unfinished(store, "sweep"), listed)
     assert reasons(store, tasks) == [None] * 4, "it has not ended yet"
 
 
 def test_a_word_on_the_whole_array_is_for_elements_without_one(sent: tuple[Store, list[Task]]) -> None:
     store, tasks = sent
-    settle(store, unfinished(store, "sweep"), [word(1, "RUNNING"), word(cluster.WHOLE, "CANCELLED")])
+    settle(store, unfinished(store, "sweep"), [info(1, "RUNNING"), info(cluster.WHOLE, "CANCELLED")])
     assert reasons(store, tasks) == ["cancelled", None, "cancelled", "cancelled"]
     assert "job 7 on" in message(store, tasks[0])
 
@@ -129,8 +130,8 @@ def test_what_lives_is_requeued_or_is_unknown_gets_no_row(
     store, tasks = sent
     answers(tmp_path / "bin", monkeypatch, sacct="")
     record(tasks[3:], "sweep.2", made=2.0).write(store)
-    words = [word(0, "PENDING"), word(1, "COMPLETING"), word(2, "REQUEUED"), word(3, "FAILED")]
-    living = settle(store, unfinished(store, "sweep"), words)
+    listed = [info(0, "PENDING"), info(1, "COMPLETING"), info(2, "REQUEUED"), info(3, "FAILED")]
+    living = settle(store, unfinished(store, "sweep"), listed)
     assert [each.index for each in living] == [0, 1, 2], "of the second array nobody knows"
     assert reasons(store, tasks) == [None] * 4
 
@@ -142,9 +143,9 @@ def test_an_element_that_alone_of_its_array_is_not_listed_has_ended(
     answers(tmp_path / "bin", monkeypatch, sacct="sweep.1|7_3|TIMEOUT|n1\n")
     for task in tasks[2:]:
         (store.folder(task.key) / "log.txt").write_text("it ran")
-    assert [each.index for each in settle(store, unfinished(store, "sweep"), [word(0, "PENDING")])] == [0]
+    assert [each.index for each in settle(store, unfinished(store, "sweep"), [info(0, "PENDING")])] == [0]
     assert reasons(store, tasks) == [None, "cancelled", "killed", "timed_out"]
-    assert "not its job 7_1: cancelled before it began" in message(store, tasks[1])
+    assert "not its job 7_1: cancelled before it started" in message(store, tasks[1])
 
 
 def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_forgotten_its_job(
@@ -153,7 +154,7 @@ def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_forgotten_its_jo
     store, tasks = sent
     answers(tmp_path / "bin", monkeypatch, sacct="")
     beat(store, tasks[1], job="7_1")
-    living = settle(store, unfinished(store, "sweep"), [word(index, "PENDING") for index in (0, 2, 3)])
+    living = settle(store, unfinished(store, "sweep"), [info(index, "PENDING") for index in (0, 2, 3)])
     assert [each.index for each in living] == [0, 1, 2, 3]
     assert reasons(store, tasks) == [None] * 4
 
@@ -165,8 +166,8 @@ def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_lost_its_node(
     beat(store, tasks[0], job="7_0")
     beat(store, tasks[1], job="another, that nobody knows")
     beat(store, tasks[2], job="7_2")
-    words = [word(0, "NODE_FAIL"), word(1, "FAILED"), word(2, "FAILED"), word(3, "NODE_FAIL")]
-    assert [each.index for each in settle(store, unfinished(store, "sweep"), words)] == [0, 1]
+    listed = [info(0, "NODE_FAIL"), info(1, "FAILED"), info(2, "FAILED"), info(3, "NODE_FAIL")]
+    assert [each.index for each in settle(store, unfinished(store, "sweep"), listed)] == [0, 1]
     assert reasons(store, tasks) == [None, None, "killed", "killed"]
 
 
@@ -186,9 +187,9 @@ def test_the_last_array_a_task_was_given_to_decides(
     store, tasks = sent
     answers(tmp_path / "bin", monkeypatch, sacct="")
     record(tasks[:2], "sweep.2", made=2.0).write(store)
-    words = [word(index, "FAILED") for index in range(4)]
-    later = [word(0, "PENDING", "sweep.2"), word(1, "COMPLETING", "sweep.2")]
-    settle(store, unfinished(store, "sweep"), [*words, *later])
+    listed = [info(index, "FAILED") for index in range(4)]
+    later = [info(0, "PENDING", "sweep.2"), info(1, "COMPLETING", "sweep.2")]
+    settle(store, unfinished(store, "sweep"), [*listed, *later])
     assert reasons(store, tasks) == [None, None, "killed", "killed"]
 
 
@@ -201,7 +202,7 @@ def test_a_record_comes_back_as_it_was_and_goes_when_all_is_done(lab: "Lab") -> 
     assert read.needs[made.packs[1][0]] == lab.attack(lab.task()).needs
     (lab.store.path / "slurm" / "broken.json").write_text("{")
     assert records(lab.store) == [made]
-    assert [(each.index, each.word) for each in elements(lab.store, [])] == [(0, None), (1, None)]
+    assert [(each.index, each.info) for each in elements(lab.store, [])] == [(0, None), (1, None)]
     tidy(lab.store, made)
     assert records(lab.store) == []
 
@@ -284,11 +285,11 @@ def test_a_job_shares_its_gpus_with_nobody() -> None:
 
 
 def test_jobs_that_are_there_count_against_the_limit() -> None:
-    words = [word(0, "RUNNING"), word(1, "COMPLETED"), word(2, "PENDING")]
-    assert room(Limits(10, None), words) == Limits(10, None)
-    assert room(Limits(10, 5), words) == Limits(10, 3)
-    with pytest.raises(BackendError, match="2 of the 2 jobs you may have"):
-        room(Limits(10, 2), words)
+    listed = [info(0, "RUNNING"), info(1, "COMPLETED"), info(2, "PENDING")]
+    assert room(Limits(10, None), listed) == Limits(10, None)
+    assert room(Limits(10, 5), listed) == Limits(10, 3)
+    with pytest.raises(BackendError, match="2 of the 2 jobs that this cluster allows"):
+        room(Limits(10, 2), listed)
 
 
 CONFIG = "ClusterName             = big\nMaxArraySize            = 501\nMaxJobCount = 9000\n"
@@ -323,12 +324,12 @@ def test_a_controller_that_does_not_answer_stops_nothing_and_sends_nothing(
     answers(tmp_path / "bin", monkeypatch, squeue="", sacct="", scontrol="")
     assert cluster.queue() is None
     assert Slurm().attend(store, "sweep")
-    with pytest.raises(BackendError, match="squeue does not answer: nothing was sent"):
+    with pytest.raises(BackendError, match="squeue does not respond: nothing was submitted"):
         Slurm().submit([Job((tasks[0].key,))], store, "sweep", Settings())
     with pytest.raises(BackendError, match="nothing was cancelled"):
         Slurm().stop(store, "sweep", cancel=True)
     assert reasons(store, tasks) == [None] * 4
-    with pytest.raises(BackendError, match="scontrol says"):
+    with pytest.raises(BackendError, match="scontrol failed"):
         Site().limits(Profile())
 
 
@@ -336,7 +337,7 @@ def test_words_of_other_jobs_are_passed_over(tmp_path: Path, monkeypatch: pytest
     told = "mine.1|9|3|RUNNING|None|n1\nnotebook|4|N/A|RUNNING|None|n2\na|b|5|6|RUNNING|None|n2\n"
     answers(tmp_path / "bin", monkeypatch, squeue=told)
     mine, notebook = cluster.queue() or []
-    assert mine == Word("mine.1", "9", 3, "RUNNING", "None", "n1")
+    assert mine == JobInfo("mine.1", "9", 3, "RUNNING", "None", "n1")
     assert (notebook.name, notebook.id) == ("notebook", "4")
 
 
@@ -354,14 +355,14 @@ def test_where_there_is_no_slurm_the_backend_says_so(
     lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BackendError, match="there is no SLURM here"):
+    with pytest.raises(BackendError, match="SLURM was not found"):
         batch_script(record([lab.task()]), lab.store, ())
-    with pytest.raises(BackendError, match="there is no scontrol here"):
+    with pytest.raises(BackendError, match="scontrol was not found"):
         Site().limits(Profile())
 
 
 def test_a_result_that_came_is_never_replaced_by_a_word(sent: tuple[Store, list[Task]]) -> None:
     store, tasks = sent
     assert store.publish(ended(tasks[0]))
-    settle(store, unfinished(store, "sweep"), [word(0, "NODE_FAIL")])
+    settle(store, unfinished(store, "sweep"), [info(0, "NODE_FAIL")])
     assert reasons(store, tasks[:1]) == [None] and store.result(tasks[0].key) is not None

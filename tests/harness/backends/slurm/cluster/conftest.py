@@ -64,7 +64,7 @@ class Cluster:
     def jobs(self, store: Store) -> list[str]:
         """States of everything SLURM remembers of a store's records."""
         names = {file.stem for file in (store.path / "slurm").glob("*.sh")}
-        return [word.state for word in queue() or [] if word.name in names]
+        return [info.state for info in queue() or [] if info.name in names]
 
 
 @contextmanager
@@ -130,10 +130,10 @@ class Sweeper:
     def running(self, task: Task) -> int:
         """The process that runs a task, once it has done a step."""
         self.lab.wait(lambda: self.lab.stepping(task))
-        word = self.lab.beat(task)
-        if word is None:
+        info = self.lab.beat(task)
+        if info is None:
             raise AssertionError("the task ended before it could be disturbed")
-        return int(word["pid"])
+        return int(info["pid"])
 
     def elements(self) -> list[psutil.Process]:
         """The processes that the elements of this store's arrays are."""

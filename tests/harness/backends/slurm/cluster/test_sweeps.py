@@ -103,7 +103,7 @@ def test_status_is_told_by_another_process_and_without_a_controller(
     told = status(sweeper)
     assert (told["queued"], told["scheduler"]) == (None, None)
     assert told["done"] + told["running"] + told["waiting"] == 2
-    assert "SLURM does not answer" in privbench(sweeper, "status").stdout
+    assert "SLURM does not respond" in privbench(sweeper, "status").stdout
     assert privbench(sweeper, "cancel", "sweep").returncode == 2  # and nothing is cancelled
     assert sweeper.backend.attend(sweeper.store, "sweep"), "no answer is not an end"
     whole.up()
@@ -190,7 +190,7 @@ def test_a_profile_is_checked_against_the_cluster(sweeper: "Sweeper", tmp_path: 
     assert checked.returncode == 1
     missing = {row["what"]: row["found"] for row in json.loads(checked.stdout) if row["state"] == "missing"}
     assert missing.keys() >= {"container", "partition", "test job"}
-    assert missing["partition"] == "there is no gpu; partitions are debug, scavenge"
+    assert missing["partition"] == "no partition gpu; partitions are debug, scavenge"
     assert "nvalid partition" in missing["test job"]
 
 

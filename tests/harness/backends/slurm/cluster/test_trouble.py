@@ -49,8 +49,8 @@ def test_a_killed_worker_costs_its_task_and_a_killed_element_its_pack(sweeper: "
     sweeper.finish(every)
     assert sweeper.reasons(every) == ["killed", None, "killed", "killed"]
     assert "SIGKILL" in lab.message(victim)
-    assert "SLURM says FAILED of job" in lab.message(other)
-    assert "ended before it began" in lab.message(never)
+    assert "SLURM reports FAILED for job" in lab.message(other)
+    assert "ended before it started" in lab.message(never)
     lab.wait(lambda: not worker.is_running())  # an orphan saves its state and ends
     assert sweeper.send(every, pack=3) == 3
     sweeper.finish(every)
@@ -143,7 +143,7 @@ def test_a_quota_that_is_used_up_fails_a_task_and_not_its_siblings(sweeper: "Swe
     sweeper.send([large, small], pack=2, setup=["ulimit -f 64"])  # kilobytes; 6,000 steps take more
     sweeper.finish([large, small])
     assert sweeper.reasons([large, small]) == ["killed", None]
-    assert "no room to write" in sweeper.lab.message(large)
+    assert "disk full" in sweeper.lab.message(large)
     assert sweeper.send([large, small]) == 1
     sweeper.finish([large, small])
     assert sweeper.reasons([large, small]) == [None, None]
