@@ -171,16 +171,17 @@ def test_a_numbered_setting_is_laid_over_the_methods_own(elsewhere: Workload, tm
 
 
 @pytest.mark.parametrize(
-    ("method", "number", "told"),
+    ("method", "number", "message"),
     [
         ("pd-sgd", "2", "the table cannot be read"),
-        ("pd-sgd", "3", "there are: 1"),
+        ("pd-sgd", "3", "known: 1"),
         ("sgd", "1", "there is none"),
     ],
 )
-def test_a_setting_that_cannot_be_had_is_refused(
-    elsewhere: Workload, tmp_path: Path, method: str, number: str, told: str
+def test_an_unavailable_setting_is_refused(
+    elsewhere: Workload, tmp_path: Path, method: str, number: str, message: str
 ) -> None:
     write(tmp_path, STEPS)
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message) as caught:
         recipe(elsewhere).settings(method, ["sigma"], number)
+    assert (caught.value.field, caught.value.value) == ("setting", number)

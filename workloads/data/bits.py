@@ -1,4 +1,4 @@
-"""The format of Purchase-100 and Location-30: a line of text per person, its class, then zeros and ones."""
+"""The format of Purchase-100 and Location-30: a line of text per record, its class, then zeros and ones."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from workloads.data.array_cache import Arrays
 from workloads.data.foreign_files import read_members, wrong
 
 CHUNK = 8_192
-"""Lines looked at together: a few tens of megabytes."""
+"""Lines parsed at a time: a few tens of megabytes."""
 
 
 def read_bits(path: Path, member: str, rows: int, features: int, classes: int) -> Arrays:
@@ -43,7 +43,7 @@ def _parse(path: Path, content: bytes, rows: int, features: int, classes: int) -
     for begin in range(0, rows, CHUNK):
         chosen = ends[begin : begin + CHUNK]
         pairs = text[chosen[:, None] + np.arange(-tail, 0)].reshape(len(chosen), features, 2)
-        bits = pairs[:, :, 1] - np.uint8(ord("0"))  # what is not a digit becomes large: the type has no sign
+        bits = pairs[:, :, 1] - np.uint8(ord("0"))  # other characters wrap around to large values
         good = ((pairs[:, :, 0] == ord(",")) & (bits <= 1)).all(axis=1)
         if not good.all():
             line = begin + int(np.argmin(good)) + 1

@@ -82,12 +82,13 @@ def test_found_in_the_usual_folders(shelf: "Shelf", folder: str) -> None:
 def test_what_is_absent_says_where_and_how(shelf: "Shelf") -> None:
     with pytest.raises(BenchError) as caught:
         mnist.dataset.load()
-    said = str(caught.value)
-    assert "data set 'mnist' is not here" in said
-    assert str(shelf.root / "MNIST/raw") in said
-    assert "privbench data fetch mnist" in said
+    message = str(caught.value)
+    assert "data set 'mnist' is missing" in message
+    assert str(shelf.root / "MNIST/raw") in message
+    assert "privbench data fetch mnist" in message
     assert (
-        f"at {shelf.root / 'mnist/t10k-labels-idx1-ubyte.gz'} (MD5 ec29112dd5afa0611ce80d1b7f02629c" in said
+        f"at {shelf.root / 'mnist/t10k-labels-idx1-ubyte.gz'} (MD5 ec29112dd5afa0611ce80d1b7f02629c"
+        in message
     )
     assert mnist.dataset.verify().state == "absent"
 
@@ -103,8 +104,9 @@ def test_half_a_set_is_not_a_set(shelf: "Shelf") -> None:
 def test_a_foreign_file_is_never_kept(shelf: "Shelf") -> None:
     shelf.mnist()
     shelf.write("mnist/train-labels-idx1-ubyte.gz", b"<html>Sign in to the network</html>")
-    with pytest.raises(BenchError, match=r"train-labels-idx1-ubyte\.gz: expected an IDX file"):
+    with pytest.raises(BenchError) as caught:
         SMALL.load()
+    assert caught.value.field == str(shelf.root / "mnist/train-labels-idx1-ubyte.gz")
     assert shelf.kept() == []
     assert SMALL.verify().state == "damaged"
 
