@@ -90,7 +90,7 @@ def collect(store_path: Path | str, database: Path | str | None = None, rebuild:
             try:
                 return _update(db.open_database(target), store, begin, identity)
             except db.DatabaseOutdated:
-                log.warning("%s was made by another version: rebuilding it", db.database_name(target))
+                log.warning("%s is of another version: rebuilding it", db.database_name(target))
         url = db.server_url(target)
         if url is not None:
             return _update(db.connect_server(url), store, begin, identity, rebuilt=True)
@@ -141,7 +141,7 @@ def _log_of(path: Path) -> Path:
 def _update(engine: sa.Engine, store: Store, begin: float, identity: str, rebuilt: bool = False) -> Collected:
     try:
         with engine.begin() as connection:
-            db.begin_writing(connection, anew=rebuilt)
+            db.begin_writing(connection, rebuild=rebuilt)
             _take_for(connection, store, identity)
             gathering = Gathering(connection, origins(store))
             for origin in gathering.origins:

@@ -174,7 +174,7 @@ def test_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
     with duckdb.connect(str(file)) as connection:
         connection.execute("create table theirs (x integer)")
     before = file.read_bytes()
-    with pytest.raises(db.DatabaseError, match="no database of privbench"):
+    with pytest.raises(db.DatabaseError, match="not a database of privbench"):
         db.open_database(file)
     assert file.read_bytes() == before
 
