@@ -18,7 +18,7 @@ import db
 from harness.leakage import comparison
 from harness.leakage.candidates import FAMILY, Candidates
 from harness.leakage.comparison import Comparison, Measured
-from harness.leakage.declared import Answers, score_strongest
+from harness.leakage.declared import Signals, score_strongest
 from harness.leakage.influence import Scored
 from harness.leakage.intervals import scored_apart
 from harness.leakage.matrices import Bools
@@ -221,7 +221,7 @@ class Scores:
         tasks = [self.trainings[cell][index] for index in range(models)]
         read = [load(self._artefact(each, "signals")) for each in tasks]
         signals = {name: np.stack([each[name] for each in read]) for name in read[0]}
-        return score_strongest(Answers.of(signals))
+        return score_strongest(Signals.of(signals))
 
     def _artefact(self, task: str, name: str) -> bytes:
         result = self.origin.store.result(_key(task))

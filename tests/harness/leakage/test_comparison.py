@@ -131,8 +131,9 @@ def test_fewer_than_four_pairs_are_not_compared(small: Scored) -> None:
 
 
 def test_other_members_are_no_pairs(small: Scored) -> None:
-    with pytest.raises(BenchError, match="same members"):
+    with pytest.raises(BenchError) as caught:
         paired_leakage("auc", small, Scored(small.scores, ~small.members), "alone")
+    assert caught.value.field == "members"
 
 
 def test_holm_is_the_step_down_rule() -> None:
