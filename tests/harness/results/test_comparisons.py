@@ -128,13 +128,13 @@ def signals(models: int, seed: int) -> list[dict[str, Any]]:
 def add_answered(store: Store, each: Cell, models: int, seed: int) -> Signals:
     """A cell with the signals of its trainings, attacked by `strongest`."""
     left = signals(models, seed)
-    signals = Signals.of({name: np.stack([one[name] for one in left]) for name in left[0]})
-    content = score_strongest(signals) | {"correct": signals.correct}
-    add(store, each, signals.correct.mean(axis=1), content, left)
-    return signals
+    stacked = Signals.of({name: np.stack([one[name] for one in left]) for name in left[0]})
+    content = score_strongest(stacked) | {"correct": stacked.correct}
+    add(store, each, stacked.correct.mean(axis=1), content, left)
+    return stacked
 
 
-def test_a_cell_with_more_models_is_scored_anew_with_those_that_both_have(store: Store) -> None:
+def test_a_cell_with_more_models_is_rescored_with_those_that_both_have(store: Store) -> None:
     one, two = cell("w", "sgd"), cell("w", "dp-sgd", epsilon=1.0, delta=1e-5)
     many, few = add_answered(store, one, 2 * MODELS, 1), add_answered(store, two, MODELS, 2)
     found = rows(store)
