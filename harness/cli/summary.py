@@ -36,7 +36,7 @@ def _frontier(reader: Reader, cells: Sequence[Cell]) -> None:
     order = "workload, epsilon_asked desc nulls first, method, attack"
     sql = f"select {columns} from frontier where cell in ({keys}) order by {order}"
     labels = distinct_labels(cells)
-    rows = [{**row, "label": labels[row["cell"]]} for row in reader.ask(sql).arrow.to_pylist()]
+    rows = [{**row, "label": labels[row["cell"]]} for row in reader.execute(sql).arrow.to_pylist()]
     shown = _headlines(rows)
     if shown:
         output.out.print(output.table([_frontier_row(row) for row in shown], title="frontier"))
@@ -68,7 +68,7 @@ def _comparisons(reader: Reader, keys: str, labels: dict[str, str]) -> None:
         where shown and difference is not null and axis in ({axes}) and cell in ({keys}) and other in ({keys})
         order by workload, axis, label, cell, other_label, other
     """
-    rows = reader.ask(sql).arrow.to_pylist()
+    rows = reader.execute(sql).arrow.to_pylist()
     for row in rows[:LINES]:
         named = {**row, "label": labels[row["cell"]], "other_label": labels[row["other"]]}
         pair = f"{named['label']} and {named['other_label']}"
@@ -100,7 +100,7 @@ def _unattacked(reader: Reader, keys: str, labels: dict[str, str]) -> None:
             "priced ε": None if row["epsilon"] is None else f"{row['epsilon']:.3g}",
             "kind": row["guarantee_kind"],
         }
-        for row in reader.ask(sql).arrow.to_pylist()
+        for row in reader.execute(sql).arrow.to_pylist()
     ]
     if rows:
         output.out.print(output.table(rows, title="trained, and attacked by nothing: not in the frontier"))
@@ -125,7 +125,7 @@ def _audits(reader: Reader, keys: str, labels: dict[str, str]) -> None:
             "kind": row["guarantee_kind"],
             "alarm": "ALARM" if row["alarm"] else "",
         }
-        for row in reader.ask(sql).arrow.to_pylist()
+        for row in reader.execute(sql).arrow.to_pylist()
     ]
     if rows:
         output.out.print(output.table(rows, title="audits: a small bound proves nothing"))
@@ -154,7 +154,7 @@ def _reconstructions(reader: Reader, keys: str, labels: dict[str, str]) -> None:
             "priced ε": output.cell(row["epsilon"]),
             "kind": row["guarantee_kind"],
         }
-        for row in reader.ask(sql).arrow.to_pylist()
+        for row in reader.execute(sql).arrow.to_pylist()
     ]
     if rows:
         title = "pictures rebuilt from shared gradients: look at them with `privbench report reconstructions`"

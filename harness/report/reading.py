@@ -267,7 +267,7 @@ def rows_of(store: Source, sql: str) -> list[dict[str, Any]]:
 
 def read_rows(reader: Reader, sql: str) -> list[dict[str, Any]]:
     """The rows of one statement among several that see the same state of the database."""
-    answer = reader.ask(sql)
+    answer = reader.execute(sql)
     decode = cache(json.loads)  # rows share texts, e.g. parameters and provenance: one value does for all
     decoders = {name: decode if name in answer.json_columns else None for name in answer.columns}
     return [

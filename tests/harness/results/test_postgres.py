@@ -134,10 +134,10 @@ def test_a_reading_is_one_connection_that_does_not_see_what_is_collected_meanwhi
     count, session = "select count(*) from task", "select pg_backend_pid(), transaction_timestamp()::varchar"
     shutil.rmtree(store.folder(Task("train", cells("digits-mlp")[0]).key))
     with open_reader(url) as reader:
-        before, first = reader.ask(count).rows, reader.ask(session).rows
+        before, first = reader.execute(count).rows, reader.execute(session).rows
         assert collect(store.path, url).gone == 1
-        assert reader.ask(count).rows == before
-        assert reader.ask(session).rows == first
+        assert reader.execute(count).rows == before
+        assert reader.execute(session).rows == first
     assert query(url, count).rows == [(before[0][0] - 1,)]
 
 
