@@ -93,7 +93,7 @@ def test_cost_is_drawn_where_it_is_known(row: Any, reading: Any, columns: Any) -
     points = sorted(point for each in drawn for point in each)
     assert points == [[row["tpr_at_1pct"], row["accuracy"]] for row in rows]
     found: list[Any] = memory.findobj(match=Text)
-    assert any("not known of any cell" in text.get_text() for text in found)
+    assert any("unknown for all cells" in text.get_text() for text in found)
     assert "time of the whole training" in bar.get_ylabel()
 
 
