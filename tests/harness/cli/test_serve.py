@@ -319,14 +319,14 @@ def test_rows_of_a_running_sweep_come_without_reloading(lab: Any) -> None:
         visit = Visit(browser, address, (address,))
         page = visit.page
         sync_api.expect(page.locator("#notice")).to_contain_text("privbench quickstart")
-        sync_api.expect(page.locator("#progress-note")).to_contain_text("No sweep was sent")
+        sync_api.expect(page.locator("#progress-note")).to_contain_text("No sweep in this store yet")
         page.evaluate("window.opened = 'once'")
         done = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             sync_api.expect(page.locator("#sweeps .sweep")).to_have_count(1, timeout=patience_ms)
             sync_api.expect(points(page)).to_have_count(1, timeout=patience_ms)
             sync_api.expect(page.locator("#progress-note")).to_have_text(
-                "All sweeps are over.", timeout=patience_ms
+                "All sweeps have finished.", timeout=patience_ms
             )
             assert page.evaluate("window.opened") == "once"
             _, said = done.communicate(timeout=300)

@@ -142,7 +142,7 @@ def test_progress_is_shown_as_it_goes_and_the_first_result_fills_the_page(
     found = visit(browser, server)
     page = found.page
     note = page.locator("#progress-note")
-    sync_api.expect(note).to_contain_text("No sweep was sent")
+    sync_api.expect(note).to_contain_text("No sweep in this store yet")
     assert "privbench quickstart" in page.locator("#notice").inner_text()
     assert not page.locator("#controls").is_visible()
     server.progress = {"sweeps": [SWEEP], "running": [RUNNING]}
@@ -155,7 +155,7 @@ def test_progress_is_shown_as_it_goes_and_the_first_result_fills_the_page(
     assert page.locator("#running").inner_text().split("\n")[-1] == "30 of 120"
     server.progress = {"sweeps": [SWEEP | {"done": 9, "running": 0, "waiting": 0}], "running": []}
     server.turn_to(reading([row()]))
-    sync_api.expect(note).to_have_text("All sweeps are over.")
+    sync_api.expect(note).to_have_text("All sweeps have finished.")
     sync_api.expect(page.locator("#running li")).to_have_count(0)
     assert page.locator("#over summary").inner_text() == "Over: 1 sweep"
     sync_api.expect(points(page)).to_have_count(1)
