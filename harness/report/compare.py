@@ -74,7 +74,7 @@ def found(row: Row) -> Comparison:
     return Comparison(**{name: row[name] for name in names})
 
 
-def say(row: Row) -> str:
+def describe(row: Row) -> str:
     """A row in words."""
     return sentence(row["label"], row["other_label"], found(row), row["p_holm"], AXES[row["axis"]])
 
@@ -95,7 +95,7 @@ def compare_table(rows: Sequence[Row], sql: str) -> TextTable:
                 f"{axis.amount(row['difference'])}{axis.unit}" if known else "-",
                 f"[{axis.amount(row['low'])}, {axis.amount(row['high'])}]" if known else "-",
                 "-" if row["p_holm"] is None else f"{row['p_holm']:.2g}",
-                say(row),
+                describe(row),
             )
         )
     shown = sum(row["p_holm"] is not None and row["p_holm"] < LEVEL for row in rows)

@@ -65,7 +65,7 @@ def test_alarms_are_told_in_words(page: Any) -> None:
     ]
     shown = read_table(page, "#audit-table")
     assert [line["alarm"] for line in shown] == ["no", "ALARM"]
-    assert [shown[0][name] for name in ("proved ε ≥", "priced ε", "paper's ε")] == [
+    assert [shown[0][name] for name in ("audited ε ≥", "guaranteed ε", "paper's ε")] == [
         *("1.20 (95 %)", "3.99", "2.00")
     ]
     page.locator("#audit-plot").scroll_into_view_if_needed()
