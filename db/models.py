@@ -71,7 +71,7 @@ class Cell(Base):
     """A hash of the chosen parameters: without epsilon, delta, the solved parameter, and those that change no
     number."""
     levels: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Parameters beside epsilon that trade privacy."""
+    """Parameters besides epsilon that trade privacy."""
     tried_before: Mapped[int | None]
     """Configurations tried before, by the recipe values in use; the highest count of any task."""
     tuned_by: Mapped[str | None]

@@ -55,12 +55,12 @@ class PriceList(TyperGroup):
 
 def words_of(args: list[str]) -> set[str]:
     """The options among the arguments."""
-    return {word.partition("=")[0] for word in args if word.startswith("--")}
+    return {each.partition("=")[0] for each in args if each.startswith("--")}
 
 
 def options_of(command: Any) -> set[str]:
     """All spellings of a command's options."""
-    return {"--help", *(word for each in command.params for word in (*each.opts, *each.secondary_opts))}
+    return {"--help", *(option for each in command.params for option in (*each.opts, *each.secondary_opts))}
 
 
 price_app = typer.Typer(

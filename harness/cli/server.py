@@ -94,9 +94,9 @@ class TokenGate:
         await refusal(scope, receive, send)
 
     def _has_token(self, scope: Scope) -> bool:
-        kind, _, word = Headers(scope=scope).get("Authorization", "").partition(" ")
+        kind, _, secret = Headers(scope=scope).get("Authorization", "").partition(" ")
         given = [QueryParams(scope["query_string"]).get("token", "")]
-        given += [word.strip()] if kind.lower() == "bearer" else []
+        given += [secret.strip()] if kind.lower() == "bearer" else []
         # In constant time, or the time to a refusal would leak how much of a guess is right.
         return any(hmac.compare_digest(each.encode(), self.token) for each in given)
 

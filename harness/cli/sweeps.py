@@ -127,8 +127,8 @@ def enqueue(
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
     opened, made, count = _send(sweep, store, backend, how, asked)
     if json:
-        told = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
-        output.json_out({"sweep": made.sweep.name, **told})
+        counts = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
+        output.json_out({"sweep": made.sweep.name, **counts})
     else:
         output.plan_warnings(made)
         output.say(

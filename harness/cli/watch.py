@@ -83,12 +83,12 @@ def _watch_plainly(
     console: Console,
     interrupted: Callable[[], bool],
 ) -> status.Progress:
-    told = -PLAIN_SECONDS
+    last = -PLAIN_SECONDS
     while True:
         pace.note(progress, progress.look())
         over = _over(progress, backend, interrupted)
-        if over or time.monotonic() - told > PLAIN_SECONDS:
-            told = time.monotonic()
+        if over or time.monotonic() - last > PLAIN_SECONDS:
+            last = time.monotonic()
             console.print(_line(progress, pace), highlight=False)
         if over:
             return progress

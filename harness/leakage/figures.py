@@ -151,11 +151,11 @@ def recompute(
         candidates = Candidates.of(scores, members, evaluated)
         return Membership(metrics=evaluate_strongest(candidates, phi), roc=Curve(**candidates.drawn()))
     found = evaluate(pool["scores"], members, dependence, pool.get("half_scores"), phi, evaluated)
-    beside: dict[str, Any] = {"canaries": of_canaries(rest["scores"], *_truth(rest)) if canaries else None}
+    extra: dict[str, Any] = {"canaries": of_canaries(rest["scores"], *_truth(rest)) if canaries else None}
     if checks_split:
-        beside["valid"], beside["message"] = blind_verdict(found)
+        extra["valid"], extra["message"] = blind_verdict(found)
     drawn = Scored(pool["scores"], members, evaluated).roc.drawn()
-    return Membership(metrics=found.model_copy(update=beside), roc=Curve(**drawn))
+    return Membership(metrics=found.model_copy(update=extra), roc=Curve(**drawn))
 
 
 def _truth(stored: Mapping[str, NDArray[Any]]) -> tuple[Bools, Bools | None]:

@@ -301,8 +301,8 @@ def remeasured(origin: Origin, task: Task, result: Result) -> Result:
         stored = load(origin.store.read_artefact(result, "scores"))
     except (StoreError, KeyError) as error:
         why = f"measured by another version of the metrics, and its scores are missing: {error}"
-        nobody = np.zeros((task.models, 0), dtype=np.bool_)
-        return result.replacing(Membership(metrics=unmeasured(nobody, nobody, why), roc=NO_CURVE))
+        empty = np.zeros((task.models, 0), dtype=np.bool_)
+        return result.replacing(Membership(metrics=unmeasured(empty, empty, why), roc=NO_CURVE))
     found = recompute(
         stored,
         DEPENDENCE.get(name, "learned"),

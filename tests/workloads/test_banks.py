@@ -97,7 +97,7 @@ def test_it_is_made_once_part_by_part(folder: Path) -> None:
     assert sorted(visible) == sorted([made.file().name, f".{made.file().name}.lock"]), "no part is left"
 
 
-def test_what_broke_off_goes_on_where_it_ended(folder: Path) -> None:
+def test_what_broke_off_resumes(folder: Path) -> None:
     broken = Sums(breaks_at=2)
     with pytest.raises(RuntimeError, match="the power is gone"):
         Bank("tiny-sums", "tiny", broken).load()
@@ -171,14 +171,14 @@ def test_who_comes_second_waits_for_the_first(folder: Path) -> None:
     assert (slow.seen, second.seen) == ([3, 3, 1, 3], [])
 
 
-def test_progress_is_told(folder: Path) -> None:
+def test_progress_is_reported(folder: Path) -> None:
     told: list[tuple[str, int, int]] = []
     Bank("tiny-sums", "tiny", Sums()).load(lambda *each: told.append(each))
     train, test = "features tiny-sums, train", "features tiny-sums, test"
     assert told == [(train, 0, 7), (train, 3, 7), (train, 6, 7), (train, 7, 7), (test, 0, 3), (test, 3, 3)]
 
 
-def test_what_is_missing_is_told_with_the_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_reported_with_the_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Bank("tiny-sums", "tiny", Sums(reason="it needs abacus: run `pip install abacus`"))
     reason = made.missing() or ""
     assert "it needs abacus: run `pip install abacus`, then `privbench data features tiny-sums`" in reason

@@ -158,7 +158,7 @@ def test_clip_gives_what_it_knows_before_the_projection(open_clip: types.ModuleT
     np.testing.assert_allclose(found, images.mean(axis=(2, 3)) / 255, atol=1e-3)
 
 
-def test_clip_without_its_weights_tells_so(open_clip: types.ModuleType) -> None:
+def test_clip_without_its_weights_states_so(open_clip: types.ModuleType) -> None:
     def create(name: str, pretrained: str) -> None:
         raise RuntimeError("no network")
 
@@ -167,12 +167,12 @@ def test_clip_without_its_weights_tells_so(open_clip: types.ModuleType) -> None:
         ClipImages().open()
 
 
-def test_clip_that_is_not_here_tells_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clip_that_is_not_here_states_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workloads.features.frozen.find_spec", lambda name: None)
     assert ClipImages().missing() == "it needs open_clip: run `pip install 'privbench[vit]'`"
 
 
-def test_clip_that_does_not_fit_torch_tells_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clip_that_does_not_fit_torch_states_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_spec("open_clip") is None or "open_clip" not in sys.modules
     monkeypatch.setattr("workloads.features.clip.lacking", lambda packages, extra: None)
     monkeypatch.setitem(sys.modules, "open_clip", None)  # importing it fails

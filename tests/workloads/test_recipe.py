@@ -89,7 +89,7 @@ def test_a_value_that_a_paper_tuned_on_test_data_says_so() -> None:
         Setting(value=1, source="ours", tuned_on="test")
 
 
-def test_all_mistakes_are_told_at_once(elsewhere: Workload, tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(elsewhere: Workload, tmp_path: Path) -> None:
     write(
         tmp_path,
         """
@@ -117,7 +117,7 @@ def test_all_mistakes_are_told_at_once(elsewhere: Workload, tmp_path: Path) -> N
     assert len(caught.value.problems) == 5
 
 
-def test_broken_toml_is_told_with_its_line(elsewhere: Workload, tmp_path: Path) -> None:
+def test_broken_toml_is_reported_with_its_line(elsewhere: Workload, tmp_path: Path) -> None:
     write(tmp_path, "[default]\nsteps = \n")
     with pytest.raises(SpecError, match=r"theirs\.toml is not TOML.*line 2"):
         recipe(elsewhere)

@@ -59,9 +59,9 @@ def _labels(
 ) -> NDArray[np.int64]:
     y = np.empty(len(starts), np.int64)
     for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        word = text[start : min(end, start + 16)].tobytes().strip(b'" ')  # Location-30 quotes its classes
-        if not word.isdigit() or not 1 <= int(word) <= classes:
-            found = word.decode("utf-8", "replace")
+        label = text[start : min(end, start + 16)].tobytes().strip(b'" ')  # Location-30 quotes its classes
+        if not label.isdigit() or not 1 <= int(label) <= classes:
+            found = label.decode("utf-8", "replace")
             raise wrong(path, f"a class from 1 to {classes} at the start of line {row + 1}", f"'{found}'")
-        y[row] = int(word) - 1
+        y[row] = int(label) - 1
     return y

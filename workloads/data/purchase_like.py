@@ -25,10 +25,10 @@ class PurchaseLike:
     def draw(self, count: int, stream: int) -> Records:
         """Records of one stream; streams of a generator are independent. Labels are uniform."""
         # Stream 0 of the seed is for the preferences of the classes.
-        tastes, people = (np.random.default_rng([self.seed, each]) for each in (0, stream))
-        popular = tastes.normal(self.popularity, 1.0, self.features)
-        own = tastes.normal(0.0, self.spread, (self.classes, self.features))
+        preferences, random = (np.random.default_rng([self.seed, each]) for each in (0, stream))
+        popular = preferences.normal(self.popularity, 1.0, self.features)
+        own = preferences.normal(0.0, self.spread, (self.classes, self.features))
         chances = (1 / (1 + np.exp(-(popular + own)))).astype(np.float32)
-        labels = people.integers(self.classes, size=count)
-        bits = people.random((count, self.features), dtype=np.float32) < chances[labels]
+        labels = random.integers(self.classes, size=count)
+        bits = random.random((count, self.features), dtype=np.float32) < chances[labels]
         return Records(torch.from_numpy(bits).float(), torch.from_numpy(labels))

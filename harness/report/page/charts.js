@@ -7,7 +7,7 @@ const CONFIG = {
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 };
 const DASHES = ["solid", "dash", "dashdot", "dot"];
-const NAMED_POINTS = 40;  // names of more would cover each other; hovering tells them
+const NAMED_POINTS = 40;  // names of more would cover each other; hovering shows them
 const DRAWN_CURVES = 12;
 const NARROW_PX = 560;  // of a plot on which a whole tooltip would stick out
 

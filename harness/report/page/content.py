@@ -172,8 +172,8 @@ def distinct_names(rows: Iterable[Row]) -> dict[str, str]:
         known = dict.fromkeys(name for each in values.values() for name in each)
         differing = [name for name in known if len({str(each.get(name)) for each in values.values()}) > 1]
         for key, own in values.items():
-            values = [f"{name}={_short(own.get(name))}" for name in differing[:NAMED_VALUES]]
-            names[key] = " ".join([label, *values, *["…"] * (len(differing) > NAMED_VALUES)])
+            shown = [f"{name}={_short(own.get(name))}" for name in differing[:NAMED_VALUES]]
+            names[key] = " ".join([label, *shown, *["…"] * (len(differing) > NAMED_VALUES)])
     return names
 
 

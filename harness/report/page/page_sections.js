@@ -72,15 +72,15 @@ const OURS = "ours";
 const withOurs = (row) => row.ours != null;
 
 function showReproduction() {
-  const rows = DATA.reproduction, beside = rows.filter(withOurs).length;
+  const rows = DATA.reproduction, reproduced = rows.filter(withOurs).length;
   showOnly("reproduction", rows.length > 0);
   if (!state.status) state.status = OURS;
   const tables = unique(rows.map((row) => row.table_name));
   const statuses = DATA.reproduced.statuses.map((each) => [each.status, `${each.name} (${each.count})`]);
-  fillSelect(find("status"), [[OURS, `with ours (${beside})`], ...statuses, ["all", `all (${rows.length})`]], state.status);
+  fillSelect(find("status"), [[OURS, `with ours (${reproduced})`], ...statuses, ["all", `all (${rows.length})`]], state.status);
   fillSelect(find("printed"), [["", "all tables"], ...tables.map((name) => [name, name])], state.printed);
-  find("reproduction-note").textContent = beside
-    ? `${beside} of ${rows.length} published numbers are reproduced here.`
+  find("reproduction-note").textContent = reproduced
+    ? `${reproduced} of ${rows.length} published numbers are reproduced here.`
     : `None of ${rows.length} published numbers is reproduced here yet. The papers' cells are ready-made sweeps: `
       + "see privbench list sweeps, then privbench run papers/NAME.";
   whenNear(find("reproduction"), fillReproduction);

@@ -75,7 +75,7 @@ def test_progress_counts_the_sweep(address: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "data.json", "progress.json", "nothing"])
-def test_every_answer_carries_the_headers(address: str, path: str) -> None:
+def test_every_response_has_the_headers(address: str, path: str) -> None:
     headers = ask(address + path).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Referrer-Policy"] == "no-referrer"
@@ -227,7 +227,7 @@ def test_a_database_in_use_is_no_error(store: Store, copy: Store, caplog: pytest
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_database_that_was_deleted_is_made_again(copy: Store) -> None:
+def test_a_database_that_was_deleted_is_rebuilt(copy: Store) -> None:
     rows = LiveRows(copy)
     before = rows.first()
     copy.database.unlink()
@@ -278,7 +278,7 @@ def test_progress_reads_what_is_new(store: Store, copy: Store) -> None:
     assert (after["done"], after["waiting"]) == (5, 0)
 
 
-def test_a_sweep_sent_again_is_counted_anew(copy: Store) -> None:
+def test_a_sweep_sent_again_is_recounted(copy: Store) -> None:
     progress = LiveProgress(copy)
     assert progress.look()["sweeps"][0]["tasks"] == 5
     record = copy.sweep("small")

@@ -134,7 +134,7 @@ def test_records_keep_their_influence_when_they_are_permuted(figure: Figure, sma
     np.testing.assert_allclose(one.values[:, order], other.values, atol=1e-15)
 
 
-def test_a_rate_of_one_calls_everybody_and_nothing_varies(small: Scored) -> None:
+def test_a_rate_of_one_calls_every_record_and_nothing_varies(small: Scored) -> None:
     found = tpr(small, Fraction(1))
     assert found.value == 1 and not found.values.any()
 

@@ -78,7 +78,7 @@ def test_the_front_is_selected_on_validation_accuracy_among_chosen_rows(row: Any
     assert rows_on_front([{**better, "chosen": False}, lucky], AUC) == [lucky]
 
 
-def test_versions_of_an_attack_are_told_apart_only_where_there_are_two(row: Any) -> None:
+def test_versions_of_an_attack_are_distinguished_only_where_there_are_two(row: Any) -> None:
     online, offline = row(attack_params={"mode": "online"}), row(attack_params={"mode": "offline"})
     loss = row(attack="loss", attack_params={"k": 1})
     assert name_attack(online, [online, loss]) == "lira"

@@ -49,7 +49,7 @@ def test_quartiles_are_in_units_of_the_yardsticks_step() -> None:
     assert relative_quartiles(row | {"step_seconds": 0.0}) is None
 
 
-def test_no_baseline_is_said_and_large_ratios_are_logarithmic(row: Any, reading: Any) -> None:
+def test_no_baseline_is_stated_and_large_ratios_are_logarithmic(row: Any, reading: Any) -> None:
     none = {"example_overhead": None, "overhead_by": None, "training_overhead": None, "memory_overhead": None}
     alone = [row("digits-mlp", **none)]
     figure = drawn(reading([*alone, row("digits-linear", example_overhead=80.0, models=1)]))

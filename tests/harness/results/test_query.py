@@ -223,7 +223,7 @@ def test_what_reads_is_answered_and_changes_nothing(path: Path, sql: str) -> Non
     assert bytes_of(path) == before
 
 
-def test_an_answer_has_columns_and_rows(path: Path) -> None:
+def test_a_result_has_columns_and_rows(path: Path) -> None:
     answer = query(path, "select status, count(*) as n from task group by status order by n")
     assert answer.columns == ["status", "n"]
     assert answer.rows == [("failed", 1), ("done", 2)]
@@ -251,7 +251,7 @@ def test_series_that_went_away_leave_an_empty_view(path: Path, tmp_path: Path) -
     assert query(store.path, "select count(*) from steps").rows == [(0,)]
 
 
-def test_a_mistake_is_told_with_what_there_is(path: Path) -> None:
+def test_a_mistake_is_reported_with_what_there_is(path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         query(path, "select accuracy from frontir")
     problem = str(caught.value)
@@ -269,7 +269,7 @@ def test_a_store_without_a_database_says_what_to_do(tmp_path: Path) -> None:
     assert not store.database.exists()
 
 
-def test_repeated_names_are_told_apart(path: Path) -> None:
+def test_repeated_names_are_distinguished(path: Path) -> None:
     answer = query(path, "select 1 as a, 2 as a, 3 as b")
     assert answer.columns == ["a", "a_2", "b"]
     assert json.loads(render(answer, "json")) == [{"a": 1, "a_2": 2, "b": 3}]

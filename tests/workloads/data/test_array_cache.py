@@ -58,7 +58,7 @@ def test_another_key_is_another_file(shelf: "Shelf") -> None:
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "header", "other"])
-def test_a_damaged_file_is_made_again(shelf: "Shelf", damage: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_is_rebuilt(shelf: "Shelf", damage: str, caplog: pytest.LogCaptureFixture) -> None:
     cached("thing", KEY, arrays)
     [file] = shelf.kept()
     content = file.read_bytes()

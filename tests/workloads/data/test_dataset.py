@@ -54,7 +54,7 @@ def test_read_once_then_from_the_cache(shelf: "Shelf") -> None:
     assert first["train_x"].shape == (6, 1, 28, 28)
 
 
-def test_a_changed_source_is_read_again(shelf: "Shelf") -> None:
+def test_a_changed_source_is_reread(shelf: "Shelf") -> None:
     shelf.mnist(seed=0)
     before = digest(SMALL.load())
     made = shelf.mnist(seed=1)
@@ -63,7 +63,7 @@ def test_a_changed_source_is_read_again(shelf: "Shelf") -> None:
     assert digest(after) != before
 
 
-def test_a_raised_version_is_read_again(shelf: "Shelf") -> None:
+def test_a_raised_version_is_reread(shelf: "Shelf") -> None:
     shelf.mnist()
     SMALL.load()
     other = replace(SMALL, version=2, read=lambda _: {"x": np.zeros(1)})
@@ -142,7 +142,7 @@ def test_content_is_checked_where_no_sum_is_published(shelf: "Shelf", flipped: F
         dataset.load()
 
 
-def test_a_gzip_file_packed_anew_is_good(shelf: "Shelf") -> None:
+def test_a_gzip_file_repacked_is_good(shelf: "Shelf") -> None:
     shelf.mnist()
     dataset = summed(shelf)
     file = shelf.root / "mnist/train-images-idx3-ubyte.gz"

@@ -106,7 +106,7 @@ def test_fetches_checks_and_shows_progress(shelf: "Shelf", server: Server) -> No
     assert made().verify().state == "good"
 
 
-def test_what_is_whole_is_not_fetched_again(shelf: "Shelf", server: Server) -> None:
+def test_what_is_whole_is_not_refetched(shelf: "Shelf", server: Server) -> None:
     dataset = made(f"{server.url}/data.bin")
     fetch(dataset, quiet)
     fetch(dataset, quiet)

@@ -59,7 +59,7 @@ def page(open_once: Open) -> Any:
     return open_once(make_reading(quickstart_rows(), **whole))
 
 
-def test_alarms_are_told_in_words(page: Any) -> None:
+def test_alarms_are_reported_in_words(page: Any) -> None:
     assert page.locator("#audits .alarm").all_inner_texts() == [
         "ALARM: digits-mlp, dpsur: proved above the price"
     ]
