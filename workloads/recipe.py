@@ -138,8 +138,8 @@ class Recipe(BaseModel):
     def settings(self, method: str, has: Collection[str], number: str | None = None) -> dict[str, Setting]:
         """The settings for a method with the parameters `has`: defaults, its own, those of a number.
 
-        Defaults that the method lacks are skipped; a setting of its own that it lacks, or an unknown number, is a
-        SpecError.
+        Defaults that the method lacks are skipped; a setting of its own that it lacks is a SpecError, as is
+        an unknown number.
         """
         own = self.method.get(method, {}) | ({} if number is None else self._numbered(method, number))
         strangers = [name for name in own if name not in has]
