@@ -261,7 +261,7 @@ def test_the_report_of_a_table(filled: Store) -> None:
         "TPR at 0.01 % FPR, lira",
     ]
     assert any("n_train 9000 instead of 25000" in text for text in found.remarks)
-    assert any("priced approximate-dp epsilon 4 by pld" in text for text in found.remarks)
+    assert any("approximate-dp epsilon 4 by pld" in text for text in found.remarks)
     assert any("accountant" in text for text in found.protocol)
     assert "3 within the paper's deviation" in found.counts
 

@@ -276,7 +276,7 @@ def test_a_file_of_numbers_is_read() -> None:
         ('label = "SGD"', 'lable = "SGD"', "lable"),
         ('name = "accuracy"', 'name = "beauty"', "beauty"),
         ('workload = "digits"', 'workload = "Digits MLP"', "pattern"),
-        ('name = "auc", attack = "lira"', 'name = "accuracy"', "twice"),
+        ('name = "auc", attack = "lira"', 'name = "accuracy"', "repeated"),
         ('source = "someone"', "source = someone", "someone.toml is not TOML"),
     ],
 )
