@@ -1,4 +1,4 @@
-"""The database: tables, views, and how to open it. It can be read years later without the rest."""
+"""The database: tables, views, and how to open it. Readable without the rest of privbench."""
 
 from db.engine import (
     begin_writing,

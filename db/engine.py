@@ -1,4 +1,4 @@
-"""Open a database, whichever kind it is, and put Arrow tables into it.
+"""Open a database of either kind, and insert Arrow tables.
 
 A database is the path of a DuckDB file, `duckdb:///PATH`, or `postgresql+psycopg://USER@HOST/NAME`.
 """
@@ -16,9 +16,9 @@ from db.errors import DatabaseError
 def open_database(
     database: str | Path, read_only: bool = False, patience_seconds: float = file.PATIENCE_SECONDS
 ) -> sa.Engine:
-    """Open a database; unless read-only, make what is missing.
+    """Open a database; unless read-only, create what is missing.
 
-    Waits up to `patience_seconds` for another process to let a DuckDB file go. The engine holds the file
+    Waits up to `patience_seconds` for another process to release a DuckDB file. The engine holds the file
     until `dispose()`. Raises DatabaseError, DatabaseBusy or DatabaseOutdated.
     """
     url = server_url(database)
@@ -28,14 +28,14 @@ def open_database(
 
 
 def server_url(database: str | Path) -> sa.URL | None:
-    """The URL of a PostgreSQL database; None where a file is named."""
+    """The URL of a PostgreSQL database; None for a file."""
     if isinstance(database, Path) or "://" not in database:
         return None
     try:
         url = make_url(database)
     except (sa.exc.ArgumentError, ValueError) as error:
         raise DatabaseError(
-            "the database's URL cannot be read: write postgresql+psycopg://USER@HOST/NAME or duckdb:///PATH"
+            "the database's URL cannot be parsed: write postgresql+psycopg://USER@HOST/NAME or duckdb:///PATH"
         ) from error
     return url if url.get_backend_name() in ("postgresql", "postgres") else None
 
@@ -54,25 +54,25 @@ def database_path(database: str | Path) -> Path:
 
 
 def database_name(database: str | Path) -> str:
-    """The database for people, without a password."""
+    """The database's name for display, without a password."""
     url = server_url(database)
     return postgres.shown(url) if url is not None else str(database_path(database))
 
 
-def begin_writing(connection: sa.Connection, anew: bool = False) -> None:
-    """Be the only writer until the transaction ends; `anew` empties a server's database in it.
+def begin_writing(connection: sa.Connection, rebuild: bool = False) -> None:
+    """Lock out other writers until the transaction ends; `rebuild` empties a server's database in it.
 
-    A DuckDB file has one writer anyway, and is made anew as another file.
+    A DuckDB file has one writer anyway, and is rebuilt as another file.
     """
     if connection.dialect.name == "postgresql":
-        postgres.take_turn(connection)
-        if anew:
-            postgres.renew(connection)
+        postgres.lock(connection)
+        if rebuild:
+            postgres.rebuild(connection)
 
 
 def insert_arrow(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
     """Add rows in bulk inside the connection's transaction, matching columns by name."""
     if not connection.in_transaction():
-        connection.begin()  # SQLAlchemy begins one by itself, but not for what the driver is told
+        connection.begin()  # SQLAlchemy begins one by itself, but not for the driver's own statements
     insert = postgres.insert if connection.dialect.name == "postgresql" else file.insert
     insert(connection, table, rows)

@@ -14,13 +14,13 @@ from db.errors import DatabaseBusy, DatabaseError
 from db.schema import check_fingerprint, check_schema, create_schema
 
 PATIENCE_SECONDS = 15.0
-"""How long another process is given to let the file go."""
+"""Seconds to wait for another process to release the file."""
 
 Opened = TypeVar("Opened")
 
 
 def open_file(path: Path, read_only: bool, patience_seconds: float) -> sa.Engine:
-    """Open a DuckDB file, waiting for another process to let it go; unless read-only, make what is missing.
+    """Open a DuckDB file, waiting for others to release it; unless read-only, create what is missing.
 
     The engine holds the file until `dispose()`.
     """
@@ -41,7 +41,7 @@ def open_file(path: Path, read_only: bool, patience_seconds: float) -> sa.Engine
 
 
 def read_file(path: Path) -> duckdb.DuckDBPyConnection:
-    """A connection of DuckDB's own that only reads, for queries as they were written."""
+    """A read-only connection of DuckDB's own, for queries verbatim."""
     _require(path, read_only=True)
     connection = _patiently(lambda: duckdb.connect(str(path), read_only=True), path, PATIENCE_SECONDS)
     try:
@@ -60,14 +60,14 @@ def insert(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
     """Add rows in bulk, matching columns by name."""
     driver: Any = connection.connection.driver_connection
     ordered = rows.select([column.name for column in table.columns])
-    # Whole, since DuckDB is slow on many small pieces; and not by a view that is registered, which would keep
+    # In one piece, since DuckDB is slow on many small ones; and not by a registered view, which would keep
     # the rows in memory until the transaction ends.
     driver.from_arrow(ordered.combine_chunks()).insert_into(table.name)
 
 
 def _require(path: Path, read_only: bool) -> None:
     if read_only and not path.is_file():
-        raise DatabaseError(f"there is no database at {path}: `privbench collect` makes it")
+        raise DatabaseError(f"there is no database at {path}: `privbench collect` creates it")
 
 
 def _patiently(opening: Callable[[], Opened], path: Path, patience_seconds: float) -> Opened:
@@ -81,7 +81,7 @@ def _patiently(opening: Callable[[], Opened], path: Path, patience_seconds: floa
             if busy is None:
                 raise DatabaseError(
                     f"{path} cannot be opened: {message.strip().splitlines()[0]}. "
-                    "`privbench collect --rebuild` makes a new one from the store"
+                    "`privbench collect --rebuild` builds a new one from the store"
                 ) from error
             if time.monotonic() >= deadline:
                 raise busy from error
@@ -89,7 +89,7 @@ def _patiently(opening: Callable[[], Opened], path: Path, patience_seconds: floa
 
 
 def _busy(message: str, path: Path) -> DatabaseBusy | None:
-    # DuckDB has no error code for it. The second text: this very process has it open otherwise.
+    # DuckDB has no error code for it. The second text: this process has it open in another mode.
     if "Could not set lock" in message:
         pid = re.search(r"\(PID (\d+)\)", message)
         return DatabaseBusy(path, int(pid[1]) if pid else None)

@@ -1,4 +1,4 @@
-"""The tables of what attacks found, one for each kind of finding."""
+"""The tables of attack results, one for each kind of result."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from db.models import Base
 
 
 class Finding(Base):
-    """What every attack's row begins with: which task, on which cell, by what."""
+    """The common columns of attack results: task, cell and attack."""
 
     __abstract__ = True
 
@@ -18,13 +18,13 @@ class Finding(Base):
     attack_version: Mapped[str]
     attack_params: Mapped[dict[str, Any]]
     attack_defaults: Mapped[bool | None]
-    """Whether they are those of an attack that is given none; null in older tasks."""
+    """Whether they are the attack's defaults; null in older tasks."""
     models: Mapped[int]
 
 
 class AttackResult(Finding):
-    """One attack on one cell: every model was a target once. TPR columns are null with a reason
-    where there are too few non-members for that FPR.
+    """One attack on one cell: every model was a target once. TPR columns are null, with a reason, if there
+    are too few non-members for that FPR.
     """
 
     __tablename__ = "attack_result"
@@ -37,9 +37,9 @@ class AttackResult(Finding):
     auc_pooled: Mapped[float | None]
     auc_se: Mapped[float | None]
     auc_interval: Mapped[str | None]
-    """How intervals of leakage were made (docs/numbers.md)."""
+    """The method of the leakage intervals (docs/numbers.md)."""
     balanced_accuracy: Mapped[float | None]
-    """Of calling as many records of each target as it has members."""
+    """When as many records of each target are predicted to be members as it has."""
     balanced_accuracy_low: Mapped[float | None]
     balanced_accuracy_high: Mapped[float | None]
     accuracy_oracle: Mapped[float | None]
@@ -65,28 +65,28 @@ class AttackResult(Finding):
     tpr_at_0p01pct_reason: Mapped[str | None]
     tpr_at_0p01pct_tied: Mapped[float | None]
     adaptive: Mapped[bool] = mapped_column(default=True)
-    """Shadows were trained as the target was; false where `attack_params` names another method for them."""
+    """Shadows were trained like the target; false if `attack_params` names another method for them."""
     ppv_at_1pct: Mapped[float | None]
-    """Share of members among the records called at 1 % FPR where one in ten is a member."""
+    """Precision at 1 % FPR if one in ten records is a member."""
     ppv_at_1pct_low: Mapped[float | None]
     ppv_at_1pct_high: Mapped[float | None]
     agreement: Mapped[float | None]
-    """Whether two halves of the models, scored apart, flag the same records (Jaccard index)."""
+    """Whether two halves of the models, scored separately, flag the same records (Jaccard index)."""
     agreement_chance: Mapped[float | None]
     agreement_untrained: Mapped[float | None]
     """The same for models that were not trained on the record: difficulty, not exposure."""
     record_tpr_p99: Mapped[float | None]
-    """Of the TPRs of single records at the threshold of 1 % FPR: a record's is the share of the models
-    trained on it that give it away."""
+    """Of the TPRs of single records at the threshold of 1 % FPR: the share of the models trained on a record
+    that reveal it."""
     records_exposed: Mapped[int | None]
     """Records whose signal is higher in the models trained on them, at a false discovery rate of 5 %."""
     records_tested: Mapped[int | None]
     chosen_attacks: Mapped[dict[str, Any] | None]
-    """Of `strongest`: by figure, how often each attack was chosen."""
+    """For `strongest`: by figure, how often each attack was chosen."""
     note: Mapped[str | None]
     metrics_version: Mapped[int | None]
     canary_auc: Mapped[float | None]
-    """Of the canaries alone, over all targets together; null where the cell has none."""
+    """Of the canaries alone, pooled over all targets; null without canaries."""
     canary_auc_low: Mapped[float | None]
     canary_auc_high: Mapped[float | None]
     canary_tpr_at_10pct: Mapped[float | None]
@@ -105,7 +105,7 @@ class AttackResult(Finding):
 
 
 class FrontResult(Base):
-    """An attack whose row of the view `frontier` is Pareto-optimal among those it competes with: the chosen
+    """An attack whose row of the view `frontier` is Pareto-optimal among its competitors: the chosen
     and valid ones of its workload, attack, origin and protocol, by AUC and accuracy on non-members.
     """
 
@@ -115,7 +115,7 @@ class FrontResult(Base):
 
 
 class ComparisonResult(Base):
-    """A paired difference between two cells of a workload on one axis, first less second."""
+    """A paired difference between two cells of a workload on one axis, first minus second."""
 
     __tablename__ = "comparison_result"
 
@@ -124,7 +124,7 @@ class ComparisonResult(Base):
     cell: Mapped[str] = mapped_column(primary_key=True)
     other: Mapped[str] = mapped_column(primary_key=True)
     attack: Mapped[str | None]
-    """By which leakage was measured; null for accuracies."""
+    """The attack that measured leakage; null for accuracies."""
     models: Mapped[int]
     """Pairs of models with the same members."""
     pairs: Mapped[int]
@@ -137,7 +137,7 @@ class ComparisonResult(Base):
     p_holm: Mapped[float | None]
     effect_size: Mapped[float | None]
     detectable: Mapped[float | None]
-    """The smallest difference that so many models show with a chance of 80 %."""
+    """The smallest difference that this many models detect with a power of 80 %."""
     reason: Mapped[str | None]
     """Why there is no difference, or no test of it."""
     accuracy_test_se: Mapped[float | None]
@@ -147,34 +147,34 @@ class ComparisonResult(Base):
 class AuditResult(Finding):
     """One audit of one cell: a lower bound on epsilon from its canaries.
 
-    For a method without a guarantee it is an effective epsilon at these canaries, nothing more.
+    For a method without a guarantee it is only an effective epsilon at these canaries.
     """
 
     __tablename__ = "audit_result"
 
     canaries: Mapped[int]
     threat: Mapped[str | None]
-    """What an adversary must be able to do who uses such canaries."""
+    """The adversary's capability that such canaries assume."""
     copies: Mapped[int]
-    """Rows of the data that one canary's coin decides on."""
+    """Rows of the data that one canary's coin decides."""
     trials: Mapped[int]
-    """Coins tossed for the canaries that the audit looked at."""
+    """Coins tossed for the canaries of the audit."""
     guesses: Mapped[int]
     correct: Mapped[int]
     confidence: Mapped[float]
     delta: Mapped[float]
     epsilon: Mapped[float]
-    """At least this, with that confidence."""
+    """The lower bound, with that confidence."""
     epsilon_priced: Mapped[float | None]
-    """The highest price among the cell's models; null where nothing is promised."""
+    """The highest epsilon among the cell's models; null without a guarantee."""
     epsilon_paper: Mapped[float | None]
     alarm: Mapped[bool]
-    """The bound is above the price."""
+    """The lower bound exceeds the guarantee's epsilon."""
     message: Mapped[str | None]
 
 
 class ReconstructionResult(Finding):
-    """One gradient inversion on one cell: pictures of members rebuilt from what single steps share.
+    """One gradient inversion on one cell: members' pictures reconstructed from gradients of single steps.
 
     Errors are of pixels in [0, 1]; `_low` and `_high` bound 95 % intervals over pictures.
     """
@@ -182,7 +182,7 @@ class ReconstructionResult(Finding):
     __tablename__ = "reconstruction_result"
 
     moment: Mapped[str]
-    """Which model shared: `start` the untrained one, `end` the released one."""
+    """Whose gradients: `start` the untrained model's, `end` the released one's."""
     images: Mapped[int]
     mse_median: Mapped[float]
     mse_median_low: Mapped[float | None]
@@ -190,15 +190,15 @@ class ReconstructionResult(Finding):
     mse_median_normalised: Mapped[float]
     """In units of each colour plane's standard deviation over the pool."""
     mse_median_mean_colour: Mapped[float]
-    """Of the originals' own mean colours: what a picture gets that shows nothing."""
+    """Of the originals' own mean colours: the error of a picture without content."""
     ssim_mean: Mapped[float | None]
-    """Null where pictures are smaller than the window of 11 pixels."""
+    """Null for pictures smaller than the window of 11 pixels."""
     ssim_mean_low: Mapped[float | None]
     ssim_mean_high: Mapped[float | None]
     psnr_median: Mapped[float]
     """In dB, at most 100."""
     beats_mean_colour: Mapped[float]
-    """The share of pictures nearer to the original than its mean colour is."""
+    """The share of pictures closer to the original than its mean colour."""
     beats_mean_colour_low: Mapped[float]
     beats_mean_colour_high: Mapped[float]
     success_rate: Mapped[float]
@@ -206,20 +206,20 @@ class ReconstructionResult(Finding):
     success_rate_low: Mapped[float]
     success_rate_high: Mapped[float]
     label_accuracy: Mapped[float]
-    """The share of labels that were found; 1 where they were known."""
+    """The share of labels that were recovered; 1 if they were known."""
 
 
 class AttributeResult(Finding):
     """One attribute inference on one cell: every model was a target once.
 
-    An advantage that non-members have as well is what the models learnt about everybody; a leak of
-    members' records is the gap alone.
+    An advantage on non-members as well is what the models learnt about the distribution; only the gap is a
+    leak of members' records.
     """
 
     __tablename__ = "attribute_result"
 
     attribute: Mapped[str]
-    """What was guessed."""
+    """The inferred attribute."""
     n_members: Mapped[int]
     n_nonmembers: Mapped[int]
     prior: Mapped[float]
@@ -227,14 +227,14 @@ class AttributeResult(Finding):
     accuracy_members: Mapped[float]
     accuracy_nonmembers: Mapped[float]
     imputation_members: Mapped[float]
-    """How often a guess without any model is right."""
+    """The accuracy of an imputation without any model."""
     imputation_nonmembers: Mapped[float]
     advantage_members: Mapped[float]
-    """Accuracy less that of the imputation."""
+    """Accuracy minus that of the imputation."""
     advantage_nonmembers: Mapped[float]
     gap: Mapped[float]
-    """The advantage on members less that on non-members."""
+    """The advantage on members minus that on non-members."""
     gap_low: Mapped[float]
     gap_high: Mapped[float]
     gap_interval: Mapped[str]
-    """How the interval was made."""
+    """The method of the interval."""

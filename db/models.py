@@ -1,8 +1,8 @@
-"""The tables: what every task gave, in columns. Built from the store by harness/results/collect.py alone.
+"""The tables: the results of every task, in columns. Built from the store by harness/results/collect.py only.
 
-Keys are the store's own (hashes of canonical JSON); those of an imported task and its cell have its
-origin and a colon before them, so that nobody's rows meet ours. There are no foreign keys on purpose: DuckDB
-refuses to replace a parent row while its children stand, and the collector replaces rows.
+Keys are the store's own (hashes of canonical JSON); those of an imported task and its cell are prefixed by
+its origin and a colon, so that they never collide with ours. There are deliberately no foreign keys: DuckDB
+refuses to replace a parent row that has children, and the collector replaces rows.
 Numbers are 64 bit throughout. Times are UTC.
 """
 
@@ -13,14 +13,14 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 VERSION = 3
-"""Raised when a column comes to mean something else under its name; databases are then rebuilt."""
+"""Raised when the meaning of a column changes; databases are then rebuilt."""
 
 
 class Base(DeclarativeBase):
     """Types of all tables; sa.Float would be 32 bit in DuckDB."""
 
     type_annotation_map: ClassVar[dict[Any, Any]] = {
-        # Texts compare by their bytes, as in DuckDB, whatever language the server was set up in.
+        # Texts compare by their bytes, as in DuckDB, whatever the server's locale.
         str: sa.String().with_variant(sa.Text(collation="C"), "postgresql"),
         int: sa.BigInteger,
         float: sa.Double,
@@ -31,13 +31,13 @@ class Base(DeclarativeBase):
 
 
 class Schema(Base):
-    """One row: the fingerprint of the tables and views this database was made with."""
+    """One row: the fingerprint of the tables and views of this database."""
 
     __tablename__ = "privbench_schema"
 
     fingerprint: Mapped[str] = mapped_column(primary_key=True)
     store: Mapped[str] = mapped_column(default="")
-    """Which store it mirrors, by the store's identity; empty for the one it lies in."""
+    """The identity of the store it mirrors; empty for the store it is in."""
 
 
 class Cell(Base):
@@ -51,42 +51,42 @@ class Cell(Base):
     method: Mapped[str]
     method_version: Mapped[str]
     role: Mapped[str | None]
-    """`plain-baseline` or `private-baseline`: what others are compared with; null for all other methods."""
+    """`plain-baseline` or `private-baseline`, which others are compared with; null for all other methods."""
     solved: Mapped[str | None]
-    """The parameter that was solved for to meet `epsilon_asked`; null where nothing was."""
+    """The parameter that was solved for to meet `epsilon_asked`; null if none was."""
     illustrated: Mapped[bool] = mapped_column(default=False)
-    """Whether the method brings figures of its own: `privbench report theory` draws them."""
+    """Whether the method has figures of its own, drawn by `privbench report theory`."""
     params: Mapped[dict[str, Any]]
     """Resolved parameters; an infinity is {"$number": "inf"} as in the task."""
     epsilon_asked: Mapped[float | None]
-    """The target epsilon; null where the method has none or was given its noise directly."""
+    """The target epsilon; null if the method has none or was given its noise directly."""
     delta: Mapped[float | None]
     seed: Mapped[int]
     n_train: Mapped[int]
     batch_size: Mapped[int | None]
-    """The parameter of that name, which time per example is told by; null where the method has none."""
+    """The parameter of that name, used for the time per example; null if the method has none."""
     label: Mapped[str]
-    """A short name for people: the method and its epsilon, or what the sweep called it."""
+    """A short name for display: the method and its epsilon, or the sweep's name for it."""
     configuration: Mapped[str] = mapped_column(default="")
-    """A hash of the parameters that were chosen: without epsilon, delta, what was solved for, and what
-    changes no number."""
+    """A hash of the chosen parameters: without epsilon, delta, the solved parameter, and those that change no
+    number."""
     levels: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """Parameters beside epsilon that trade privacy."""
+    """Parameters besides epsilon that trade privacy."""
     tried_before: Mapped[int | None]
-    """Configurations tried before, by the recipe values really used; the highest count any task was given."""
+    """Configurations tried before, by the recipe values in use; the highest count of any task."""
     tuned_by: Mapped[str | None]
-    """`recipe`, `paper`, or null where no value was tuned."""
+    """`recipe`, `paper`, or null if no value was tuned."""
     tuned_on: Mapped[str | None]
     """`validation` (non-members) or, of some papers, `test`."""
     canary: Mapped[str | None]
-    """The kind of canaries among the records; null where there are none."""
+    """The kind of canaries among the records; null without canaries."""
     canaries: Mapped[int] = mapped_column(default=0)
     canary_version: Mapped[str | None]
     """Of the kind of canaries."""
     origin: Mapped[str] = mapped_column(default="")
-    """Whose result it is: the name it was imported under; empty for this store's own."""
+    """The name it was imported under; empty for this store's own."""
     protocol: Mapped[int]
-    """The protocol it was planned under: numbers of two are not compared."""
+    """The protocol it was planned under: numbers of different protocols are not compared."""
 
 
 class Task(Base):
@@ -98,13 +98,13 @@ class Task(Base):
     kind: Mapped[str]
     """`train`, `attack` or `bench`."""
     cell: Mapped[str | None]
-    """Null for a bench, which times several."""
+    """Null for a bench, which times several cells."""
     workload: Mapped[str]
     method: Mapped[str | None]
     """Null for a bench."""
     attack: Mapped[str | None]
     index: Mapped[int | None]
-    """Which model of the cell; null for an attack."""
+    """The index of the model in the cell; null for an attack."""
     status: Mapped[str]
     """`done` or `failed`."""
     reason: Mapped[str | None]
@@ -117,17 +117,17 @@ class Task(Base):
     threads: Mapped[int | None]
     provenance: Mapped[dict[str, Any]]
     spec: Mapped[dict[str, Any]]
-    """The canonical task: everything that decides the numbers."""
+    """The canonical task: everything that determines the numbers."""
     protocol: Mapped[int]
     steps_file: Mapped[str | None]
     """The full series of step times, as a path inside the store."""
     checksum: Mapped[str]
-    """The result's own; tells the collector what it has."""
+    """Of the result; by it the collector knows what it has."""
     origin: Mapped[str] = mapped_column(default="")
 
 
 class TaskStamp(Base):
-    """What the files of a task looked like when they were collected: the same look is not read again."""
+    """Size and time of a task's files when they were collected: unchanged files are not re-read."""
 
     __tablename__ = "task_stamp"
 
@@ -139,7 +139,7 @@ class ModelRun(Base):
     """One trained model: utility, guarantee and cost.
 
     Step figures are of the phase that took the most time in total, named in `phase`; the others are
-    in `step_time`. Memory is the worst over all phases.
+    in `step_time`. Memory is the maximum over all phases.
     """
 
     __tablename__ = "model_run"
@@ -153,30 +153,30 @@ class ModelRun(Base):
     nonmember_accuracy: Mapped[float | None]
     train_loss: Mapped[float | None]
     set_aside: Mapped[int | None]
-    """Members that never trained the model, by its method's declaration: neither members nor non-members."""
+    """Members that the method set aside, by its declaration: counted neither as members nor non-members."""
     guarantee_kind: Mapped[str]
     epsilon: Mapped[float | None]
-    """Priced by the harness from the ledger; null where there is no guarantee."""
+    """Computed by the harness from the ledger; null without a guarantee."""
     delta: Mapped[float | None]
     adjacency: Mapped[str | None]
     accountant: Mapped[str | None]
     epsilon_pld: Mapped[float | None]
     epsilon_rdp: Mapped[float | None]
     epsilon_paper: Mapped[float | None]
-    """What the authors' own charge comes to where it is disputed, e.g. for accepted attempts only."""
+    """Epsilon by the authors' own charge if it is disputed, e.g. for accepted attempts only."""
     assumptions: Mapped[list[str]]
     ceiling_by: Mapped[str | None]
-    """How the ceilings on attacks were found: `pld twice`, `replace-one` or `epsilon-delta twice`; null where
-    nothing is promised."""
+    """How the ceilings on attacks were derived: `pld twice`, `replace-one` or `epsilon-delta twice`; null
+    without a guarantee."""
     ceiling_auc: Mapped[float | None]
     ceiling_tpr_at_10pct: Mapped[float | None]
     ceiling_tpr_at_1pct: Mapped[float | None]
     ceiling_tpr_at_0p1pct: Mapped[float | None]
     ceiling_tpr_at_0p01pct: Mapped[float | None]
     ceiling_gap: Mapped[float | None]
-    """TPR less FPR where that is largest: what members and non-members may differ by in any mean."""
+    """The largest TPR - FPR: the most that any mean can differ between members and non-members."""
     ceiling_curve: Mapped[dict[str, Any] | None]
-    """The whole curve: `fpr` and the highest `tpr` there."""
+    """The whole curve: `fpr` and the highest `tpr` at it."""
     stats: Mapped[dict[str, Any]]
     phase: Mapped[str | None]
     steps: Mapped[int | None]
@@ -210,26 +210,26 @@ class StepTime(Base):
     step: Mapped[int | None]
     wall_seconds: Mapped[float | None]
     cpu_seconds: Mapped[float | None]
-    """Null for a part of a step: only its wall time is taken."""
+    """Null for a part of a step: only its wall time is measured."""
 
-    # The ORM's identity only: an index over millions of rows would cost more than it gives.
+    # The ORM's identity only: an index over millions of rows would cost more than it saves.
     __mapper_args__ = {"primary_key": ["task", "phase", "clock", "quantile", "step"]}  # noqa: RUF012
 
 
 class BenchResult(Base):
-    """One method in one bench: its steps timed in turn with those of the plain baseline, in one process.
+    """One method in one bench: its steps interleaved with those of the plain baseline, in one process.
 
-    The ratios are of CPU time, on a GPU of the device's time, and without drawing the batch unless
-    they say otherwise. Figures are null where the method failed.
+    The ratios are of CPU time, on a GPU of the device's time, and without drawing the batch unless stated
+    otherwise. Figures are null if the method failed.
     """
 
     __tablename__ = "bench_result"
 
     task: Mapped[str] = mapped_column(primary_key=True)
     variant: Mapped[str] = mapped_column(primary_key=True)
-    """The method, with the parameters that tell it from others of this bench."""
+    """The method, with the parameters that distinguish it from others of this bench."""
     role: Mapped[str]
-    """`yardstick` (the plain baseline), `control` (the same, measured again) or `method`."""
+    """`yardstick` (the plain baseline), `control` (the same, remeasured) or `method`."""
     workload: Mapped[str]
     workload_version: Mapped[str]
     n_train: Mapped[int]
@@ -237,23 +237,23 @@ class BenchResult(Base):
     logical_batch_size: Mapped[int | None]
     physical_batch_size: Mapped[int | None]
     parameters: Mapped[int]
-    """Trainable numbers of the model."""
+    """Trainable parameters of the model."""
     method: Mapped[str]
     method_version: Mapped[str]
     guarantee_kind: Mapped[str]
-    """The promise the method makes by design."""
+    """The kind of guarantee the method has by design."""
     engine: Mapped[str | None]
-    """As asked for; null where the method has none."""
+    """The target; null if the method has none."""
     engine_used: Mapped[str | None]
-    """What `auto` came to."""
+    """What `auto` resolved to."""
     params: Mapped[dict[str, Any]]
     step_params: Mapped[dict[str, Any] | None]
-    """Those that decide what a step computes: all but real numbers and `steps`; null in older benches."""
+    """Those that determine what a step computes: all but real numbers and `steps`; null in older benches."""
     device: Mapped[str]
-    """`cpu` or `cuda`; the task tells which."""
+    """`cpu` or `cuda`; details are in the task."""
     threads: Mapped[int]
     malloc: Mapped[dict[str, Any]]
-    """Environment variables that steer memory allocation."""
+    """Environment variables that control memory allocation."""
     status: Mapped[str]
     reason: Mapped[str | None]
     message: Mapped[str | None]
@@ -265,7 +265,7 @@ class BenchResult(Base):
     ratio_low: Mapped[float | None]
     ratio_high: Mapped[float | None]
     ratio_whole_step: Mapped[float | None]
-    """With drawing the batch."""
+    """Including drawing the batch."""
     ratio_wall: Mapped[float | None]
     """By the wall clock."""
     median_cpu_seconds: Mapped[float | None]
@@ -273,11 +273,11 @@ class BenchResult(Base):
     median_wall_seconds: Mapped[float | None]
     iqr_wall_seconds: Mapped[float | None]
     median_net_seconds: Mapped[float | None]
-    """What `ratio` is made of."""
+    """The time behind `ratio`."""
     seconds_per_update: Mapped[float | None]
-    """Time of all steps over the updates they made; null where the method rejects none."""
+    """Time of all steps per accepted update; null if the method rejects none."""
     peak_memory_bytes: Mapped[int | None]
-    """The highest point of a step above the level before it."""
+    """The peak of a step above the level before it."""
     resting_memory_bytes: Mapped[int | None]
     memory_ratio: Mapped[float | None]
     clocks: Mapped[dict[str, Any]]
@@ -286,7 +286,7 @@ class BenchResult(Base):
 
 
 class BenchMatch(Base):
-    """A cell whose step a bench timed: the same work at the same batch size, found at collection."""
+    """A cell whose step a bench timed: the same work at the same batch size, matched at collection."""
 
     __tablename__ = "bench_match"
 
@@ -297,35 +297,35 @@ class BenchMatch(Base):
 
 
 class Published(Base):
-    """One number of a paper, as printed; made from harness/papers/ and the same in every database."""
+    """One number of a paper, as printed; from harness/papers/, and the same in every database."""
 
     __tablename__ = "published"
 
     key: Mapped[str] = mapped_column(primary_key=True)
     cell: Mapped[str]
-    """The line of the printed table that the number stands in: `<table_name>/<number>`."""
+    """The row of the printed table that holds the number: `<table_name>/<number>`."""
     source: Mapped[str]
     citation: Mapped[str]
     table_name: Mapped[str]
     printed: Mapped[str]
-    """Where the table stands in the paper."""
+    """The location of the table in the paper."""
     about: Mapped[str]
     protocol: Mapped[list[str]]
-    """What is done in another way by privbench, for the whole table."""
+    """What privbench does differently, for the whole table."""
     workload: Mapped[str | None]
-    """By its name here; null where no workload is the paper's."""
+    """Its name here; null if no workload is the paper's."""
     method: Mapped[str | None]
     label: Mapped[str]
-    """The method as the paper calls it."""
+    """The paper's name of the method."""
     printed_workload: Mapped[str]
-    """Data and model as the paper calls them."""
+    """The paper's names of data and model."""
     params: Mapped[dict[str, Any]]
-    """What identifies the cell beside workload and method."""
+    """What identifies the cell besides workload and method."""
     stated: Mapped[dict[str, Any]]
     """Further settings that the paper or its repository states."""
     n_train: Mapped[int | None]
     runs: Mapped[int | None]
-    """Trainings behind the number."""
+    """Training runs behind the number."""
     metric: Mapped[str]
     attack: Mapped[str | None]
     """The attack here that is the paper's; `strongest` is the best of population, reference and shadow."""
@@ -333,9 +333,9 @@ class Published(Base):
     """`%`, `ms`, or null for a plain number."""
     value: Mapped[float]
     deviation: Mapped[float | None]
-    """Standard deviation in print; null where there is none."""
+    """The printed standard deviation; null if there is none."""
     decimals: Mapped[int]
-    """Digits after the point in print."""
+    """Printed digits after the decimal point."""
     unmatchable: Mapped[str | None]
     """Why no cell can be this one."""
     note: Mapped[str | None]

@@ -1,6 +1,6 @@
-"""A PostgreSQL server: everything lives in a schema of our own, and collectors take turns.
+"""A PostgreSQL server: everything is in a schema of our own, and collectors take turns.
 
-Nothing outside the schema `privbench` is ever made, changed or dropped; inside it everything is ours.
+Nothing outside the schema `privbench` is ever created, changed or dropped; everything inside it is ours.
 """
 
 import io
@@ -18,7 +18,7 @@ from db.schema import check_schema, create_schema
 
 SCHEMA = "privbench"
 LOCK = 0x70726976
-"""Of the advisory lock that a collector holds while it writes: `priv`, in bytes."""
+"""The advisory lock that a collector holds while it writes: `priv`, in bytes."""
 
 RELATIONS = sa.text(
     "select c.relname, c.relkind in ('v', 'm') as is_view from pg_class c "
@@ -27,12 +27,12 @@ RELATIONS = sa.text(
 
 
 def open_server(url: sa.URL, read_only: bool) -> sa.Engine:
-    """Connect; unless read-only, make what is missing."""
+    """Connect; unless read-only, create what is missing."""
     engine = connect(url)
     try:
         with engine.begin() as connection:
             if not read_only:
-                take_turn(connection)
+                lock(connection)
             if not read_only and not _schema_exists(connection):
                 connection.execute(sa.schema.CreateSchema(SCHEMA))
             if not read_only and not connection.execute(RELATIONS, {"schema": SCHEMA}).first():
@@ -49,7 +49,7 @@ def open_server(url: sa.URL, read_only: bool) -> sa.Engine:
 
 @contextmanager
 def read_server(url: sa.URL) -> Iterator[sa.Connection]:
-    """One connection in one read-only transaction: all its statements see the rows that the first one saw."""
+    """One connection in one read-only transaction: all its statements see the same snapshot."""
     snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     engine = connect(url).execution_options(**snapshot)
     with ExitStack() as stack:
@@ -63,7 +63,7 @@ def read_server(url: sa.URL) -> Iterator[sa.Connection]:
 
 
 def connect(url: sa.URL) -> sa.Engine:
-    """An engine whose unqualified names are those of our schema."""
+    """An engine whose unqualified names resolve to our schema."""
     try:
         return sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
@@ -74,15 +74,15 @@ def connect(url: sa.URL) -> sa.Engine:
         raise DatabaseError("PostgreSQL needs psycopg: pip install 'privbench[postgres]'") from error
 
 
-def take_turn(connection: sa.Connection) -> None:
-    """Wait until no other collector writes; let go when the transaction ends, however it ends."""
+def lock(connection: sa.Connection) -> None:
+    """Wait until no other collector writes; released when the transaction ends, however it ends."""
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
 
 
-def renew(connection: sa.Connection) -> None:
-    """Drop what is in our schema and make it anew, inside the connection's transaction.
+def rebuild(connection: sa.Connection) -> None:
+    """Drop the content of our schema and recreate it, inside the connection's transaction.
 
-    DatabaseError where it is not ours, or where somebody's own views elsewhere depend on ours.
+    DatabaseError if the schema is not ours, or if other views depend on ours.
     """
     if not _schema_exists(connection):
         connection.execute(sa.schema.CreateSchema(SCHEMA))
@@ -104,8 +104,8 @@ def renew(connection: sa.Connection) -> None:
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
-    """Add rows by COPY, matching columns by name; a NUL, which PostgreSQL has no room for, becomes U+FFFD."""
-    import psycopg  # an extra, which whoever has a connection has
+    """Add rows by COPY, matching columns by name; NUL, which PostgreSQL cannot store, becomes U+FFFD."""
+    import psycopg  # an extra, installed if there is a connection
 
     sink = io.BytesIO()
     csv.write_csv(rows, sink, csv.WriteOptions(include_header=False))
@@ -121,7 +121,7 @@ def insert(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
 
 
 def shown(url: sa.URL) -> str:
-    """The URL for people, without its password."""
+    """The URL for display, without its password."""
     return url.render_as_string(hide_password=True)
 
 
@@ -129,7 +129,7 @@ def _check(connection: sa.Connection, url: sa.URL) -> None:
     """DatabaseError unless the server holds results of this version."""
     if not _schema_exists(connection):
         raise DatabaseError(
-            f"{shown(url)} holds no results: `privbench collect --database` brings them there"
+            f"{shown(url)} holds no results: `privbench collect --database` writes them there"
         )
     check_schema(connection, f"schema '{SCHEMA}' of {shown(url)}")
 

@@ -1,4 +1,4 @@
-"""What a database of privbench holds: its tables and views, made at once and known by one fingerprint."""
+"""The schema of a database: its tables and views, created together and identified by one fingerprint."""
 
 import hashlib
 import re
@@ -24,32 +24,30 @@ ARROW: dict[type[sa.types.TypeEngine[Any]], pa.DataType] = {
 
 
 def create_schema(connection: sa.Connection) -> None:
-    """Make all tables and views, and note which version made them."""
+    """Create all tables and views, and record their version."""
     Base.metadata.create_all(connection)
     driver: Any = connection.connection.driver_connection
     for statement in view_statements():
-        driver.execute(statement)  # the driver's own: SQLAlchemy would take a % for a parameter
+        driver.execute(statement)  # by the driver: SQLAlchemy would take a % for a parameter
     connection.execute(sa.insert(Schema).values(fingerprint=fingerprint()))
 
 
 def check_schema(connection: sa.Connection, name: str) -> None:
-    """DatabaseError unless this version of privbench made the database called `name`."""
+    """DatabaseError unless this version of privbench created the database called `name`."""
     ours = Schema.__tablename__ in sa.inspect(connection).get_table_names()
     check_fingerprint(connection.scalar(sa.select(Schema.fingerprint)) if ours else None, name)
 
 
 def check_fingerprint(made_with: str | None, name: str) -> None:
-    """The same from the fingerprint that was found in it; None where there is none."""
+    """The same from the fingerprint found in it; None if it has none."""
     if made_with is None:
-        raise DatabaseError(f"{name} is no database of privbench: give another one")
+        raise DatabaseError(f"{name} is not a database of privbench: give another one")
     if made_with != fingerprint():
-        raise DatabaseOutdated(
-            f"{name} was made by another version of privbench: `privbench collect` rebuilds it"
-        )
+        raise DatabaseOutdated(f"{name} is of another version of privbench: `privbench collect` rebuilds it")
 
 
 def fingerprint() -> str:
-    """A hash of every table and view, so that no change of the schema can be forgotten."""
+    """A hash of all tables and views, so that no change of the schema goes unnoticed."""
     tables = [str(CreateTable(table)) for table in Base.metadata.sorted_tables]
     text = "\n".join([str(VERSION), *tables, *view_statements()])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -68,7 +66,7 @@ def view_names() -> list[str]:
 
 @cache
 def arrow_schema(table: sa.Table) -> pa.Schema:
-    """The Arrow schema of a table; JSON travels as text."""
+    """The Arrow schema of a table; JSON as text."""
     return pa.schema([(column.name, _arrow_type(column.type)) for column in table.columns])
 
 

@@ -1,4 +1,4 @@
-"""Workloads: what is trained. To add one: docs/add-a-workload.md.
+"""Workloads: data and models to train. To add one: docs/add-a-workload.md.
 
 1. Write `workloads/<group>.py` that binds `workloads = [...]`.
 2. Write `workloads/recipes/<name>.toml` with its training settings and their sources.

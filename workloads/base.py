@@ -1,4 +1,4 @@
-"""What a workload is: records of people, a fresh model, and how many of them one model trains on."""
+"""The workload protocol: records, a fresh model, and the number of members per model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Records:
-    """Examples and their labels; row i is one person. `workloads/records.py` has them out of a Dataset."""
+    """Examples and their labels; row i is one record. `workloads/records.py` reads them from a Dataset."""
 
     x: Tensor
     y: Tensor
@@ -35,25 +35,25 @@ class Records:
         return Records(channels_last(self.x), self.y)
 
     def batches(self, size: int) -> Iterator[Tensor]:
-        """All examples in their order, at most `size` at a time; one empty batch where there are none."""
+        """All examples in order, at most `size` at a time; one empty batch if there are none."""
         yield from torch.split(self.x, size)
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """The same numbers; images, (n, channels, height, width), with the channels last in memory."""
-    # A single channel is first and last at once: only a copy says which is meant.
+    """The same values; images, (n, channels, height, width), with the channels last in memory."""
+    # A single channel is first and last at once: only a copy fixes the format.
     return x.clone(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 def sent(values: Tensor, device: torch.device) -> Tensor:
-    """The same values on a device; from the CPU by way of pinned memory, so that nobody waits for it."""
+    """The same values on a device; from the CPU through pinned memory, without blocking."""
     if values.device.type != "cpu" or device.type == "cpu":
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
 
 
 class Workload(Protocol):
-    """What is trained: data and a fresh model. It knows no method and no epsilon.
+    """Data and a fresh model to train. Independent of methods and epsilon.
 
     Training settings live beside the module in `recipes/<name>.toml`, each value with its source.
     """
@@ -75,12 +75,12 @@ class Workload(Protocol):
 
     @property
     def source(self) -> str:
-        """Where the data come from, with citation and licence."""
+        """The origin of the data, with citation and licence."""
         ...
 
     @property
     def classes(self) -> int:
-        """How many labels there are."""
+        """The number of classes."""
         ...
 
     @property
@@ -103,9 +103,9 @@ class Workload(Protocol):
 
 @runtime_checkable
 class Public(Protocol):
-    """A workload that declares public records: nobody is a member of them, and anybody may look at them.
+    """A workload with public records: never members, and free to use without privacy cost.
 
-    They may be some of the test records. A method that is given them is judged by the others.
+    They may be some of the test records. A method that uses them is evaluated on the others.
     """
 
     def public(self) -> Records:
@@ -115,19 +115,19 @@ class Public(Protocol):
 
 @dataclass(frozen=True)
 class Attribute:
-    """A column of the records that a person would rather keep to themselves."""
+    """A sensitive column of the records."""
 
     name: str
     column: int
     values: tuple[float, ...]
-    """What it may be. A record's own is the nearest of them, so that a measurement can be low or high."""
+    """The possible values. A record has the nearest of them, so that a measurement can be low or high."""
 
     def of(self, x: Tensor) -> Tensor:
-        """(n,): which of the values each record has, as its number."""
+        """(n,): the index of each record's value."""
         return (x[:, self.column, None] - torch.tensor(self.values)).abs().argmin(1)
 
     def completions(self, x: Tensor) -> Tensor:
-        """(n, values, d): every record with every value in the column's place."""
+        """(n, values, d): every record with every value in that column."""
         many = x[:, None].repeat(1, len(self.values), 1)
         many[:, :, self.column] = torch.tensor(self.values, dtype=x.dtype)
         return many
@@ -135,7 +135,7 @@ class Attribute:
 
 @runtime_checkable
 class Sensitive(Protocol):
-    """A workload of rows and columns with an attribute that is sensitive: attacks may try to infer it."""
+    """A tabular workload with a sensitive attribute that attacks may try to infer."""
 
     @property
     def sensitive(self) -> Attribute:
@@ -145,8 +145,8 @@ class Sensitive(Protocol):
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A workload whose records are made at first use, in minutes: who only looks asks before."""
+    """A workload whose records are computed at first use, in minutes: callers can ask beforehand."""
 
     def unprepared(self) -> str | None:
-        """Why the records are not at hand at once; None where they are."""
+        """Why the records are not available at once; None if they are."""
         ...

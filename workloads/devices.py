@@ -1,4 +1,4 @@
-"""The device of this process: the one it was given, never another in silence."""
+"""The device of this process: the requested one, with no silent fallback."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import torch
 from workloads.errors import DeviceError
 
 VARIABLE = "PRIVBENCH_DEVICE"
-"""Names the kind of device: `cuda` where a process was given a GPU, `cpu` to leave GPUs alone."""
+"""The kind of device: `cuda` if a process was given a GPU, `cpu` to ignore GPUs."""
 DRIVER = Path("/proc/driver/nvidia/version")
 CPU = torch.device("cpu")
 
@@ -18,7 +18,7 @@ def best_device() -> torch.device:
     """The device that PRIVBENCH_DEVICE names; without it the GPU that torch sees, else the CPU.
 
     Raises:
-        DeviceError: The one it names is not there.
+        DeviceError: The named device is missing.
     """
     asked = os.environ.get(VARIABLE)
     if asked:
@@ -27,16 +27,16 @@ def best_device() -> torch.device:
 
 
 def find_device(kind: str) -> torch.device:
-    """The first device of a kind: `cpu`, `cuda`, or what else this torch was taught.
+    """The first device of a kind: `cpu`, `cuda`, or any other backend of this torch.
 
-    With its number, as tensors and generators on it have: `cuda` and `cuda:0` are not equal.
+    With its index, like that of tensors and generators on it: `cuda` and `cuda:0` are not equal.
 
     Raises:
-        DeviceError: There is none here, with what was found.
+        DeviceError: It is missing; the message states what was found.
     """
     try:
         available = torch.get_device_module(kind).is_available()
-    except RuntimeError as error:  # no kind of device that torch knows
+    except RuntimeError as error:  # a kind of device that torch does not know
         raise DeviceError(kind, f"torch knows no such device; give {VARIABLE}=cuda or cpu") from error
     if not available:
         raise DeviceError(kind, missing_gpu() if kind == "cuda" else "torch sees none here")
@@ -44,7 +44,7 @@ def find_device(kind: str) -> torch.device:
 
 
 def missing_gpu() -> str:
-    """Why torch sees no GPU, as far as it can be seen from here, and what to do."""
+    """Why torch sees no GPU, as far as can be found out, and what to do."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     found = (
         f"torch {torch.__version__} built for CUDA {torch.version.cuda}, driver {driver_version()}, "
@@ -65,7 +65,7 @@ def _remedy(visible: str | None) -> str:
 
 
 def driver_version() -> str | None:
-    """The version of NVIDIA's kernel driver; None where there is none to be seen."""
+    """The version of NVIDIA's kernel driver; None if there is none."""
     try:
         text = DRIVER.read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""A method's own figures as plain data: methods make them, reports draw them, and neither loads the other."""
+"""A method's own figures as plain data: methods make them, reports draw them, neither imports the other."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 Limits = tuple[float | None, float | None]
 Style = Literal["-", "--", ":", "o-", "s:"]
-"""Of a line, with its marker before it."""
+"""A line style, after its marker."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What one training of the method left."""
+    """The outcome of one training run of the method."""
 
     workload: str
     params: Mapping[str, Any]
@@ -20,18 +20,18 @@ class Trained:
 
 @dataclass(frozen=True)
 class Printed:
-    """A line of a published table that is about the method."""
+    """A row of a published table for the method."""
 
     table: str
     label: str
-    """The method as the paper calls it."""
+    """The paper's name of the method."""
     workload: str | None
     params: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve; where its y is NaN nothing is drawn."""
+    """A curve, not drawn at points with a NaN y."""
 
     name: str
     x: tuple[float, ...]
@@ -39,15 +39,15 @@ class Line:
     label: str
     """In the legend."""
     level: float | None = None
-    """Of the parameter that tells curves of one name apart (`Drawing.level`)."""
+    """Value of the parameter that distinguishes curves of one name (`Drawing.level`)."""
     colour: int | None = 0
-    """Place in the palette; None for the colour of text."""
+    """Index into the palette; None for the text colour."""
     style: Style = "-"
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A point that stands out, with what is written beside it."""
+    """A highlighted point and its label."""
 
     x: float
     y: float
@@ -73,18 +73,18 @@ class DrawnPanel:
     y_limits: Limits | None = None
     y_ticks: tuple[float, ...] = ()
     rows: tuple[str, ...] = ()
-    """Names of the places 0, 1, ... of the upward axis, which then goes down."""
+    """Names of the values 0, 1, ... of the vertical axis, which then points down."""
     shaded: tuple[float, float] | None = None
-    """Of the axis across."""
+    """A range of the horizontal axis."""
     legend_size: float | None = None
     legend_place: Literal["best", "upper left"] = "best"
     without_lines: str = ""
-    """Written where there is no line."""
+    """Text of a panel without lines."""
 
 
 @dataclass(frozen=True)
 class DrawnTable:
-    """Numbers that one looks up, as text."""
+    """A table of numbers, as text."""
 
     title: str
     columns: tuple[str, ...]
@@ -97,8 +97,8 @@ class Drawing:
 
     title: str
     about: str
-    """What of the paper is drawn."""
+    """The part of the paper that is drawn."""
     panels: tuple[DrawnPanel, ...]
     tables: tuple[DrawnTable, ...] = ()
     level: str = "level"
-    """The parameter that tells curves of one name apart."""
+    """The parameter that distinguishes curves of one name."""

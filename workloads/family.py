@@ -1,13 +1,13 @@
-"""A family of plug-ins: one file or folder adds one member; entry points add members of other packages.
+"""Families of plug-ins: one file or folder per member; entry points add members of other packages.
 
-A member is a module or a folder of the family's package that binds the family's word at its top level:
+A member is a module or a folder of the family's package that binds the family's variable at its top level:
 
     methods/dp_sgd.py          method = DpSgd()              named after its file: dp-sgd
     methods/pate/              its __init__ binds `method`   named after its folder: pate
     harness/attacks/lira.py    attack = Lira()               named after its file: lira
     workloads/embedded.py        workloads = [Digits(...), ...]   a group; every workload has a `.name`
 
-Modules and folders without the word are helpers. An installed package adds a member through the entry point
+Modules and folders without the variable are helpers. An installed package adds a member by the entry point
 group `privbench.<family>`; the entry point's name is the member's name.
 """
 
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 class Family(Generic[T]):
     """All members of one kind, found on first use."""
 
-    def __init__(self, kind: str, package: str, word: str, named_by: str | None = None) -> None:
-        """Args: the kind's name in messages, the package to walk, the word a member file binds.
+    def __init__(self, kind: str, package: str, variable: str, named_by: str | None = None) -> None:
+        """Args: the kind's name in messages, the package to walk, the variable a member file binds.
 
         Where one file binds several members, `named_by` is a pattern of the package's files that bear their
         names.
         """
-        self.kind, self.package, self.word, self.named_by = kind, package, word, named_by
+        self.kind, self.package, self.variable, self.named_by = kind, package, variable, named_by
 
     def names(self) -> list[str]:
         """Every member's name, sorted."""
@@ -57,14 +57,14 @@ class Family(Generic[T]):
         return sorted({*own, *(point.name for point in points)})
 
     def get(self, name: str) -> T:
-        """The member called `name`; UnknownName with the nearest one where there is none."""
+        """The member called `name`; UnknownName with the nearest one if there is none."""
         try:
             return self.members[name]
         except KeyError:
             raise UnknownName(self.kind, name, self.members) from None
 
     def load(self, name: str) -> T:
-        """The same as `get`, with no other member imported where its name tells where it is."""
+        """The same as `get`, importing no other member if the name identifies the file."""
         known = "members" in vars(self)
         found = [] if known else [*self._files(name.replace("-", "_")), *self._entry_points(name)]
         alike = [member for _, each, member in found if each == name]
@@ -72,12 +72,12 @@ class Family(Generic[T]):
 
     @cached_property
     def own(self) -> frozenset[str]:
-        """The names of the members that are files of this package: no plug-ins."""
+        """The names of the members in this package, without plug-ins."""
         return frozenset(name for _, name, _ in self._files())
 
     @cached_property
     def members(self) -> dict[str, T]:
-        """Name to member. Two members of one name are an error: a result must say whose it is."""
+        """Name to member. Duplicate names are an error: results must be attributable."""
         found: dict[str, T] = {}
         for origin, name, member in [*self._files(), *self._entry_points()]:
             if name in found:
@@ -86,7 +86,7 @@ class Family(Generic[T]):
         return found
 
     def _files(self, stem: str | None = None) -> Iterator[tuple[str, str, T]]:
-        """The members in the package's files, or in the one called `stem`."""
+        """The members in the package's files, or in the file called `stem`."""
         package = importlib.import_module(self.package)
         for info in pkgutil.iter_modules(package.__path__):
             if stem in (None, info.name):
@@ -94,14 +94,14 @@ class Family(Generic[T]):
                 yield from self._bound(module, info.name)
 
     def _is_member(self, stem: str) -> bool:
-        """Whether the source of a module or folder of the package binds the word."""
+        """Whether the source of a module or folder of the package binds the variable."""
         spec = importlib.util.find_spec(f"{self.package}.{stem}")
         if spec is None or spec.origin is None:
             return False
-        return self.word in bindings(Path(spec.origin).read_text(encoding="utf-8"))
+        return self.variable in bindings(Path(spec.origin).read_text(encoding="utf-8"))
 
     def _bound(self, module: ModuleType, stem: str) -> Iterator[tuple[str, str, T]]:
-        member: Any = vars(module).get(self.word)
+        member: Any = vars(module).get(self.variable)
         if member is None:
             return
         origin = str(module.__file__)
@@ -117,7 +117,7 @@ class Family(Generic[T]):
                 continue
             try:
                 yield point.value, point.name, point.load()
-            except Exception as error:  # noqa: BLE001 - somebody else's broken package must not stop ours
+            except Exception as error:  # noqa: BLE001 - a broken plug-in must not stop the program
                 log.warning(
                     "%s plug-in %s (%s) does not load: %s",
                     self.kind,

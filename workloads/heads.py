@@ -23,30 +23,30 @@ from workloads.text import unseen_reviews
 class Head(OnPublishedData):
     """A head on the features of a bank, in float16. The pool is the publisher's training split.
 
-    Features that are not kept yet are made at first use; `privbench data features` makes them ahead of time.
+    Features are computed at first use and cached; `privbench data features` computes them ahead of time.
     """
 
     bank: str = ""
     fresh: Callable[[], NDArray[np.bool_]] | None = None
-    """Which test records are not in the pool as well, where a data set repeats records."""
+    """Which test records are not in the pool as well, for data sets with duplicates."""
 
     @property
     def source(self) -> str:
-        """Whom to cite for the data and for the features, and under which licence."""
+        """Citations and licences of the data and the features."""
         return f"{super().source}; features: {features.family.get(self.bank).encoder.about}"
 
     def missing(self) -> str | None:
-        """Why neither the features nor the means to make them are here; else None."""
+        """Why the features are missing and cannot be computed; else None."""
         return features.family.get(self.bank).missing()
 
     def unprepared(self) -> str | None:
-        """Why the records are not at hand at once; None where the features are kept."""
+        """Why the records are not available at once; None if the features are cached."""
         if reason := self.missing():
             return reason
         if features.family.get(self.bank).kept():
             return None
         return (
-            f"the features '{self.bank}' are not made yet: that is done at first use, in minutes, or by "
+            f"the features '{self.bank}' are not computed yet: this happens at first use, in minutes, or by "
             f"`privbench data features {self.bank}`"
         )
 
@@ -55,7 +55,7 @@ class Head(OnPublishedData):
         return records(self, data_root(), cache_root())
 
 
-# The roots are where the features are read from: below others there are others.
+# The roots are part of the cache key: other roots hold other features.
 @lru_cache(maxsize=2)
 def records(head: Head, data: Path, cache: Path) -> Splits:
     """Pool and test of a workload on features."""
@@ -92,7 +92,7 @@ def scattering(prefix: str, dataset: str, n_train: int, side: Side, version: str
 
 
 def vit(prefix: str, dataset: str, classes: int, n_train: int) -> Head:
-    """PD-SGD's few-shot fine-tuning: its heads have one weight for every feature and class, and no more."""
+    """PD-SGD's few-shot fine-tuning: a head with one weight per feature and class, and no bias."""
     build = partial(linear_head, features=768, classes=classes, bias=False)
     network = f"one linear layer 768-{classes} without bias on OpenCLIP ViT-B-16 features"
     return Head(f"{prefix}-vit-head", network, dataset, classes, n_train, build, bank=f"{prefix}-vit")

@@ -1,4 +1,4 @@
-"""Images as they are, and networks trained on them from scratch."""
+"""Images as pixels, and networks trained on them from scratch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ class Images(OnPublishedData):
 
     scale: Scale = GREY
     lazy: bool = False
-    """Whether pixels stay on disk until a batch wants them, and not in memory as floats."""
+    """Whether pixels stay on disk until a batch needs them, instead of in memory as floats."""
 
     def splits(self) -> Splits:
         """Pool and test, read once per process."""
         return records(self.dataset, self.scale, self.lazy, data_root())
 
 
-# Workloads of one data set come one after the other; two sets of pixels are enough to keep.
+# Workloads of one data set run one after the other: caching two sets of pixels is enough.
 @lru_cache(maxsize=2)
 def records(dataset: str, scale: Scale, lazy: bool, root: Path) -> Splits:
     """Pool and test of a data set below a data root."""
@@ -52,9 +52,9 @@ def _records(arrays: Arrays, split: str, scale: Scale, lazy: bool) -> Records:
 
 
 def split_people(arrays: Arrays) -> Arrays:
-    """Faces as train and test: of the photographs of a person the last three or, every second time, four.
+    """Faces as train and test: the last three or, for every second person, four photographs are for testing.
 
-    That is DirDP-SGD's 1,113 and 371 for its 106 people; which photographs it took it does not say.
+    That gives DirDP-SGD's 1,113 and 371 for its 106 people; the paper does not state which photographs.
     """
     x, y = arrays["x"], arrays["y"]
     held_out = np.concatenate([np.flatnonzero(y == person)[-(3 + person % 2) :] for person in np.unique(y)])
@@ -83,7 +83,7 @@ def images(
 
 
 TANH = "CNN with tanh (Papernot et al. 2021)"
-RELU = "CNN with ReLU, the twin of the one with tanh"
+RELU = "CNN with ReLU instead of tanh"
 LENET = "LeNet with sigmoids (Zhu et al. 2019)"
 TWO_LAYERS = "MLP of two layers, 1,024 units"
 

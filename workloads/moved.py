@@ -1,7 +1,7 @@
-"""Modules under the names they had in privbench 0.1, for plug-ins and job scripts written then.
+"""Modules under their names of privbench 0.1, for plug-ins and job scripts of that version.
 
-An old name gives the module itself, with a DeprecationWarning that says where it is now; `python -m` with an
-old name runs it. What users need is in `privbench` (docs/add-a-method.md), whose names do not move.
+An old name gives the module itself, with a DeprecationWarning that names the new one; `python -m` with an old
+name runs it. The stable names are in `privbench` (docs/add-a-method.md).
 """
 
 import importlib
@@ -42,7 +42,7 @@ MOVED = {
     "workloads.digits": "workloads.embedded",
     "workloads.data.cache": "workloads.data.array_cache",
 }
-"""What plug-ins of 0.1 could import, and what their job scripts started: old name to new."""
+"""Modules that plug-ins of 0.1 could import and job scripts could start: old name to new."""
 
 
 class Moved(MetaPathFinder, Loader):
@@ -66,7 +66,7 @@ class Moved(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing but its own spec, which the import under the old name has replaced."""
+        """Restore the module's own spec, which the import under the old name has replaced."""
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state
 
@@ -78,6 +78,6 @@ class Moved(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Let this process find modules under their old names."""
+    """Make modules importable under their old names in this process."""
     if not any(isinstance(each, Moved) for each in sys.meta_path):
         sys.meta_path.append(Moved())

@@ -1,4 +1,4 @@
-"""What workloads on published data share: where the data come from, and whether they are here."""
+"""The base of workloads on published data: origin and availability of the data."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Splits = tuple[Records, Records]
 
 
 def published(name: str) -> Published:
-    """The data set of this name, which must be one that publishers ship."""
+    """The published data set of this name."""
     dataset = data.family.get(name)
     if not isinstance(dataset, Published):
         raise TypeError(f"{name} comes with a package and is not read from a publisher's files")
@@ -27,8 +27,8 @@ def published(name: str) -> Published:
 class OnPublishedData(ABC):
     """One network on one published data set.
 
-    Everything but the records can be asked without the data. `n_train` is below the pool even where the paper
-    trains on all of it: without non-members nothing can be said about leakage.
+    Everything but the records is available without the data. `n_train` is below the pool size even if the
+    paper trains on all of it: without non-members leakage cannot be measured.
     """
 
     name: str
@@ -46,18 +46,18 @@ class OnPublishedData(ABC):
 
     @property
     def source(self) -> str:
-        """Whom to cite, and under which licence."""
+        """Citation and licence."""
         dataset = published(self.dataset)
         return f"{dataset.citation}; licence: {dataset.licence}"
 
     def missing(self) -> str | None:
-        """Why the records cannot be had here, in the words of the error that asking would give; else None."""
+        """Why the records are missing, as the error on access would state it; else None."""
         dataset = published(self.dataset)
         return dataset.absence() if dataset.location() is None else None
 
     @abstractmethod
     def splits(self) -> Splits:
-        """Pool and test; a BenchError that says which file to put where if the data are absent."""
+        """Pool and test; BenchError with the files to provide if the data are missing."""
 
     def pool(self) -> Records:
         """The records that members and non-members are drawn from."""
@@ -68,7 +68,7 @@ class OnPublishedData(ABC):
         return self.splits()[1]
 
     def public(self) -> Records:
-        """Every other test record: publishers leave nothing else that is neither pool nor test."""
+        """Every other test record: published data have no records besides pool and test."""
         return every_other(self.test())
 
     def model(self, seed: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""A stand-in for Purchase-100 where it cannot be had: synthetic customers in its shape, as hard to tell."""
+"""A stand-in for Purchase-100: synthetic customers of the same shape and difficulty."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +13,7 @@ GENERATOR = PurchaseLike(classes=100, features=600, popularity=-2.0, spread=0.42
 """The spread is set so that a linear model reaches the 68 % that PD-SGD reports for Purchase-100."""
 POOL_STREAM, TEST_STREAM = 1, 2
 PRODUCT = Attribute("a purchase of product 201", column=201, values=(0.0, 1.0))
-"""Half of the customers bought it: hardest to guess."""
+"""Half of the customers bought it: the hardest to infer."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ batch_size = { value = 256, source = "paper" }
 2 = "the paper does not print its batch size"
 
 A value `from_epsilon` holds from that target epsilon up. A numbered setting is laid over the method's own
-settings where a sweep asks for it by `setting = 1`; a refused one tells why it cannot be had.
+settings if a sweep asks for it by `setting = 1`; a refused one states why it is not available.
 """
 
 import inspect
@@ -43,7 +43,7 @@ Value = StrictBool | StrictInt | StrictFloat | StrictStr
 
 
 class Setting(BaseModel):
-    """One value and where it comes from."""
+    """One value and its source."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,10 +55,10 @@ class Setting(BaseModel):
     tried: int | None = Field(default=None, ge=1)
     """Configurations tried in the search that found this value."""
     tuned_on: Literal["test"] | None = None
-    """Where a paper chose the value by its test accuracy; our own searches judge on non-members."""
+    """Set if a paper chose the value by its test accuracy; our own searches evaluate on non-members."""
 
     def at(self, epsilon: float | None) -> Value:
-        """The value at a target epsilon: that of the largest step below it, else of the smallest step.
+        """The value at a target epsilon: that of the largest step at or below it, else of the smallest step.
 
         Without an epsilon the smallest step, the one with the most noise, is taken.
         """
@@ -72,7 +72,7 @@ class Setting(BaseModel):
 
     @property
     def shown(self) -> Value:
-        """The value for people: all of its steps where it depends on epsilon."""
+        """The value for display: all of its steps if it depends on epsilon."""
         if self.from_epsilon is None:
             return self.at(None)
         return ", ".join(f"{value} from epsilon {step}" for step, value in self.from_epsilon.items())
@@ -96,23 +96,23 @@ class Setting(BaseModel):
         if (self.source == "tuned") != (self.tried is not None):
             raise ValueError('`tried` (configurations tried) goes with source = "tuned", and only with it')
         if self.tuned_on is not None and self.source != "paper":
-            raise ValueError('`tuned_on` says what a paper tuned on: it goes with source = "paper"')
+            raise ValueError('`tuned_on` is what a paper tuned on: it goes with source = "paper"')
         return self
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What had been tried before the values of a cell were chosen."""
+    """The search behind the values of a cell."""
 
     tried: int | None = None
-    """Configurations, by the recipe; None where nothing was tuned."""
+    """Configurations, by the recipe; None if nothing was tuned."""
     by: Literal["recipe", "paper"] | None = None
     on: Literal["validation", "test"] | None = None
-    """What the search was judged by. A paper's test accuracy weighs heavier than our validation."""
+    """What the search was evaluated on. A paper's test accuracy takes precedence over our validation."""
 
 
 def tuning(used: Iterable[Setting]) -> Tuning:
-    """The tuning behind the recipe's values that a cell really uses.
+    """The tuning behind the recipe's values that a cell uses.
 
     Settings found by one search repeat its count, so the largest `tried` is taken, not the sum.
     """
@@ -133,13 +133,13 @@ class Recipe(BaseModel):
     setting: dict[str, dict[str, dict[str, Setting]]] = {}
     """Method to the number of a setting to its values."""
     refused: dict[str, dict[str, str]] = {}
-    """Method to the number of a setting to why it cannot be had."""
+    """Method to the number of a setting to why it is not available."""
 
     def settings(self, method: str, has: Collection[str], number: str | None = None) -> dict[str, Setting]:
-        """The settings for a method with the parameters `has`: defaults it has, its own, those of a number.
+        """The settings for a method with the parameters `has`: defaults, its own, those of a number.
 
-        A default the method lacks is passed over; a setting of its own that it lacks is a SpecError, as is a
-        number that there is not.
+        Defaults that the method lacks are skipped; a setting of its own that it lacks is a SpecError, as is
+        an unknown number.
         """
         own = self.method.get(method, {}) | ({} if number is None else self._numbered(method, number))
         strangers = [name for name in own if name not in has]
@@ -151,17 +151,20 @@ class Recipe(BaseModel):
         return shared | own
 
     def numbers(self, method: str) -> list[str]:
-        """The numbered settings a method has here, those that are refused among them."""
+        """The numbered settings of a method, including refused ones."""
         return sorted({*self.setting.get(method, {}), *self.refused.get(method, {})})
 
     def _numbered(self, method: str, number: str) -> dict[str, Setting]:
         reason = self.refused.get(method, {}).get(number)
         if reason is not None:
-            raise SpecError(f"setting {number} of {method} cannot be had here: {reason}")
+            raise SpecError(
+                f"setting {number} of {method} is not available: {reason}", field="setting", value=number
+            )
         found = self.setting.get(method, {})
         if number not in found:
-            there = f"there are: {', '.join(found)}" if found else "there is none"
-            raise SpecError(f"setting {number} of {method} is not in the recipe; {there}")
+            known = f"known: {', '.join(found)}" if found else "there is none"
+            message = f"setting {number} of {method} is not in the recipe; {known}"
+            raise SpecError(message, field="setting", value=number, allowed=tuple(found))
         return found[number]
 
 
@@ -177,12 +180,12 @@ def recipe(workload: Workload) -> Recipe:
 
 @lru_cache(maxsize=512)
 def _parsed(name: str, content: bytes) -> Recipe:
-    """The recipe that a file's content says; cached, because a sweep asks for one once per cell."""
+    """The recipe from a file's content; cached, because a sweep needs it once per cell."""
     data = parse_toml(content, f"recipe {name}")
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:
-        raise SpecError([f"recipe {name}: {_say(each)}" for each in error.errors()]) from error
+        raise SpecError([f"recipe {name}: {_describe(each)}" for each in error.errors()]) from error
 
 
 def _is_positive(text: str) -> bool:
@@ -192,7 +195,7 @@ def _is_positive(text: str) -> bool:
         return False
 
 
-def _say(error: Mapping[str, Any]) -> str:
-    """One pydantic error in one line: where, what, and what was given."""
+def _describe(error: Mapping[str, Any]) -> str:
+    """One pydantic error in one line: location, problem and value."""
     where = ".".join(str(part) for part in error["loc"])
     return f"{where}: {error['msg']}, got {error['input']!r}"

@@ -1,4 +1,4 @@
-"""Records that are read when they are asked for, for data heavier than memory; and parts of records."""
+"""Records read on demand, for data larger than memory; and subsets of records."""
 
 import hashlib
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ CPU = torch.device("cpu")
 class LazyRecords(Records):
     """The items of a map-style Dataset, pairs of an example and its label, as Records.
 
-    Labels are in memory. `x` reads all examples of these records anew whenever it is asked for; `take` and
-    `to` read nothing, so a batch costs the reading of that batch. A Dataset with torch's `__getitems__` is
-    asked for many items at once.
+    Labels are in memory. `x` reads all examples of these records on every access; `take` and `to` read
+    nothing, so a batch costs the reading of that batch. A Dataset with torch's `__getitems__` is read many
+    items at a time.
     """
 
     def __init__(
@@ -29,12 +29,12 @@ class LazyRecords(Records):
         device: torch.device = CPU,
         last: bool = False,
     ) -> None:
-        """Args: the items; labels of these records; their numbers in the Dataset, else all; where x goes;
+        """Args: the items; labels of these records; their rows in the Dataset, default all; the device of x;
         whether images are read channels last."""
         rows = torch.arange(len(y)) if rows is None else rows
         if len(rows) != len(y):
             raise ValueError(f"{len(rows)} rows of the Dataset but {len(y)} labels")
-        # Records are frozen, and theirs is an x in memory.
+        # Records are frozen, with an x in memory.
         fields = {"dataset": dataset, "y": y, "rows": rows, "device": device, "last": last}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -54,7 +54,7 @@ class LazyRecords(Records):
         return LazyRecords(self.dataset, self.y[rows], self.rows[rows.to(CPU)], self.device, self.last)
 
     def to(self, device: torch.device) -> "LazyRecords":
-        """The same records; what is read goes to the device."""
+        """The same records, read to the device."""
         return LazyRecords(self.dataset, self.y.to(device), self.rows, device, self.last)
 
     def channels_last(self) -> "LazyRecords":
@@ -62,14 +62,14 @@ class LazyRecords(Records):
         return LazyRecords(self.dataset, self.y, self.rows, self.device, last=True)
 
     def batches(self, size: int) -> Iterator[Tensor]:
-        """All examples in their order, never more than `size` in memory."""
+        """All examples in order, never more than `size` in memory."""
         yield from map(self._read, torch.split(self.rows, size))
 
     def __repr__(self) -> str:
         return f"LazyRecords({self.dataset!r}, {len(self)} rows)"
 
     def _read(self, rows: Tensor) -> Tensor:
-        # Nothing can be stacked of no items: the first one tells the shape.
+        # No items cannot be stacked: the first one gives the shape.
         wanted = rows.tolist() or [0]
         many = getattr(self.dataset, "__getitems__", None)
         items = many(wanted) if many else [self.dataset[row] for row in wanted]
@@ -81,9 +81,9 @@ READ_AT_ONCE = 2048
 
 
 def every_other(records: Records) -> Records:
-    """The first record, the third and so on: halves of an ordered set that are alike.
+    """The first record, the third and so on: a half that is distributed like the other.
 
-    The first half would not do. That of MNIST's test images is easier than the second.
+    The first half is not: that of MNIST's test images is easier than the second.
     """
     return records.take(torch.arange(0, len(records), 2))
 

@@ -1,4 +1,4 @@
-"""Shapes of models on random records: for timing a step, never for accuracy or leakage."""
+"""Architectures on random records: for timing a step, never for accuracy or leakage."""
 
 import math
 from collections.abc import Callable
@@ -34,11 +34,11 @@ class Shape:
 
     @property
     def about(self) -> str:
-        """What the shape is."""
+        """The architecture in one line."""
         return f"random data, for timing only: {self.network}"
 
     def pool(self) -> Records:
-        """Members and a few more."""
+        """`n_train` records and 64 more."""
         return draw(self.n_train + TEST_RECORDS, self.record, self.classes, POOL_SEED)
 
     def test(self) -> Records:

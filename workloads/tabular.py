@@ -1,4 +1,4 @@
-"""Bits of people, one row each: Location-30 and Purchase-100."""
+"""Binary tabular records: Location-30 and Purchase-100."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -13,14 +13,14 @@ from workloads.published import OnPublishedData, Splits, published
 
 SPLIT_SEED = 1
 PLACE = Attribute("a visit to place 69", column=69, values=(0.0, 1.0))
-"""Nobody tells what the bits of Location-30 stand for. Half of the people have this one: hardest to guess."""
+"""The meaning of Location-30's bits is not published. Half of the records have this one: hardest to infer."""
 PRODUCT = Attribute("a purchase of product 0", column=0, values=(0.0, 1.0))
 """Any of Purchase-100 would do."""
 
 
 @dataclass(frozen=True)
 class Bits(OnPublishedData):
-    """A network on bits. The data have no split: pool and test are a fixed random choice of the records."""
+    """A network on bits. The data have no split: pool and test are a fixed random choice."""
 
     pool_size: int = 0
     test_size: int = 0

@@ -30,7 +30,7 @@ class TabularSynthetic:
 
     @property
     def bayes_accuracy(self) -> float:
-        """What the best classifier scores in expectation, to 1e-9; no method can do better."""
+        """The expected accuracy of the Bayes classifier, to 1e-9; no method can do better."""
         return GENERATOR.bayes_accuracy()
 
     def pool(self) -> Records:

@@ -1,4 +1,4 @@
-"""Film reviews as numbers of words, and a recurrent network trained on them."""
+"""Film reviews as tokens, and a recurrent network trained on them."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ from workloads.published import OnPublishedData, Splits
 class Reviews(OnPublishedData):
     """A network on the first 80 words. The pool is the publisher's training split.
 
-    The test is the publisher's test split without the reviews that are in the pool as well, word for word.
+    The test set is the publisher's test split without exact duplicates of reviews in the pool.
     """
 
     def splits(self) -> Splits:

@@ -1,4 +1,4 @@
-"""TOML of users: whole, or refused with the reason. tomllib itself fails in other ways too."""
+"""Users' TOML files: parsed, or refused with the reason. tomllib itself fails in other ways too."""
 
 import tomllib
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 from workloads.errors import SpecError
 
 NOT_TOML = (ValueError, RecursionError)
-"""What tomllib raises: its own error, that of a number of thousands of digits, that of endless brackets."""
+"""What tomllib raises: its own error, that of a number of thousands of digits, that of deep nesting."""
 
 
 def read_toml(file: Path, what: str) -> dict[str, Any]:
-    """The content of a file, which messages call `what`; SpecError where it is missing or not TOML."""
+    """The content of a file, which messages call `what`; SpecError if it is missing or not TOML."""
     try:
         content = file.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
@@ -20,7 +20,7 @@ def read_toml(file: Path, what: str) -> dict[str, Any]:
 
 
 def parse_toml(content: bytes, what: str) -> dict[str, Any]:
-    """What these bytes say; SpecError where they are not TOML."""
+    """The content of these bytes; SpecError if they are not TOML."""
     try:
         found = tomllib.loads(content.decode("utf-8"))
         repr(found)  # a hexadecimal number may be longer than messages can print

@@ -1,4 +1,4 @@
-"""Attribute inference: which value of a hidden column makes the model surest of the record's label."""
+"""Attribute inference: the value of a hidden column that makes the model most confident of the label."""
 
 import warnings
 from typing import ClassVar, Literal
@@ -12,43 +12,43 @@ from torch.nn.functional import one_hot
 import methods.base
 from harness.attacks.base import Evidence, Floats, rescaled_logit
 from harness.attacks.parts.attribute_metrics import Guesses, Inference
-from harness.attacks.parts.queries import ask, blocks
+from harness.attacks.parts.queries import blocks, predict
 from workloads.base import Attribute, Records
 from workloads.errors import BenchError
 
 TIE = 1e-4
-"""Weight of the prior where only the model is asked: it decides what the model leaves open."""
+"""Weight of the prior where only the model counts: it breaks ties."""
 PENALTY, STEPS = 0.1, 200
-"""scikit-learn's C of the imputation, and most steps of its fit: for a few hundred public records or more."""
+"""scikit-learn's C of the imputation and its maximum of steps: for a few hundred public records or more."""
 LEAST = 1e-12
 """Every value is possible."""
 
 
 class AttributeInferenceParams(methods.base.Params):
-    """How the model's answers are weighed."""
+    """How the model's predictions are weighted."""
 
     variant: Literal["confidence", "yeom"] = Field(
         default="yeom",
         description="confidence: the value with the highest probability of the label; yeom: the value whose "
-        "loss looks most like a member's, weighed with the prior",
+        "loss is most like a member's, weighted by the prior",
     )
     prior: Literal["marginal", "imputed"] = Field(
         default="marginal",
-        description="For yeom: how common a value is, or how likely the imputation from the rest makes it.",
+        description="For yeom: the frequency of a value, or its probability by imputation from the rest.",
     )
 
 
 class AttributeInference:
     """Yeom et al. 2018 and Fredrikson et al. 2015: all but one column of a record are known, and its label.
 
-    Every possible value is put into the column and the model is asked. `confidence` takes the value with the
+    The model is queried with every possible value in the column. `confidence` takes the value with the
     highest probability of the label. `yeom` takes the highest prior times density of a member's loss: a
     normal fitted to the rescaled logits of the other models' members, since losses are far from normal.
     The imputation is a logistic regression on the population's records, without any model.
     """
 
     version: ClassVar[str] = "1"
-    about: ClassVar[str] = "guesses a sensitive column from the rest of the record and the model's answers"
+    about: ClassVar[str] = "infers a sensitive column from the rest of the record and the model's logits"
     source: ClassVar[str] = "Yeom et al. 2018, Privacy Risk in Machine Learning (arXiv:1709.01604)"
     caveats: ClassVar[tuple[str, ...]] = (
         "for workloads that declare a sensitive attribute",
@@ -59,13 +59,13 @@ class AttributeInference:
     shadows: ClassVar[int] = 1
 
     def guesses(self, evidence: Evidence, params: AttributeInferenceParams) -> Guesses:
-        """One value for every record and target."""
+        """The inferred value for every record and target."""
         attribute, public = _declared(evidence)
         truth = attribute.of(evidence.pool.x).numpy()
         common = np.bincount(attribute.of(public.x).numpy(), minlength=len(attribute.values)) + 1.0
         likely = impute(public, evidence.pool, attribute, evidence.logits.shape[2])
         prior = likely if params.prior == "imputed" and params.variant == "yeom" else common / common.sum()
-        sure = np.stack([_sureness(evidence, m, attribute) for m in range(len(evidence.members))])
+        sure = np.stack([_confidence(evidence, m, attribute) for m in range(len(evidence.members))])
         if params.variant == "yeom":
             weights = np.stack([_member_density(evidence, m, each) for m, each in enumerate(sure)])
             guessed = (weights + np.log(prior)).argmax(axis=2)
@@ -79,17 +79,18 @@ def _declared(evidence: Evidence) -> tuple[Attribute, Records]:
     if evidence.sensitive is None or evidence.population is None:
         raise BenchError(
             "attribute-inference needs a workload that declares a sensitive attribute; this one does not: "
-            "take a tabular one (location30-*, purchase100-*, tabular-synthetic) or declare `sensitive`"
+            "take a tabular one (location30-*, purchase100-*, tabular-synthetic) or declare `sensitive`",
+            field="sensitive",
         )
     return evidence.sensitive, evidence.population
 
 
-def _sureness(evidence: Evidence, model: int, attribute: Attribute) -> Floats:
+def _confidence(evidence: Evidence, model: int, attribute: Attribute) -> Floats:
     """(n, values): the rescaled logit of the label for every completion."""
     released, values = evidence.released(model), len(attribute.values)
     found = []
     for x, y in blocks(evidence.pool, values):
-        logits = ask(released, attribute.completions(x).flatten(0, 1))
+        logits = predict(released, attribute.completions(x).flatten(0, 1))
         labels = y.repeat_interleave(values)
         found.append(rescaled_logit(logits[None].float().numpy(), labels.numpy())[0].reshape(-1, values))
     return np.concatenate(found)
@@ -105,8 +106,8 @@ def _member_density(evidence: Evidence, target: int, sure: Floats) -> Floats:
 
 
 def impute(public: Records, asked: Records, attribute: Attribute, classes: int) -> Floats:
-    """(n, values): how likely each value is, from the other columns and the label of public records."""
-    # Loaded here: listing attacks and planning need no scikit-learn.
+    """(n, values): the probability of each value, from the other columns and the label of public records."""
+    # Imported here: listing attacks and planning need no scikit-learn.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -117,7 +118,7 @@ def impute(public: Records, asked: Records, attribute: Attribute, classes: int) 
         return chances
     regression = LogisticRegression(C=PENALTY, max_iter=STEPS)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # stopping early is meant
+        warnings.simplefilter("ignore", ConvergenceWarning)  # early stopping is intended
         regression.fit(_known(public, attribute, classes), truth)
     found = regression.predict_proba(_known(asked, attribute, classes))
     chances[:, regression.classes_] = np.maximum(found, LEAST)

@@ -1,4 +1,4 @@
-"""audit-many-run: one canary over many trainings; a test that is right too often refutes an epsilon."""
+"""audit-many-run: one canary over many training runs; a test that is right too often refutes an epsilon."""
 
 from typing import ClassVar
 
@@ -13,18 +13,18 @@ from workloads.errors import BenchError
 
 
 class AuditManyRunParams(methods.base.Params):
-    """Which canary is tested, and how sure the bound is."""
+    """The tested canary and the confidence of the bound."""
 
-    confidence: Probability = Field(default=0.95, description="That epsilon is at least the bound.")
-    canary: int = Field(default=0, ge=0, description="The number of the canary that is tested.")
+    confidence: Probability = Field(default=0.95, description="Confidence of the lower bound.")
+    canary: int = Field(default=0, ge=0, description="Index of the tested canary.")
 
 
 class AuditManyRun:
     """Jagielski et al. 2020: a threshold on one canary's rescaled logit, over the models of the cell.
 
-    The models of even number choose the threshold with the greatest TPR - FPR, those of odd number are
-    judged by it: a threshold chosen on the scores it is judged by proves nothing. Clopper-Pearson limits of
-    both error rates give the bound.
+    Models of even index choose the threshold with the largest TPR - FPR, those of odd index are tested with
+    it: a threshold chosen on the scores it is tested on proves nothing. Clopper-Pearson limits of both error
+    rates give the bound.
     """
 
     version: ClassVar[str] = "1"
@@ -33,7 +33,7 @@ class AuditManyRun:
         "Jagielski, Ullman and Oprea 2020, Auditing Differentially Private Machine Learning; Nasr et al. 2021"
     )
     caveats: ClassVar[tuple[str, ...]] = (
-        "a small bound proves nothing: 100 perfect trainings on each side prove 3.28, 1,000 prove 5.60",
+        "a small bound proves nothing: 100 perfect runs on each side prove 3.28, 1,000 prove 5.60",
         "half of the models choose the threshold, and only the other half count",
         "a method without a guarantee gets an effective epsilon at this canary, never a guarantee",
     )
@@ -41,9 +41,10 @@ class AuditManyRun:
     shadows: ClassVar[int] = 3
 
     def bound(self, evidence: Evidence, params: AuditManyRunParams, delta: float) -> Bound:
-        """The bound from the models of odd number."""
+        """The bound from the models of odd index."""
         if params.canary >= evidence.canaries:
-            raise BenchError(f"canary = {params.canary}: the cell has {evidence.canaries}, numbered from 0")
+            message = f"canary = {params.canary}: the cell has {evidence.canaries}, numbered from 0"
+            raise BenchError(message, field="canary", value=params.canary, allowed=evidence.canaries - 1)
         column = evidence.phi.shape[1] - evidence.canaries + params.canary
         scores, members = evidence.phi[:, column], evidence.members[:, column]
         called = scores[1::2] >= _threshold(scores[::2], members[::2])
@@ -55,7 +56,7 @@ class AuditManyRun:
 
 
 def _threshold(scores: Floats, members: Bools) -> float:
-    """From which score on a model is called to have the canary: where TPR - FPR was greatest."""
+    """The score from which on a model is classified as having the canary: with the largest TPR - FPR."""
     marks = np.sort(scores)
     gains = [_rate(scores[members] >= mark) - _rate(scores[~members] >= mark) for mark in marks]
     return float(marks[int(np.argmax(gains))])

@@ -1,4 +1,4 @@
-"""audit-one-run: guess which canaries were members; too many right guesses refute an epsilon."""
+"""audit-one-run: guess which canaries were members; too many correct guesses refute an epsilon."""
 
 from typing import ClassVar, Literal
 
@@ -15,17 +15,17 @@ SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 
 
 class AuditOneRunParams(methods.base.Params):
-    """How many guesses are made, and how sure the bound is."""
+    """The number of guesses and the confidence of the bound."""
 
-    confidence: Probability = Field(default=0.95, description="That epsilon is at least the bound.")
+    confidence: Probability = Field(default=0.95, description="Confidence of the lower bound.")
     share: Probability | None = Field(
         default=None,
-        description="Share of a model's canaries guessed on a side, at most 0.5; none: six shares are tried "
-        "and paid for.",
+        description="Share of a model's canaries guessed on a side, at most 0.5; none: six shares are tried, "
+        "at a cost in confidence.",
     )
     sides: Literal["in", "both"] | None = Field(
         default=None,
-        description="Guess members only, or non-members too; none: both are tried and paid for.",
+        description="Guess members only, or non-members too; none: both are tried, at a cost in confidence.",
     )
 
 
@@ -34,9 +34,9 @@ class AuditOneRun:
 
     The canaries of one model are members by independent fair coins, and a coin touches one model only: the
     coins of all M models together are the coins of one run of a mechanism that trains M models, which keeps
-    the (epsilon, delta) of a single training towards each of them. A score reads the target's own answer, so
-    that a guess is a function of what was released and of nothing else. Trying several numbers of guesses
-    costs confidence (Bonferroni).
+    the (epsilon, delta) of a single run towards each of them. A score reads the target's own logits, so a
+    guess is a function of what was released only. Trying several numbers of guesses costs confidence
+    (Bonferroni).
     """
 
     version: ClassVar[str] = "1"
@@ -46,14 +46,14 @@ class AuditOneRun:
     )
     caveats: ClassVar[tuple[str, ...]] = (
         "a small bound proves nothing: it is about these canaries and this adversary",
-        "r right guesses out of r prove about log(r / 3) at 95 %: many canaries or models are needed",
+        "r correct guesses out of r prove about log(r / 3) at 95 %: many canaries or models are needed",
         "a method without a guarantee gets an effective epsilon at this canary, never a guarantee",
     )
     Params: ClassVar[type[methods.base.Params]] = AuditOneRunParams
     shadows: ClassVar[int] = 0
 
     def bound(self, evidence: Evidence, params: AuditOneRunParams, delta: float) -> Bound:
-        """The best bound over the numbers of guesses that are tried."""
+        """The best bound over the numbers of guesses."""
         count = evidence.canaries
         scores, members = evidence.phi[:, -count:], evidence.members[:, -count:]
         ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
@@ -82,11 +82,11 @@ def _bound(
     copies: int,
 ) -> Bound:
     """Guess the `number` highest of every model to be members and, on both sides, the lowest not to be."""
-    said_in, said_out = ranks < number, np.zeros_like(members)
+    guessed_in, guessed_out = ranks < number, np.zeros_like(members)
     if sides == "both":
-        said_out = (ranks >= ranks.shape[1] - number) & ~said_in
-    guesses = int(said_in.sum() + said_out.sum())
-    right = int((said_in & members).sum() + (said_out & ~members).sum())
+        guessed_out = (ranks >= ranks.shape[1] - number) & ~guessed_in
+    guesses = int(guessed_in.sum() + guessed_out.sum())
+    right = int((guessed_in & members).sum() + (guessed_out & ~members).sum())
     epsilon = one_run(members.size, guesses, right, delta, confidence, copies)
     return Bound(epsilon, confidence, members.size, guesses, right)
 

@@ -1,4 +1,4 @@
-"""What an attack is: from the evidence of one cell to one score per record and target."""
+"""The attack protocol: from the evidence of one cell to one score per record and target."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,17 +19,17 @@ from workloads.base import Attribute, Records
 from workloads.errors import BenchError
 
 When = Literal["start", "end"]
-"""A moment of a training: the untrained model, or the released one."""
+"""A moment of training: the untrained model, or the released one."""
 
 
-def nothing_kept(*_: Any) -> Any:
-    """Stands where evidence holds answers only."""
-    raise BenchError("this evidence holds the answers of models, not the models: give an attack on signals")
+def signals_only(*_: Any) -> Any:
+    """The stand-in for models in evidence that holds logits only."""
+    raise BenchError("this evidence holds the logits of models, not the models: give an attack on signals")
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What one training step tells whoever sees the weights before and after it."""
+    """What one training step reveals to an observer of the weights before and after it."""
 
     model: nn.Module
     """As it was before the step, in evaluation mode on the CPU."""
@@ -39,71 +39,71 @@ class Shared:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the models of one cell let out, over the whole pool.
+    """The released signals of the models of one cell, over the whole pool.
 
     Model m is a target once; the others are its shadows.
     Shapes: M models, n pool records, p population records, C classes.
     """
 
     logits: NDArray[np.float32]
-    """(M, n, C): every model's answer on every pool record."""
+    """(M, n, C): every model's logits on every pool record."""
     labels: NDArray[np.int64]
     """(n,)"""
     members: Bools
-    """(M, n): who is a member of which model. An attack on target m may read every row but m."""
+    """(M, n): the membership masks. An attack on target m may read every row but m."""
     population_logits: NDArray[np.float32]
-    """(M, p, C): answers on records that are nobody's members."""
+    """(M, p, C): logits on records that are members of no model."""
     population_labels: NDArray[np.int64]
     pool: Records
-    """The n records themselves, the canaries last; read only where an attack asks for them."""
+    """The n records themselves, the canaries last; read only if an attack needs them."""
     population: Records | None = None
     """The p records."""
     canaries: int = 0
-    """So many of the last pool records are canaries: members by a fair coin each, made to be remembered."""
+    """The number of canaries, the last pool records: members by a fair coin each, made to be memorised."""
     copies: int = 1
-    """Rows that each of their coins decides on."""
+    """Rows that each coin decides."""
     threat: str | None = None
-    """What an adversary must be able to do who uses such canaries."""
-    released: Callable[[int], nn.Module] = nothing_kept
+    """The adversary's capability that such canaries assume."""
+    released: Callable[[int], nn.Module] = signals_only
     """Model m as it was released, in evaluation mode on the CPU. For attacks from the model."""
-    shared: Callable[[int, Records, When], Shared] = nothing_kept
-    """What one step of model m's training on these records alone would share, noised as the method noises."""
+    shared: Callable[[int, Records, When], Shared] = signals_only
+    """What one step of model m's training on these records alone would share, with the method's noise."""
     shadow_logits: NDArray[np.float32] | None = None
     """(M, n, C): of models with the same members, trained by another method; None: of the targets."""
     shadow_population_logits: NDArray[np.float32] | None = None
     """(M, p, C)"""
     set_aside: Bools | None = None
-    """(M, n): members that never trained their model, by its method's declaration; None: nobody."""
+    """(M, n): members that their model's method set aside, by its declaration; None: no record."""
     shadow_set_aside: Bools | None = None
     """(M, n): the same of the shadows."""
     sensitive: Attribute | None = None
     """The column that the workload declares sensitive; for attribute inference."""
 
     def against(self, target: int) -> "Evidence":
-        """With the other models' answers replaced by those of the shadows."""
+        """The evidence with the other models' logits replaced by those of the shadows."""
         if self.shadow_logits is None or self.shadow_population_logits is None:
             return self
         if self.shadow_population_logits.shape != self.population_logits.shape:
             raise BenchError(
-                "the shadows were asked about other test records than the targets, whose method takes some "
+                "the shadows have logits on other test records than the targets, whose method uses some "
                 "of them as public: leave `shadows` out"
             )
         logits, population = self.shadow_logits.copy(), self.shadow_population_logits.copy()
         logits[target], population[target] = self.logits[target], self.population_logits[target]
         aside = np.zeros_like(self.members) if self.shadow_set_aside is None else self.shadow_set_aside.copy()
         aside[target] = ~self.evaluated[target]
-        # The models at hand are the targets: an attack that asked for a shadow would get one of them.
+        # The available models are the targets: an attack that loads a shadow would get one of them.
         return replace(
             self,
             logits=logits,
             population_logits=population,
             set_aside=aside,
             shadow_logits=None,
-            released=nothing_kept,
+            released=signals_only,
         )
 
     def only(self, models: slice) -> "Evidence":
-        """The evidence of some models alone: each is a target once, and only they are shadows."""
+        """The evidence of some models only: each is a target once, with the others of them as shadows."""
         numbers = range(len(self.members))[models]
 
         def part(rows: NDArray[Any] | None) -> NDArray[Any] | None:
@@ -124,20 +124,20 @@ class Evidence:
 
     @cached_property
     def evaluated(self) -> Bools:
-        """(M, n): where a record is a member or a non-member of a model, and not one that was set aside.
+        """(M, n): whether a record is a member or a non-member of a model, and was not set aside.
 
-        A record that is set aside is a member: for an attack on target m row m is as secret as `members[m]`.
+        A record set aside is a member: for an attack on target m row m is as secret as `members[m]`.
         """
         return np.ones_like(self.members) if self.set_aside is None else ~self.set_aside
 
     @cached_property
     def included(self) -> Bools:
-        """(M, n): who trained which model."""
+        """(M, n): the records that a model was trained on."""
         return self.members & self.evaluated
 
     @cached_property
     def excluded(self) -> Bools:
-        """(M, n): whom a model never saw. Who was set aside is neither included nor excluded."""
+        """(M, n): the records that a model never saw. Those set aside are neither included nor excluded."""
         return ~self.members & self.evaluated
 
     @cached_property
@@ -158,7 +158,7 @@ class Evidence:
 
 
 class Attacker(Protocol):
-    """What every attack says of itself. It never learns the method's name."""
+    """What every attack declares. It never learns the method's name."""
 
     version: ClassVar[str]
     about: ClassVar[str]
@@ -166,7 +166,7 @@ class Attacker(Protocol):
     caveats: ClassVar[tuple[str, ...]]
     Params: ClassVar[type[Params]]
     shadows: ClassVar[int]
-    """The fewest other models it needs beside the target; 0 where it needs none."""
+    """The fewest other models it needs besides the target; 0 if it needs none."""
 
 
 @runtime_checkable
@@ -177,13 +177,16 @@ class Dependent(Protocol):
 
 
 def dependence_of(attacker: Attacker) -> Dependence:
-    """What an attack declares, or the safe answer where it declares nothing."""
+    """The declared dependence of an attack, or the safe assumption if it declares none."""
     if not isinstance(attacker, Dependent):
         return "learned" if attacker.shadows else "alone"
     if attacker.dependence not in get_args(Dependence):
         raise BenchError(
             f"dependence = {attacker.dependence!r} of {type(attacker).__name__}: "
-            f"declare one of {', '.join(get_args(Dependence))} (docs/add-an-attack.md)"
+            f"declare one of {', '.join(get_args(Dependence))} (docs/add-an-attack.md)",
+            field="dependence",
+            value=attacker.dependence,
+            allowed=get_args(Dependence),
         )
     return attacker.dependence
 
@@ -196,7 +199,7 @@ class Attack(Attacker, Protocol):
         """(M, n) scores, higher = member. Row m may use row m's logits but not `members[m]`.
 
         An attack with partial training knowledge may use `members[m]` of other records, never of the record
-        that it scores, and says so in its caveats.
+        that it scores, and states so in its caveats.
         """
         ...
 
@@ -212,15 +215,15 @@ class Selection(Attacker, Protocol):
 
 @dataclass(frozen=True)
 class Bound:
-    """What an audit proves: epsilon is at least this, unless luck of probability 1 - confidence was had."""
+    """The lower bound on epsilon that an audit proves, with its confidence."""
 
     epsilon: float
     confidence: float
     trials: int
-    """Coins that were tossed for the canaries it looked at."""
+    """Coins tossed for the canaries of the audit."""
     guesses: int
     correct: int
-    """Guesses that were made about them, and those that were correct."""
+    """Guesses about them, and correct ones."""
 
 
 @runtime_checkable

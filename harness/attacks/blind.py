@@ -1,4 +1,4 @@
-"""The blind check: can members be told from non-members without any model?"""
+"""The blind check: can members be distinguished from non-members without any model?"""
 
 from itertools import pairwise
 from typing import ClassVar
@@ -16,42 +16,41 @@ BLOCKS = 8
 WIDTH = 64
 """Wider features are reduced to this many directions."""
 SAMPLE = 4096
-"""Records from which scales and directions are learnt; they need no membership."""
+"""Records from which scales and directions are learnt, without their membership."""
 RIDGE = 0.1
 """Penalty per training record on standardised columns."""
 
 
 class BlindParams(methods.base.Params):
-    """The seed of the order in which records are judged."""
+    """The seed of the order of the records."""
 
     seed: int = Field(default=0, ge=0, description="seed of the order of the records and of the reduction")
 
 
 class Blind:
-    """A ridge classifier on the records alone; if it wins, the split is broken.
+    """A ridge classifier on the records alone; if it succeeds, the split is broken.
 
-    It is the only attack that reads the records and, for target m, `members[m]`: its question is
-    not what a model leaks but whether this very split can be told from the data. For honesty
-    it predicts forward (progressive validation, Blum, Kalai and Langford 1999): the records are cut
-    into random blocks, and those of a block are scored by a classifier trained on the earlier
-    blocks only. No score uses the membership of its own record or of a later one. The first block
-    is all ties.
+    It is the only attack that reads the records and, for target m, `members[m]`: it asks not what a
+    model leaks but whether this split is predictable from the data. To be unbiased it predicts
+    forward (progressive validation, Blum, Kalai and Langford 1999): the records are cut into random
+    blocks, and those of a block are scored by a classifier trained on the earlier blocks only. No
+    score uses the membership of its own record or of a later one. The first block is all ties.
 
-    Ordinary cross-fitting, where folds judge each other in turn, would not do: under a random split
-    the folds' results are positively correlated, which doubles the variance of the AUC and so makes
-    the test of `blind_verdict` call sound splits broken. Here each block's result is unbiased given
-    the earlier ones, so the variances add up as that test supposes. Scores are centred ranks
-    within a block, which makes blocks comparable.
+    Ordinary cross-fitting, where folds score each other in turn, fails: under a random split the
+    folds' results are positively correlated, which doubles the variance of the AUC and so makes the
+    test of `blind_verdict` call sound splits broken. Here each block's result is unbiased given the
+    earlier ones, so the variances add up as that test assumes. Scores are centred ranks within a
+    block, which makes blocks comparable.
     """
 
     version: ClassVar[str] = "1"
-    about: ClassVar[str] = "no model at all: tells members by the records alone; should not succeed"
+    about: ClassVar[str] = "no model at all: finds members by the records alone; should not succeed"
     source: ClassVar[str] = (
         "Das, Zhang, Tramer 2024, Blind Baselines Beat Membership Inference Attacks (arXiv:2406.16201)"
     )
     caveats: ClassVar[tuple[str, ...]] = (
         "it checks the split, not the method: success makes every attack on the cell meaningless",
-        "sees shifts of class shares, of means and of spreads, not arbitrary differences",
+        "detects shifts of class shares, of means and of variances, not arbitrary differences",
     )
     Params: ClassVar[type[methods.base.Params]] = BlindParams
     shadows: ClassVar[int] = 0
@@ -78,7 +77,7 @@ class Blind:
 
 
 def _centred(members: Bools, evaluated: Bools) -> Floats:
-    """(M, known): membership less its mean over a target's evaluated records; 0 for others: no lesson."""
+    """(M, known): membership minus its mean over a target's evaluated records; 0 for others."""
     share = (members & evaluated).sum(axis=1) / np.maximum(evaluated.sum(axis=1), 1)
     return np.where(evaluated, members - share[:, None], 0.0)
 

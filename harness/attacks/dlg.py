@@ -21,11 +21,11 @@ from harness.attacks.parts.lbfgs import Evaluate, minimise
 from methods.base import Count
 
 DIVERGED = 1e3
-"""A distance beyond this is not coming back."""
+"""A distance beyond this has diverged."""
 
 
 class DlgParams(InversionParams):
-    """How long to search, and for what."""
+    """The length of the search and its unknowns."""
 
     label: Literal["searched", "known", "idlg"] = Field(
         default="searched",
@@ -36,34 +36,34 @@ class DlgParams(InversionParams):
         default=1000, description="Steps of L-BFGS, one gradient each (authors' code: up to 300 x 20)."
     )
     restarts: Count = Field(
-        default=3, description="Searches at most: a new one, from other noise, where the last has diverged."
+        default=3, description="Searches at most: a new one, from other noise, if the last has diverged."
     )
 
 
 class Dlg:
     """Zhu et al. 2019: min |gradient(x, softmax y) - shared|^2 over picture x and label logits y.
 
-    All pictures are searched for in one graph, each with the curvature of its own problem.
+    All pictures are optimised in one graph, each with the curvature of its own problem.
     """
 
     version: ClassVar[str] = "2"
-    about: ClassVar[str] = "rebuilds pictures and labels by matching their gradient with L-BFGS"
+    about: ClassVar[str] = "reconstructs pictures and labels by matching their gradient with L-BFGS"
     source: ClassVar[str] = (
         "Zhu et al. 2019, Deep Leakage from Gradients (arXiv:1906.08935); labels: Zhao et al. 2020, iDLG "
         "(arXiv:2001.02610)"
     )
     caveats: ClassVar[tuple[str, ...]] = (
-        "needs a model that is twice differentiable: with ReLU or max-pooling L-BFGS finds little",
-        "matches lengths too: a method that clips or rescales a gradient stops it without hiding anything; "
-        "inverting-gradients does not care",
-        "lone records: the method makes one step on one record, so nobody else's gradient hides it",
-        "mean and deviation of the pixels are taken as known, from the pool",
+        "needs a twice differentiable model: with ReLU or max-pooling L-BFGS finds little",
+        "matches norms too: a method that clips or rescales a gradient stops it without hiding anything; "
+        "inverting-gradients is not affected",
+        "single records: the method makes one step on one record, so no other gradient hides it",
+        "mean and deviation of the pixels are assumed known, from the pool",
     )
     Params: ClassVar[type[methods.base.Params]] = DlgParams
     shadows: ClassVar[int] = 0
 
     def rebuild(self, seen: Intercepted, params: DlgParams, stream: torch.Generator) -> Reconstructions:
-        """For each gradient the picture at the end of its best search."""
+        """The best picture found for each gradient."""
         known = read_labels(seen.gradients) if params.label == "idlg" else seen.labels
         parts = [
             search(seen.take(rows), None if known is None else known[rows], params, stream)
@@ -76,7 +76,7 @@ class Dlg:
 def search(
     seen: Intercepted, labels: Tensor | None, params: DlgParams, stream: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Pictures and labels; a search that diverges is made again, as often as the parameters allow."""
+    """Pictures and labels; a search that diverges is repeated, as often as the parameters allow."""
     pixels, classes = seen.pixels, seen.gradients[-1].shape[1]
     width = seen.shape.numel()
     points = torch.zeros(len(seen), width + classes)
@@ -86,7 +86,7 @@ def search(
         start = torch.randn((len(pending), width + classes), generator=stream)
         part = None if labels is None else labels[pending]
         found, distance = minimise(matching(seen.take(pending), part), start, params.steps, DIVERGED)
-        better = distance < distances[pending]  # false for a distance that is not a number
+        better = distance < distances[pending]  # False for NaN
         points[pending[better]], distances[pending[better]] = found[better], distance[better]
         pending = pending[~(distance <= DIVERGED)]
         if len(pending) == 0:
@@ -96,7 +96,7 @@ def search(
 
 
 def matching(seen: Intercepted, labels: Tensor | None) -> Evaluate:
-    """How far gradients are off at points: a standardised picture each, then the logits of a label."""
+    """The distance of gradients at points: a standardised picture each, then the logits of a label."""
     gradients, width = record_gradients(seen.model), seen.shape.numel()
 
     def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,7 +104,7 @@ def matching(seen: Intercepted, labels: Tensor | None) -> Evaluate:
         x = seen.pixels.original(points[:, :width].view(-1, *seen.shape))
         y = points[:, width:].softmax(1) if labels is None else labels
         distances = squared_distance(gradients(x, y), seen.gradients)
-        # Pictures share a graph and nothing else: the slope of the sum is that of each.
+        # Pictures share a graph and nothing else: the gradient of the sum is that of each.
         (slopes,) = torch.autograd.grad(distances.sum(), points)
         return distances.detach(), slopes
 

@@ -1,4 +1,4 @@
-"""inverting-gradients: a smooth picture whose gradient points where the shared one does."""
+"""inverting-gradients: a smooth picture whose gradient has the direction of the shared one."""
 
 from collections.abc import Callable
 from typing import ClassVar, Literal
@@ -26,17 +26,17 @@ from methods.base import Amount, Count, Rate
 Box = Callable[[Tensor], Tensor]
 
 SCALE = 1e4
-"""L-BFGS calls a slope below 1e-7 flat, and those of an angle by single pixels are that small."""
+"""L-BFGS stops at slopes below 1e-7, and those of an angle by single pixels are that small."""
 
 
 class InvertingGradientsParams(InversionParams):
-    """How to search, for how long, and how much smoothness counts."""
+    """The optimizer, its length, and the weight of smoothness."""
 
     label: Literal["known", "idlg"] = Field(
         default="known", description="Whether labels are known, or read off the gradient (Zhao et al. 2020)."
     )
     optimizer: Literal["lbfgs", "adam"] = Field(
-        default="lbfgs", description="What searches; the paper's is Adam."
+        default="lbfgs", description="The optimizer; the paper's is Adam."
     )
     steps: Count = Field(default=300, description="Steps of a search (paper: 24,000 of Adam on CIFAR-10).")
     restarts: Count = Field(
@@ -54,25 +54,25 @@ class InvertingGradientsParams(InversionParams):
 class InvertingGradients:
     """Geiping et al. 2020: min 1 - cos(gradient(x), shared) + tv TV(x) over pictures x in the box of pixels.
 
-    Pictures, and all restarts of them, are searched for in one graph. Pixels are standardised as in the
+    Pictures, and all their restarts, are optimised in one graph. Pixels are standardised as in the
     paper's experiments, so that step size and smoothness mean the same on every workload.
     """
 
     version: ClassVar[str] = "2"
-    about: ClassVar[str] = "rebuilds pictures by matching the direction of their gradient"
+    about: ClassVar[str] = "reconstructs pictures by matching the direction of their gradient"
     source: ClassVar[str] = (
         "Geiping et al. 2020, Inverting Gradients: How easy is it to break privacy in federated learning? "
         "(arXiv:2003.14053)"
     )
     caveats: ClassVar[tuple[str, ...]] = (
-        "lone records: the method makes one step on one record, so nobody else's gradient hides it",
-        "the angle ignores lengths: scaling a gradient to norm 1 costs the attacker nothing, noise does",
-        "a smooth picture has a smaller error than a random one without showing anything: read it against "
+        "single records: the method makes one step on one record, so no other gradient hides it",
+        "the angle ignores norms: scaling a gradient to norm 1 costs the attacker nothing, noise does",
+        "a smooth picture has a smaller error than a random one without content: compare it with "
         "the picture's mean colour, and look at the pictures",
-        "signed Adam, the paper's search, is far from its end after 1,000 steps on a LeNet with sigmoids, "
+        "signed Adam, the paper's optimizer, has not converged after 1,000 steps on a LeNet with sigmoids, "
         "where L-BFGS needs 300; with ReLU or max-pooling take optimizer = adam, tv = 0.1 and many steps",
-        "one search by default, the paper makes up to 32: failing does not show that nothing can be seen",
-        "mean and deviation of the pixels are taken as known, from the pool",
+        "one search by default, the paper makes up to 32: a failure does not prove that nothing leaks",
+        "mean and deviation of the pixels are assumed known, from the pool",
     )
     Params: ClassVar[type[methods.base.Params]] = InvertingGradientsParams
     shadows: ClassVar[int] = 0
@@ -107,7 +107,7 @@ def search(
     def evaluate(z: Tensor) -> tuple[Tensor, Tensor]:
         z = z.detach().requires_grad_()
         costs = distance(z) + params.tv * total_variation(z)
-        # Pictures share a graph and nothing else: the slope of the sum is that of each.
+        # Pictures share a graph and nothing else: the gradient of the sum is that of each.
         (slopes,) = torch.autograd.grad(costs.sum(), z)
         return costs.detach(), slopes
 
@@ -117,7 +117,7 @@ def search(
 
 
 def by_lbfgs(evaluate: Evaluate, start: Tensor, box: Box, params: InvertingGradientsParams) -> Tensor:
-    """Where L-BFGS ends, cut to the box; a picture that ran out of all numbers becomes the mean one."""
+    """The result of L-BFGS, clipped to the box; a diverged picture becomes the mean one."""
 
     def scaled(points: Tensor) -> tuple[Tensor, Tensor]:
         costs, slopes = evaluate(points.view_as(start))
@@ -128,7 +128,7 @@ def by_lbfgs(evaluate: Evaluate, start: Tensor, box: Box, params: InvertingGradi
 
 
 def by_adam(evaluate: Evaluate, start: Tensor, box: Box, params: InvertingGradientsParams) -> Tensor:
-    """Where Adam ends that never leaves the box."""
+    """The result of Adam, clipped to the box at every step."""
     z = start.clone()
     optimizer = torch.optim.Adam([z], lr=params.learning_rate)
     drops = [params.steps * part // 8 for part in (3, 5, 7)]
@@ -143,7 +143,7 @@ def by_adam(evaluate: Evaluate, start: Tensor, box: Box, params: InvertingGradie
 
 
 def boxed(pixels: Pixels) -> Box:
-    """A function that cuts standardised pictures to the range of pixels."""
+    """A function that clips standardised pictures to the range of pixels."""
     low, high = pixels.standardised(pixels.low), pixels.standardised(pixels.high)
     return lambda z: z.clamp(low, high)
 

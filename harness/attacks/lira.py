@@ -9,21 +9,21 @@ from pydantic import Field
 import methods.base
 from harness.attacks.base import Attack, Evidence, Floats
 from harness.attacks.parts.augment import View, check_images, lira_views
-from harness.attacks.parts.queries import ask, blocks
+from harness.attacks.parts.queries import blocks, predict
 from harness.leakage.intervals import Dependence
 from harness.leakage.scoring import lira_bayes, lira_offline, lira_online, rescaled_logit
 
 FEW = 64
-"""Up to this many models a variance per record is mostly noise (Carlini et al. 2022)."""
+"""With at most this many models a variance per record is mostly noise (Carlini et al. 2022)."""
 
 
 class LiraParams(methods.base.Params):
-    """How the shadows are used, whose variance, and how often a model is asked."""
+    """The use of the shadows, the variance, and the number of queries."""
 
     mode: Literal["bayes", "online", "offline"] = Field(
         default="bayes",
         description="bayes: shadows with and without the record, with a prior on the gap between the two; "
-        "online: the gap as they show it; offline: those without it only",
+        "online: the observed gap; offline: those without it only",
     )
     fixed_variance: Literal["auto", "always", "never"] = Field(
         default="auto",
@@ -34,8 +34,8 @@ class LiraParams(methods.base.Params):
         default=1,
         ge=1,
         le=18,
-        description="views of an image that every model is asked about: itself, its mirror image, then both "
-        "moved by 4 pixels (18 in the paper); 1 for records that are no images",
+        description="views of an image that every model is queried with: itself, its mirror image, then both "
+        "shifted by 4 pixels (18 in the paper); 1 for records that are not images",
     )
 
 
@@ -50,12 +50,12 @@ class Lira:
     models trained with and without the record. Offline: the distance (phi - mu_out) / s_out, whose
     Phi is the paper's one-sided score.
 
-    A fixed variance is the variance within records, pooled over all records, IN and OUT apart; with
+    A fixed variance is the variance within records, pooled over all records, IN and OUT separately; with
     a variance per record, one with fewer than two shadows on a side takes the pooled one. Without shadows on
     either side, or offline without OUT shadows, the score is 0: no evidence.
 
-    With several queries a score is the mean of the scores of all views, each with its own shadows'
-    answers on the same view.
+    With several queries a score is the mean of the scores of all views, each with the shadows' logits on the
+    same view.
     """
 
     version: ClassVar[str] = "2"
@@ -64,10 +64,10 @@ class Lira:
         "Carlini et al. 2022, Membership Inference Attacks From First Principles (arXiv:2112.03570)"
     )
     caveats: ClassVar[tuple[str, ...]] = (
-        "one query per record by default; the paper asks about 18 views of an image",
+        "one query per record by default; the paper uses 18 views of an image",
         "the prior of mode = bayes is ours; the paper's attack is mode = online",
-        "means, as in the paper's algorithm 1; the authors' code takes medians",
-        "IN and OUT variances are pooled apart; the authors' code uses the IN one for both",
+        "means, as in the paper's algorithm 1; the authors' code uses medians",
+        "IN and OUT variances are pooled separately; the authors' code uses the IN one for both",
     )
     Params: ClassVar[type[methods.base.Params]] = LiraParams
     shadows: ClassVar[int] = 2
@@ -80,7 +80,7 @@ class Lira:
         if not views:
             return scores
         check_images(evidence.pool, f"lira with queries = {params.queries}", views)
-        for phi in answers_to(views, evidence):
+        for phi in query_views(views, evidence):
             scores += score_query(phi, evidence, params)
         return scores / params.queries
 
@@ -98,13 +98,13 @@ def score_query(phi: Floats, evidence: Evidence, params: LiraParams) -> Floats:
             return lira_offline(phi, evidence.excluded, fixed)
 
 
-def answers_to(views: list[View], evidence: Evidence) -> Floats:
+def query_views(views: list[View], evidence: Evidence) -> Floats:
     """(views, M, n): the rescaled logit of every model on every view of the pool's images."""
     phi = np.empty((len(views), *evidence.members.shape))
     for m in range(len(evidence.members)):
         model = evidence.released(m)
         for number, view in enumerate(views):
-            logits = torch.cat([ask(model, view.of(x)) for x, _ in blocks(evidence.pool, 1)])
+            logits = torch.cat([predict(model, view.of(x)) for x, _ in blocks(evidence.pool, 1)])
             phi[number, m] = rescaled_logit(logits[None].float().numpy(), evidence.labels)[0]
     return phi
 

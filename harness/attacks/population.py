@@ -17,12 +17,12 @@ class PopulationParams(methods.base.Params):
 class Population:
     """Ye et al. 2022, attack P: the threshold is a quantile of the losses of population records.
 
-    The score is minus the false positive rate at which the record would be called a member, so that
-    a threshold of -0.01 calls about 1 % of non-members members, whatever the target.
+    The score is minus the false positive rate at which the record would be classified as a member, so
+    a threshold of -0.01 has an FPR of about 1 %, whatever the target.
     """
 
     version: ClassVar[str] = "1"
-    about: ClassVar[str] = "the loss, calibrated on records that are nobody's members"
+    about: ClassVar[str] = "the loss, calibrated on records that are never members"
     source: ClassVar[str] = "Ye et al. 2022, Enhanced Membership Inference Attacks (arXiv:2111.09679)"
     caveats: ClassVar[tuple[str, ...]] = (
         "for each target an increasing function of minus the loss, so its AUC is that of `loss`",
@@ -37,7 +37,10 @@ class Population:
         if not len(evidence.population_labels):
             raise BenchError(
                 "the population attack needs population records, but there are 0: "
-                "give the workload test records or leave the attack out"
+                "give the workload test records or leave the attack out",
+                field="population",
+                value=0,
+                allowed=1,
             )
         pairs = zip(cross_entropy(evidence.phi), cross_entropy(evidence.population_phi), strict=True)
         return np.stack([-calibrated_rank(own, others) for own, others in pairs])

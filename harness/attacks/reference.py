@@ -12,7 +12,7 @@ from harness.leakage.moments import leave_one_out
 
 
 class ReferenceParams(methods.base.Params):
-    """How the record's distribution under the references is described."""
+    """The model of the record's distribution under the references."""
 
     fit: Literal["gaussian", "rank"] = Field(
         default="gaussian",
@@ -28,7 +28,7 @@ class Reference:
     standard deviations (an increasing function of the paper's normal quantile, without its
     saturation). A record with one reference borrows the standard deviation pooled over all records.
     `rank` scores by (number below + half the number tied + 1/2) / (number + 1). A record without
-    references is no evidence either way and gets the middle score: 0, or a rank of 1/2.
+    references is no evidence either way and gets the neutral score: 0, or a rank of 1/2.
     """
 
     version: ClassVar[str] = "1"

@@ -1,4 +1,4 @@
-"""RMIA: does the target raise the record's likelihood more than that of records nobody trained on?"""
+"""RMIA: does the target raise the record's likelihood more than that of records no model trained on?"""
 
 from typing import ClassVar, Literal
 
@@ -48,7 +48,7 @@ class Rmia:
     """
 
     version: ClassVar[str] = "2"
-    about: ClassVar[str] = "likelihood ratios of the record against records that are nobody's members"
+    about: ClassVar[str] = "likelihood ratios of the record against records that are never members"
     source: ClassVar[str] = (
         "Zarifzadeh et al. 2024, Low-Cost High-Power Membership Inference Attacks (arXiv:2312.03262)"
     )
@@ -67,7 +67,10 @@ class Rmia:
         if not len(evidence.population_labels):
             raise BenchError(
                 "rmia needs population records to compare with, but there are 0: "
-                "give the workload test records or leave the attack out"
+                "give the workload test records or leave the attack out",
+                field="population",
+                value=0,
+                allowed=1,
             )
         phi = rescaled_logit(evidence.logits, evidence.labels, params.temperature)
         others = rescaled_logit(evidence.population_logits, evidence.population_labels, params.temperature)

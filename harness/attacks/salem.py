@@ -16,11 +16,11 @@ from methods.base import Count
 HIDDEN = 64
 """Units of the hidden layer, as in ML-Leaks."""
 PENALTY, STEPS = 0.01, 200
-"""L2 penalty and most steps of L-BFGS: ours, chosen so that the fit ends before it overfits one shadow."""
+"""L2 penalty and maximum of L-BFGS steps: ours, so that the fit stops before it overfits one shadow."""
 
 
 class SalemParams(methods.base.Params):
-    """How much of the posterior the network sees."""
+    """The part of the posterior that the network sees."""
 
     top: Count = Field(default=3, description="Posteriors it sees, from the highest down.")
 
@@ -28,12 +28,12 @@ class SalemParams(methods.base.Params):
 class Salem:
     """Salem et al. 2019 (ML-Leaks, adversary 1): the target's neighbour in the cell is its only shadow.
 
-    The network sees the highest posteriors in order and whether the prediction is right, and is taught by the
-    shadow's members and others. The score is its log odds.
+    The network sees the highest posteriors in order and whether the prediction is right, and is trained on
+    the shadow's members and non-members. The score is its log odds.
     """
 
     version: ClassVar[str] = "1"
-    about: ClassVar[str] = "a small network on the top posteriors, taught by a single shadow model"
+    about: ClassVar[str] = "a small network on the top posteriors, trained on a single shadow model"
     source: ClassVar[str] = "Salem et al. 2019, ML-Leaks (NDSS)"
     caveats: ClassVar[tuple[str, ...]] = (
         "one shadow: weaker than `lira` and `rmia` on the same models; a score near 0.5 certifies nothing",
@@ -70,7 +70,7 @@ def _network_log_odds(x: Floats, y: NDArray[np.bool_], asked: Floats) -> Floats:
         return np.zeros(len(asked))
     network = MLPClassifier((HIDDEN,), solver="lbfgs", alpha=PENALTY, max_iter=STEPS, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # stopping early is meant
+        warnings.simplefilter("ignore", ConvergenceWarning)  # early stopping is intended
         network.fit(x, y)
     return log_odds(network.predict_proba(asked)[:, 1])
 

@@ -13,12 +13,12 @@ from harness.leakage.intervals import Dependence
 BINS = 512
 """Losses are counted in this many bins of equal content: a fit then costs the same for any pool."""
 RIDGE = 1.0
-"""Penalty on the slope, scikit-learn's default: losses that part members perfectly have no other fit."""
+"""Penalty on the slope, scikit-learn's default: losses that separate members perfectly have no other fit."""
 NEWTON_STEPS = 40
 
 
 class ShadowParams(methods.base.Params):
-    """One threshold for all, or one per class."""
+    """One threshold for all records, or one per class."""
 
     per_class: bool = Field(
         default=True, description="A threshold for every label; else one for all records."
@@ -56,7 +56,7 @@ class Shadow:
         values = _bin_means(losses, edges)
         scores = np.zeros(losses.shape)
         for m in range(len(losses)) if len(losses) > 1 else ():
-            # Counts are whole numbers: what is taken out again leaves nothing behind.
+            # Counts are integers: subtracting is exact.
             inside, total = members.sum(axis=0) - members[m], everyone.sum(axis=0) - everyone[m]
             slope, intercept = fit(values, inside, total - inside)
             scores[m] = slope[classes] * losses[m] + intercept[classes]
@@ -85,10 +85,10 @@ def fit(values: Floats, inside: NDArray[np.int64], outside: NDArray[np.int64]) -
     Args:
         values: (b,): the regressor.
         inside: (c, b): how many members have that value.
-        outside: (c, b): how many others.
+        outside: (c, b): how many non-members have it.
 
     Returns:
-        Two arrays (c,); 0 for a row without members or without others.
+        Two arrays (c,); 0 for a row without members or without non-members.
     """
     known = (inside.sum(axis=1) > 0) & (outside.sum(axis=1) > 0)
     total = inside + outside
@@ -98,7 +98,7 @@ def fit(values: Floats, inside: NDArray[np.int64], outside: NDArray[np.int64]) -
         chance = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
         error, weight = total * chance - inside, total * chance * (1 - chance)
         down_slope, down_intercept = error @ values + RIDGE * slope, error.sum(axis=1)
-        # The second derivatives, with enough on the diagonal to stay invertible where all is decided.
+        # The second derivatives, with enough on the diagonal to stay invertible for separable rows.
         second, mixed, flat = weight @ values**2 + RIDGE, weight @ values, weight.sum(axis=1) + 1e-9
         determinant = second * flat - mixed**2
         step_slope = (flat * down_slope - mixed * down_intercept) / determinant

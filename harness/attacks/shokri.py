@@ -1,4 +1,4 @@
-"""Shokri's attack: for every class a classifier that tells members from others by the whole posterior."""
+"""Shokri's attack: for every class a classifier of membership on the whole posterior."""
 
 from typing import ClassVar
 
@@ -14,15 +14,15 @@ from methods.base import Count
 
 
 class ShokriParams(methods.base.Params):
-    """How many shadows teach, what they are asked, and which of their records count."""
+    """The shadows, the features and the records that train the classifiers."""
 
-    shadow_models: Count = Field(default=10, description="Shadows that teach the classifiers, at most.")
+    shadow_models: Count = Field(default=10, description="Shadows that train the classifiers, at most.")
     extra_features: bool = Field(
         default=False, description="Add the sorted posterior and the loss to what the classifiers see."
     )
     only_correct: bool = Field(
         default=False,
-        description="Teach only with records that the shadow got right, as one published evaluation did.",
+        description="Train only on records that the shadow got right, as one published evaluation did.",
     )
     trees: Count = Field(default=100, description="Boosting rounds of each classifier.")
 
@@ -30,17 +30,17 @@ class ShokriParams(methods.base.Params):
 class Shokri:
     """Shokri et al. 2017, with the cell's other models as shadows and LightGBM as classifier.
 
-    A shadow's records are the pool, split into its members and others, so no data are set aside. The score is
-    the classifier's log odds; 0 for a class that the shadows' records do not teach.
+    A shadow's records are the pool, split into its members and non-members, so no data are held out. The
+    score is the classifier's log odds; 0 for a class without training records.
     """
 
     version: ClassVar[str] = "1"
-    about: ClassVar[str] = "a boosted-tree classifier per class on whole posteriors, taught by shadow models"
+    about: ClassVar[str] = "a boosted-tree classifier per class on whole posteriors of shadow models"
     source: ClassVar[str] = "Shokri et al. 2017, Membership Inference Attacks Against ML Models (S&P)"
     caveats: ClassVar[tuple[str, ...]] = (
         "boosted trees have few distinct scores: TPR at low FPR is coarse",
         "with few records of a class its classifier learns noise",
-        "only_correct leaves out the strongest sign of a non-member, a wrong answer",
+        "only_correct leaves out the strongest sign of a non-member, a wrong prediction",
     )
     Params: ClassVar[type[methods.base.Params]] = ShokriParams
     shadows: ClassVar[int] = 1

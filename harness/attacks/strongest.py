@@ -15,8 +15,8 @@ class StrongestParams(methods.base.Params):
 class Strongest:
     """The declared family (`loss`, `lira` and `rmia` with default parameters), one figure for each cell.
 
-    For every figure half of the models choose the attack for the other half and the other way round; the
-    figure is the mean over 12 fixed splits into halves, its standard error the largest of the three attacks'
+    For every figure half of the models choose the attack for the other half and vice versa; the figure is
+    the mean over 12 fixed splits into halves, its standard error the largest of the three attacks'
     (harness/leakage/candidates.py). The largest of three estimates would be biased upwards, and one attack
     for all cells is too weak on some.
     """
@@ -28,7 +28,7 @@ class Strongest:
     )
     caveats: ClassVar[tuple[str, ...]] = (
         "chosen on other models, so it can be lower than a single attack's figure in this cell",
-        "AUC and TPR only: other figures have no meaning across attacks",
+        "AUC and TPR only: other figures are not comparable across attacks",
     )
     Params: ClassVar[type[methods.base.Params]] = StrongestParams
     shadows: ClassVar[int] = NEEDED - 1
@@ -41,7 +41,7 @@ class Strongest:
 def _membership(name: str) -> Attack:
     found = attacks.family.get(name)
     if not isinstance(found, Attack):
-        raise TypeError(f"{name} of the declared family gives no scores")
+        raise TypeError(f"{name} of the declared family has no scores")
     return found
 
 

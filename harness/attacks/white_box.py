@@ -1,4 +1,4 @@
-"""White-box: what the last layer's gradient, its activations and the loss say about a record's membership."""
+"""White-box: membership from the last layer's gradient, its activations and the loss."""
 
 import math
 from collections import deque
@@ -20,22 +20,22 @@ from methods.base import Count
 from workloads.errors import BenchError
 
 FOLDS = 2
-"""Of the target's records; who asks about those of one knows the membership of the others."""
+"""Parts of the target's records; the membership of one is scored with that of the others known."""
 WIDTH = 64
 """Activations that the classifier sees, at most."""
 TOP = 3
-"""Posteriors that it sees from the highest down; all of them, less the label's 1, are in the gradient."""
+"""Posteriors that it sees from the highest down; all of them, minus the label's 1, are in the gradient."""
 
 
 class WhiteBoxParams(methods.base.Params):
-    """Who teaches the classifier."""
+    """What the classifier is trained on."""
 
     knowledge: Literal["partial", "shadow"] = Field(
         default="partial",
         description="partial: the adversary knows the membership of half of the target's records; "
-        "shadow: it knows none and learns on other models",
+        "shadow: it knows none and trains on other models",
     )
-    shadow_models: Count = Field(default=4, description="Shadows that teach, at most; for shadow.")
+    shadow_models: Count = Field(default=4, description="Shadows to train on, at most; for shadow.")
     trees: Count = Field(default=100, description="Boosting rounds of a classifier.")
     seed: int = Field(default=0, ge=0, description="seed of the folds and of the reduction of activations")
 
@@ -44,22 +44,22 @@ class WhiteBox:
     """Nasr, Shokri and Houmansadr 2019, on the last layer, with boosted trees as classifier.
 
     The gradient of the loss by the last weight matrix is the outer product of p - y and the layer's input, so
-    both factors and their norms stand for it and no backward pass is made. The classifier sees them with the
-    loss, the label and the highest posteriors.
+    both factors and their norms represent it without a backward pass. The classifier sees them with the loss,
+    the label and the highest posteriors.
 
-    With `partial` knowledge the records are cut into two random halves, whoever is in them, and each half is
-    scored by a classifier taught by the target's members and others in the other half: no score uses the
-    membership of its own record. With `shadow` the other models of the cell teach; the units of two models do
-    not correspond, so activations are sorted.
+    With `partial` knowledge the records are cut into two random halves, regardless of membership, and each
+    half is scored by a classifier trained on the target's members and non-members in the other half: no score
+    uses the membership of its own record. With `shadow` it is trained on the other models of the cell; the
+    units of two models do not correspond, so activations are sorted.
     """
 
     version: ClassVar[str] = "1"
     about: ClassVar[str] = "a classifier on last-layer gradient, activations, loss and posterior"
     source: ClassVar[str] = "Nasr et al. 2019, Comprehensive Privacy Analysis of Deep Learning (S&P)"
     caveats: ClassVar[tuple[str, ...]] = (
-        "`partial` knows the membership of half of the target's records: more than other attacks here know",
-        "the last layer only, and boosted trees for the authors' networks: a bound from below",
-        "activations beyond 64 are reduced: random directions of them, or every so many of the sorted ones",
+        "`partial` knows the membership of half of the target's records: more than other attacks here",
+        "the last layer only, and boosted trees instead of the authors' networks: a lower bound",
+        "activations beyond 64 are reduced: to random projections, or to evenly spaced sorted ones",
         "needs a model that ends in a linear layer",
     )
     Params: ClassVar[type[methods.base.Params]] = WhiteBoxParams
@@ -71,8 +71,11 @@ class WhiteBox:
         models = range(len(evidence.members))
         if params.knowledge == "shadow" and len(models) == 1:
             raise BenchError(
-                "white-box with knowledge = shadow learns on other models, but the cell has one model: "
-                "give models = 2 or more, or knowledge = partial"
+                "white-box with knowledge = shadow trains on other models, but the cell has one model: "
+                "give models = 2 or more, or knowledge = partial",
+                field="models",
+                value=1,
+                allowed=2,
             )
         columns = [_columns(evidence, m, params) for m in models]
         if params.knowledge == "partial":
@@ -89,10 +92,10 @@ class WhiteBox:
 
 
 def _across_halves(columns: Floats, members: Bools, evaluated: Bools, trees: int, seed: int) -> Floats:
-    """(n,): each half of the records scored by a classifier that was taught by the other.
+    """(n,): each half of the records scored by a classifier trained on the other.
 
-    The halves are drawn without a look at membership, so one has a few more members than the other. Odds are
-    even ones: else the half with fewer members would be called the likelier.
+    The halves are drawn regardless of membership, so one has a few more members than the other. Odds are
+    balanced: else the half with fewer members would score higher.
     """
     scores = np.empty(len(members))
     order = np.random.default_rng(seed).permutation(len(members))
@@ -105,13 +108,13 @@ def _across_halves(columns: Floats, members: Bools, evaluated: Bools, trees: int
 
 @dataclass(frozen=True)
 class LastLayer:
-    """What one pass of a model shows of its last layer."""
+    """The last layer in one forward pass of a model."""
 
     logits: Tensor
     error: Tensor
     """(b, C): p - y, the gradient of the cross-entropy by the logits and by the layer's bias."""
     activation: Tensor
-    """(b, k): what enters the layer."""
+    """(b, k): the layer's input."""
 
     @property
     def gradient(self) -> Tensor:
@@ -134,11 +137,12 @@ def last_layer(model: nn.Module, x: Tensor, y: Tensor) -> LastLayer:
         for hook in hooks:
             hook.remove()
     if torch.isnan(logits).any():
-        raise BenchError("the model answers NaN: look for a diverged training or a broken predictor")
+        raise BenchError("the model's logits are NaN: look for a diverged training or a broken predictor")
     if not seen or seen[-1][1] is not logits:
         raise BenchError(
-            "white-box reads the linear layer that makes the logits, and this model ends otherwise: "
-            "take an attack that needs answers only"
+            "white-box needs a model that ends in a linear layer, and this one does not: "
+            "use an attack on logits",
+            field="model",
         )
     error = logits.softmax(1)
     error[torch.arange(len(y)), y] -= 1
@@ -146,7 +150,7 @@ def last_layer(model: nn.Module, x: Tensor, y: Tensor) -> LastLayer:
 
 
 def _columns(evidence: Evidence, model: int, params: WhiteBoxParams) -> Floats:
-    """(n, columns): what the classifier sees of every record under one model."""
+    """(n, columns): the classifier's input for every record under one model."""
     released = evidence.released(model)
     parts = [_describe(last_layer(released, x, y), y, params) for x, y in blocks(evidence.pool, 1)]
     return np.asarray(torch.cat(parts).numpy(), dtype=np.float64)
@@ -162,7 +166,7 @@ def _describe(layer: LastLayer, y: Tensor, params: WhiteBoxParams) -> Tensor:
 
 
 def _narrow(activation: Tensor, params: WhiteBoxParams) -> Tensor:
-    """(b, at most WIDTH): the activations, comparable among records of a model or also between models."""
+    """(b, at most WIDTH): the activations, comparable among records of a model or between models too."""
     width = activation.shape[1]
     if params.knowledge == "shadow":
         ordered = activation.sort(dim=1, descending=True).values

@@ -1,1 +1,1 @@
-"""The command line: one module per group of commands; `app` puts them together."""
+"""The command line: one module per group of commands; `app` combines them."""

@@ -38,25 +38,26 @@ def bench(
         ),
     ],
     batch_size: Annotated[
-        str | None, typer.Option("--batch-size", help="Batch sizes, as 64,512; else that of the recipe.")
+        str | None, typer.Option("--batch-size", help="Batch sizes, as 64,512; default: the recipe's.")
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="Engines of the methods that have them, separated by commas."),
+        typer.Option("--engine", help="Per-example gradient engines, separated by commas."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE[,VALUE...] for the methods that have this parameter."),
+        typer.Option("--set", help="NAME=VALUE[,VALUE...] for the methods with this parameter."),
     ] = None,
     epsilon: Annotated[
-        str | None, typer.Option("--epsilon", help="Target epsilon of methods that need one (8).")
+        str | None, typer.Option("--epsilon", help="Target epsilon of methods that need one (default 8).")
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", help="Timed steps of each method at most.")] = 300,
+    steps: Annotated[int, typer.Option("--steps", help="Timed steps of each method, at most.")] = 300,
     seconds: Annotated[
-        float, typer.Option("--seconds", help="After which 50 timed steps of each method are enough.")
+        float,
+        typer.Option("--seconds", help="Time limit, after which 50 timed steps of each method suffice."),
     ] = 20.0,
     device: Annotated[
-        str | None, typer.Option("--device", help="cpu or cuda; else the GPU, else cpu.")
+        str | None, typer.Option("--device", help="cpu or cuda; default: the GPU if there is one.")
     ] = None,
     threads: Annotated[int, typer.Option("--threads", help="Threads of torch.")] = 1,
     backend: Annotated[
@@ -75,7 +76,7 @@ def bench(
     """Time the steps of methods against the plain baseline, interleaved in one process; time, memory, ratios.
 
     Ratios are of CPU time (on a GPU: time between events) without drawing the batch. The baseline is timed
-    twice; where the two differ too much the machine is too noisy to trust, and the output says so.
+    twice; if the two differ too much, the machine is too noisy and the output states so.
     """
     from harness.jobs.bench.bench import refuse_missing_device
     from harness.plan.benches import ANY_DEVICE, Measure, plan_benches, stamp_now
@@ -90,7 +91,7 @@ def bench(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SpecError([f"{name} is given twice: give it once" for name in twice])
     if backend is None and (profile is not None or timeout is not None):
-        raise SpecError("--profile and --timeout are for a bench that is sent to a --backend: give one")
+        raise SpecError("--profile and --timeout need a --backend: give one")
     grid = from_options(workload, method, epsilon, None, None, asked)["grid"][0]
     opened = Store(store_path(store))
     opened.check()
@@ -117,7 +118,7 @@ def bench(
 
 
 def _run_here(tasks: "list[Task]", store: "Store", json: bool) -> "dict[str, Benched]":
-    """Run the benches as the job of this process; the figures of those that did not fail, by task."""
+    """Run the benches in this process; the figures of successful ones, by task."""
     from harness.jobs.loop import Stop, run_task
 
     store.add(*tasks)
@@ -146,7 +147,7 @@ def _send(
     timeout: float | None,
     json: bool,
 ) -> "dict[str, Benched]":
-    """Send the benches to a backend, one at a time where slots are ours to give, and wait for them."""
+    """Submit the benches to a backend, one at a time if it has slots, and wait for them."""
     from harness.cli.options import settings_for
     from harness.cli.sweeps import follow
     from harness.enqueue import enqueue
@@ -168,7 +169,7 @@ def _send(
 
 
 def show(key: str, found: "Benched") -> None:
-    """The figures of one bench, and whether to believe them."""
+    """The figures of one bench, and whether they are trustworthy."""
     threads = f"{found.threads} thread{'s' * (found.threads > 1)}"
     title = (
         f"{found.workload}, {found.parameters:,} parameters, batches of {found.batch_size}, {found.device}, "
@@ -184,8 +185,8 @@ def show(key: str, found: "Benched") -> None:
     output.say("extra memory: peak of a step above the level before it; below a few MiB it is noise.")
     if any(each.role == "method" and (each.ratio or 1) < 1 for each in found.methods):
         output.say(
-            f"below 1: {baseline} computes by autograd and pays for its graph, which the method partly does "
-            "without; this compares implementations, it does not make privacy free."
+            f"below 1: {baseline} runs autograd and pays for its graph, which the method partly avoids; "
+            "this compares implementations, it does not make privacy free."
         )
     if not found.trustworthy:
         output.say(f"NOT TRUSTWORTHY: {found.reason}")

@@ -1,4 +1,4 @@
-"""`privbench data`: the data sets behind the workloads, and the features made of them."""
+"""`privbench data`: the data sets behind the workloads, and their features."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ data_app = typer.Typer(
 
 @data_app.command("list", epilog="Example: privbench data list --json")
 def data_list(json: JsonOption = False) -> None:
-    """What data there is, where it was looked for, its size, licence and citation."""
+    """List data sets: whether they are here, where they were searched, size, licence, citation."""
     from harness.cli.datasets import listing, overview
 
     rows = listing()
@@ -26,10 +26,10 @@ def data_list(json: JsonOption = False) -> None:
 
 @data_app.command("fetch", epilog="Example: privbench data fetch mnist cifar-10")
 def data_fetch(
-    names: Annotated[list[str], typer.Argument(help="Data sets; `privbench data list` names them.")],
+    names: Annotated[list[str], typer.Argument(help="Data sets, by their names in `privbench data list`.")],
     json: JsonOption = False,
 ) -> None:
-    """Get data sets from their publishers into $PRIVBENCH_DATA, checked; a broken transfer is resumed."""
+    """Download data sets into $PRIVBENCH_DATA and check them; a broken transfer is resumed."""
     from harness.cli.datasets import bars, fetched
 
     with bars(output.err) as progress:
@@ -39,10 +39,10 @@ def data_fetch(
 
 @data_app.command("verify", epilog="Example: privbench data verify mnist")
 def data_verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; else every one that is here.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; default: all that are here.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Read data sets anew and check them against the published sums and the content we know."""
+    """Re-read data sets and check them against the published checksums and the known content."""
     from harness.cli.datasets import verified
 
     rows = verified(names or [])
@@ -54,12 +54,14 @@ def data_verify(
 @data_app.command("features", epilog="Example: privbench data features cifar10-effnet")
 def data_features(
     banks: Annotated[
-        list[str] | None, typer.Argument(help="Feature banks to make; else they are listed.")
+        list[str] | None, typer.Argument(help="Feature banks to compute; without any, they are listed.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; else torch's choice.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads to use; default: torch's choice.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Make the features of frozen networks, once; what was broken off goes on where it ended."""
+    """Compute the features of frozen networks, once; an interrupted computation resumes."""
     from harness.cli.features import listing, made, progress_on
 
     if not banks:
@@ -75,7 +77,7 @@ def data_features(
 
 
 def _outcome(rows: list[dict[str, Any]], json: bool) -> None:
-    """What became of each name; exit code 1 if one failed."""
+    """Print the outcome of each name; exit code 1 if one failed."""
     failures = [row for row in rows if row["state"] == "failed"]
     if json:
         output.json_out(rows)

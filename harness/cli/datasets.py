@@ -1,4 +1,4 @@
-"""The data sets behind the workloads: what is here, what can be had, and whether it is whole."""
+"""The data sets behind the workloads: availability, download and verification."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 def listing() -> list[Row]:
-    """A row per data set: whether it is here, where, how big, whose it is."""
+    """A row per data set: whether it is here, location, size, licence and citation."""
     return [
         {
             "name": name,
@@ -40,7 +40,7 @@ def listing() -> list[Row]:
 
 
 def overview(rows: Sequence[Row]) -> list[Row]:
-    """The listing in the columns that a terminal has room for."""
+    """The listing in the columns that fit a terminal."""
     return [
         {
             "name": row["name"],
@@ -78,7 +78,7 @@ def verified(names: Sequence[str] = ()) -> list[Row]:
 
 
 def fetched(names: Sequence[str], progress: Progress) -> list[Row]:
-    """Get the named data sets; a row each: here, fetched or failed, with where it is or why not."""
+    """Download the named data sets; a row each: here, fetched or failed, with its location or the reason."""
     rows = []
     for name, each in _chosen(names):
         if not isinstance(each, Published):
@@ -92,7 +92,7 @@ def fetched(names: Sequence[str], progress: Progress) -> list[Row]:
 
 @contextmanager
 def bars(console: Console) -> Iterator[Progress]:
-    """A bar per file that is being fetched: how much, how fast, how long still. None is drawn into a pipe."""
+    """A progress bar per file: amount, rate, time left. None is drawn into a pipe."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Bars(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as shown:
         known = {}
@@ -113,7 +113,7 @@ def _fetch(dataset: Published, progress: Progress) -> Row:
 
 
 def _chosen(names: Sequence[str]) -> list[tuple[str, Dataset]]:
-    """The named data sets, or all; every unknown name is an error before anything is done."""
+    """The named data sets, or all; unknown names are errors before anything is done."""
     members = data.family.members
     for name in names:
         if name not in members:

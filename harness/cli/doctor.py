@@ -1,4 +1,4 @@
-"""`privbench doctor`: what this machine has, and what is missing for what."""
+"""`privbench doctor`: what this machine has, and what is missing for which feature."""
 
 import importlib.util
 import os
@@ -30,7 +30,7 @@ NEEDED = (
 
 def doctor(
     profile: Annotated[
-        Path | None, typer.Option("--profile", help="Check what a backend's profile asks for instead.")
+        Path | None, typer.Option("--profile", help="Check the requirements of a backend's profile instead.")
     ] = None,
     backend: Annotated[
         str | None,
@@ -41,19 +41,19 @@ def doctor(
         ),
     ] = None,
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Check that the GPUs here compute what the CPU does; minutes.")
+        bool, typer.Option("--gpu", help="Check that the GPUs compute what the CPU does; minutes.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="With --gpu: a minute's checks.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="With --gpu: only one minute of checks.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="With --gpu: write everything measured as JSON, to send.")
+        Path | None, typer.Option("--out", help="With --gpu: write all measurements as JSON, to share.")
     ] = None,
     with_names: Annotated[
-        bool, typer.Option("--with-names", help="With --out: keep UUIDs of cards, paths and host names.")
+        bool, typer.Option("--with-names", help="With --out: keep UUIDs of GPUs, paths and host names.")
     ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Tell what this machine has, and what is missing for what."""
+    """Show what this machine has, and what is missing for which feature."""
     if gpu:
         examine_gpus(quick, out, with_names, json)
         return
@@ -65,7 +65,7 @@ def doctor(
 
 
 def examine(store: Path) -> list[dict[str, Any]]:
-    """A row per thing looked for: what was found, and what it is for."""
+    """A row per requirement: what was found, and its use."""
     import psutil
 
     from harness.backends import family
@@ -91,7 +91,7 @@ def examine(store: Path) -> list[dict[str, Any]]:
 
 
 def gpu_row() -> dict[str, Any]:
-    """Whether the driver's tool and torch agree about GPUs: where they do not, trainings on them fail."""
+    """Whether the driver's tool and torch agree about GPUs: if not, training on them fails."""
     import torch
 
     from harness.backends.gpus import VISIBLE, cards, usable
@@ -107,14 +107,14 @@ def gpu_row() -> dict[str, Any]:
     if allowed and not seen:
         built_for = torch.version.cuda or "no CUDA"
         found += f": torch {torch.__version__} is built for {built_for}; install one that fits the driver"
-    sliced = any(gpu.name.startswith("MIG-") for gpu in allowed)  # of which a process sees one, the first
+    sliced = any(gpu.name.startswith("MIG-") for gpu in allowed)  # a process sees only the first
     agree = seen == len(allowed) or (sliced and seen > 0)
     state = "not here" if not (driver or seen) else "good" if agree else "missing"
     return {"what": "gpus", "state": state, "found": found, "for": use}
 
 
 def examine_gpus(quick: bool, out: Path | None, with_names: bool, json: bool) -> None:
-    """A row per check of the GPUs; exit code 1 where one failed."""
+    """A row per check of the GPUs; exit code 1 if one failed."""
     from harness.selftest.cards import check_cards, nameless
     from harness.store.files import dump
 
@@ -136,7 +136,7 @@ def examine_gpus(quick: bool, out: Path | None, with_names: bool, json: bool) ->
 
 
 def _measured(figures: dict[str, Any]) -> str:
-    """The first numbers of a check; the whole of them is in the file of --out."""
+    """The first numbers of a check; all of them are in the file of --out."""
     numbers = [
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in figures.items()
@@ -146,7 +146,7 @@ def _measured(figures: dict[str, Any]) -> str:
 
 
 def examine_backend(backend: str | None, file: Path | None) -> list[dict[str, Any]]:
-    """A row per thing that a backend's jobs need; SpecError where the profile is wrong."""
+    """A row per requirement of a backend's jobs; SpecError if the profile is wrong."""
     from harness.backends import family
     from harness.cli.options import settings_for
 
@@ -157,9 +157,9 @@ def examine_backend(backend: str | None, file: Path | None) -> list[dict[str, An
 
 
 def whose_profile(file: Path | None) -> str:
-    """The backend whose profile a file is: the one that finds the fewest mistakes in it.
+    """The backend that a profile is for: the one that finds the fewest mistakes in it.
 
-    SpecError where it could be that of several.
+    SpecError if it could be for several.
     """
     from harness.backends import DEFAULT, family
     from harness.backends.profile import mistakes

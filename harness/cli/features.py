@@ -1,4 +1,4 @@
-"""The feature banks behind the workloads on frozen features: what is kept, what can be made, making it."""
+"""The feature banks behind the workloads on frozen features: listing and computing them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,14 +17,14 @@ Row = dict[str, Any]
 
 
 def listing() -> list[Row]:
-    """A row per bank: kept, to make or missing; where it lies, or what it lacks."""
+    """A row per bank: kept, to make or missing; its file, or what it lacks."""
     return [_row(features.family.get(name)) for name in features.family.names()]
 
 
 def made(names: Sequence[str], progress: Progress) -> list[Row]:
-    """Make the named banks; a row each: here, made or failed, with its file or the reason.
+    """Compute the named banks; a row each: here, made or failed, with its file or the reason.
 
-    Every unknown name is an error before anything is done.
+    Unknown names are errors before anything is done.
     """
     banks = [features.family.get(name) for name in dict.fromkeys(names)]
     return [{"name": bank.name, **_make(bank, progress)} for bank in banks]
@@ -32,7 +32,7 @@ def made(names: Sequence[str], progress: Progress) -> list[Row]:
 
 @contextmanager
 def progress_on(console: Console) -> Iterator[Progress]:
-    """A bar per split that is being made; where nobody watches, a line now and then."""
+    """A progress bar per split; without a terminal, occasional lines."""
     if not console.is_terminal:
         yield Lines(lambda text: console.print(text, highlight=False, soft_wrap=True))
         return

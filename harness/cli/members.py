@@ -77,7 +77,7 @@ def page(kind: str, name: str) -> Row:
 
 
 def _sizes(workload: Workload) -> Row:
-    """How many records there are, or what is missing to count them."""
+    """The numbers of records, or what is missing to count them."""
     if isinstance(workload, Prepared) and (reason := workload.unprepared()):
         return {"pool": None, "test": None, "data": reason}
     try:

@@ -81,9 +81,9 @@ def member_names(context: typer.Context, incomplete: str) -> list[str]:
 
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", help="The store's folder; else $PRIVBENCH_STORE, else ./privbench-store."),
+    typer.Option("--store", help="The store's folder; default: $PRIVBENCH_STORE, else ./privbench-store."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SweepArgument = Annotated[
     str | None,
     typer.Argument(help="A sweep file, or the name of a ready-made sweep.", autocompletion=ready_made_sweeps),
@@ -103,7 +103,7 @@ MethodOption = Annotated[
 EpsilonOption = Annotated[
     str | None, typer.Option("--epsilon", help="Without a file: target epsilons, as 1,4,8.")
 ]
-ModelsOption = Annotated[int | None, typer.Option("--models", help="Models per cell (8).")]
+ModelsOption = Annotated[int | None, typer.Option("--models", help="Models per cell (default 8).")]
 AttackOption = Annotated[
     str | None,
     typer.Option(
@@ -117,7 +117,7 @@ SetOption = Annotated[
     ),
 ]
 MembersOption = Annotated[
-    int | None, typer.Option("--n-train", min=1, help="Members per model; else as many as the workload says.")
+    int | None, typer.Option("--n-train", min=1, help="Members per model; default: the workload's.")
 ]
 BackendOption = Annotated[
     str,
@@ -139,20 +139,20 @@ StoredSweepArgument = Annotated[
 ]
 ProfileOption = Annotated[
     Path | None,
-    typer.Option("--profile", help="A TOML file: what the backend is asked for."),
+    typer.Option("--profile", help="A TOML file with settings of the backend."),
 ]
 SlotsOption = Annotated[
-    int | None, typer.Option("--slots", min=1, help="Tasks at a time; else one per GPU or core.")
+    int | None, typer.Option("--slots", min=1, help="Tasks at a time; default: one per GPU or core.")
 ]
 ShareOption = Annotated[
-    bool, typer.Option("--share-gpus", help="Allow more --slots than GPUs: trainings then share cards.")
+    bool, typer.Option("--share-gpus", help="Allow more --slots than GPUs: tasks then share GPUs.")
 ]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=1, help="Threads per task.")]
 SentThreadsOption = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads per task; else as the sweep was sent.")
+    int | None, typer.Option("--threads", min=1, help="Threads per task; default: as submitted.")
 ]
 TimeoutOption = Annotated[
-    float | None, typer.Option("--timeout", min=1, help="Seconds after which a task is ended.")
+    float | None, typer.Option("--timeout", min=1, help="Seconds after which a task is killed.")
 ]
 WhereOption = Annotated[
     str | None, typer.Option("--where", help="An SQL condition on the columns of the view.")
@@ -161,7 +161,7 @@ WhereOption = Annotated[
 DatabaseOption = Annotated[
     str | None,
     typer.Option(
-        "--database", help="postgresql+psycopg://USER@HOST/NAME or a DuckDB file; else the store's own."
+        "--database", help="postgresql+psycopg://USER@HOST/NAME or a DuckDB file; default: the store's."
     ),
 ]
 
@@ -179,14 +179,14 @@ def database_url(given: str | None) -> str | None:
 
 
 def source(store: Path | None, database: str | None) -> Path | str:
-    """What is asked: the database that was given, else the store."""
+    """The source of rows: the given database, else the store."""
     from harness.store import Store
 
     return database_url(database) or Store.open(store_path(store)).path
 
 
 def report_folder(out: Path | None, store: Path | None, database: str | None) -> Path:
-    """--out, else reports/ in the store; ./reports where a database was given and no store."""
+    """--out, else reports/ in the store; ./reports for a database without a store."""
     from harness.store import Store
 
     if out is not None:
@@ -196,7 +196,7 @@ def report_folder(out: Path | None, store: Path | None, database: str | None) ->
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for without a sweep file: the options that name workloads, methods and attacks."""
+    """The options that replace a sweep file: workloads, methods and attacks."""
 
     workload: str | None = None
     method: str | None = None
@@ -219,7 +219,7 @@ def settings_for(
     timeout: float | None = None,
     share_gpus: bool = False,
 ) -> "Settings":
-    """How jobs are run; SpecError where there is no such backend, or its profile is wrong."""
+    """How jobs are run; SpecError for an unknown backend or a wrong profile."""
     from harness.backends import family
     from harness.backends.base import Settings
     from harness.backends.profile import read_as

@@ -1,4 +1,4 @@
-"""What the command line prints: tables for people, JSON for programs, errors on standard error."""
+"""The output of the command line: tables, JSON, and errors on standard error."""
 
 import json as jsonlib
 from collections import Counter
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 out = Console()
 if not out.is_terminal:
-    out.width = 180  # a file or a pipe has no width; tables should not be folded there
+    out.width = 180  # a file or a pipe has no width; tables should not be wrapped there
 err = Console(stderr=True)
 
 
 def say(text: str) -> None:
-    """One line for people."""
+    """Print one line."""
     out.print(escape(text), highlight=False, soft_wrap=True)
 
 
 def complain(error: BenchError) -> None:
-    """An error, every problem on its own line."""
+    """Print an error, every problem on its own line."""
     problems = error.problems if isinstance(error, SpecError) else [str(error)]
     for problem in problems:
         err.print(f"[red]error:[/red] {escape(problem)}", highlight=False, soft_wrap=True)
 
 
 def json_out(content: Any) -> None:
-    """JSON on standard output; an infinity is the string "inf"."""
+    """Print JSON; an infinity is the string "inf"."""
     from harness.results.table import json_value
 
     typer.echo(jsonlib.dumps(json_value(content), indent=1, ensure_ascii=False))
@@ -58,7 +58,7 @@ def table(rows: Sequence[dict[str, Any]], title: str | None = None) -> Table:
 
 
 def cell(value: Any) -> str:
-    """One value as people read it."""
+    """One value for display."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -94,7 +94,7 @@ def page(content: dict[str, Any], json: bool) -> None:
 
 
 def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", json: bool) -> None:
-    """Cells, tasks, what is cached, what the rest costs, and how long a cluster would take."""
+    """Print cells, tasks, cached ones, the cost of the rest, and the time on a cluster."""
     from harness.spec import distinct_labels
 
     kinds = Counter(task.kind for task in made.tasks)
@@ -139,20 +139,20 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
             f"{_span(schedule.critical_path_seconds)}."
         )
     if made.purged:
-        say(f"{len(made.purged)} trainings run again: new attacks read their models, which were purged.")
+        say(f"{len(made.purged)} trainings are rerun: new attacks need their models, which were purged.")
     if made.failed:
-        say(f"Failed tasks run again only when asked: privbench retry {made.sweep.name}")
+        say(f"Failed tasks are rerun only on request: privbench retry {made.sweep.name}")
     plan_warnings(made)
 
 
 def plan_warnings(made: "Plan") -> None:
-    """What a plan warns of, in yellow on standard error."""
+    """Print the warnings of a plan, in yellow on standard error."""
     for text in made.warnings:
         err.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def _span(seconds: float) -> str:
-    """A time as people say it."""
+    """A duration for display."""
     return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{seconds / 60:.1f} minutes"
 
 
@@ -174,7 +174,7 @@ def _plan_row(
 
 
 def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: bool) -> None:
-    """Counts per sweep; with `detailed` also what runs and what failed."""
+    """Print counts per sweep; with `detailed` also running and failed tasks."""
     from harness.spec import PROTOCOL
 
     rows = [each.summary() for each in sweeps]
@@ -200,7 +200,7 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
         if each.protocol not in (None, PROTOCOL):
             say(
                 f"{each.name} was measured under protocol {each.protocol}, not {PROTOCOL}: its rows are kept "
-                "apart. Enqueue it again to measure anew."
+                "separate. Enqueue it again to remeasure."
             )
     for line in dict.fromkeys(line for each in sweeps for line in each.standing.lines):
         say(line)
@@ -213,39 +213,39 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
 
 
 def scheduler_rows(jobs: "Sequence[SchedulerJob] | None") -> list[dict[str, Any]] | None:
-    """A scheduler's jobs for programs; None where no scheduler has answered."""
+    """A scheduler's jobs as JSON; None if no scheduler has responded."""
     return None if jobs is None else [vars(job) for job in jobs]
 
 
 def failure_row(failed: "Ended") -> dict[str, Any]:
-    """A failed task for people and programs."""
+    """A failed task as a row."""
     return {"key": failed.key, "kind": failed.kind, "reason": failed.reason, "message": failed.message}
 
 
 def warnings(texts: "dict[str, list[str]]") -> None:
-    """What tasks warned of, each text once."""
+    """Print the warnings of tasks, each text once."""
     for text, keys in texts.items():
         others = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
         say(f"warning of {keys[0][:12]}{others}: {text}")
 
 
 def alarms(texts: "dict[str, str]") -> None:
-    """What audits proved above the price, in red."""
+    """Print alarms of audits, in red."""
     for label, text in texts.items():
         out.print(f"ALARM: {label}: {text}", style="bold red", markup=False, highlight=False)
 
 
 def failures(failed: "list[Ended]") -> None:
-    """What failed, and where to look."""
+    """Print failures, and where to look."""
     for each in failed:
         first = each.message.splitlines()[0] if each.message else ""
         say(f"{each.kind} {each.key[:12]} failed: {each.reason}: {first}")
     if failed:
-        say("More: privbench logs KEY. Again: privbench retry SWEEP.")
+        say("Details: privbench logs KEY. Rerun: privbench retry SWEEP.")
 
 
 def collected(summary: "Collected", json: bool) -> None:
-    """What a collection brought."""
+    """Print the outcome of a collection."""
     content = {key: value for key, value in vars(summary).items() if isinstance(value, int | float)}
     if json:
         json_out(content)
@@ -254,7 +254,7 @@ def collected(summary: "Collected", json: bool) -> None:
 
 
 def interval(row: dict[str, Any], name: str) -> str | None:
-    """A figure with its interval, where there is one."""
+    """A figure with its interval, if there is one."""
     if row[name] is None:
         return None
     if row[f"{name}_low"] is None:

@@ -1,4 +1,4 @@
-"""`privbench price`: the price list on the command line. Parses, asks accounting.pricelist, prints."""
+"""`privbench price`: privacy accounting on the command line, by accounting.pricelist."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,21 +18,21 @@ EXAMPLE = (
     "privbench price dp-sgd --set noise_multiplier=1.1 --set batch_size=256 --set steps=14062 --n-train 60000"
 )
 METHOD = "method"
-"""The command for whatever is no mechanism: its name is looked up among the methods."""
+"""The command for names that are not mechanisms: they are looked up among the methods."""
 
 
 class PriceList(TyperGroup):
-    """Mechanisms by their names; any other name is a method's.
+    """Mechanisms by name; any other name is a method's.
 
     The classes of click are typed as Any: some versions of typer bring their own.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The mechanisms, as help lists them."""
+        """The mechanisms, for the help."""
         return [name for name in super().list_commands(ctx) if name != METHOD]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """A mechanism; else the command for methods, or a method's mechanism where it gets its options."""
+        """A mechanism; else the command for methods, or a method's mechanism if given its options."""
         name, *rest = args
         if name in self.list_commands(ctx) or name.startswith("-"):
             return super().resolve_command(ctx, args)
@@ -52,7 +52,7 @@ class PriceList(TyperGroup):
         return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, names)]
 
     def find_method(self, ctx: Any, name: str) -> "Method":
-        """The method called `name`; UnknownName with the mechanisms among the names that are known."""
+        """The method called `name`; UnknownName with the mechanisms among the known names."""
         import methods
 
         try:
@@ -63,21 +63,21 @@ class PriceList(TyperGroup):
 
 
 def words_of(args: list[str]) -> set[str]:
-    """The options among the words."""
-    return {word.partition("=")[0] for word in args if word.startswith("--")}
+    """The options among the arguments."""
+    return {each.partition("=")[0] for each in args if each.startswith("--")}
 
 
 def options_of(command: Any) -> set[str]:
     """All spellings of a command's options."""
-    return {"--help", *(word for each in command.params for word in (*each.opts, *each.secondary_opts))}
+    return {"--help", *(option for each in command.params for option in (*each.opts, *each.secondary_opts))}
 
 
 price_app = typer.Typer(
     cls=PriceList,
-    help="What a method or a mechanism costs, by every accountant, without running anything. Give a METHOD "
+    help="Epsilon of a method or a mechanism by every accountant, without running anything. Give a METHOD "
     "its parameters by --set and --n-train, and get epsilon; or give --target-epsilon, and get the parameter "
     "that is left out. The mechanisms below have options of their own. The headline is the PLD upper bound, "
-    "the same that is stored for a trained model.",
+    "as stored for a trained model.",
     short_help="Price a method or a mechanism by every accountant, without running anything.",
     epilog=f"Example: {EXAMPLE}\n\nMore: docs/accounting.md.",
     subcommand_metavar="METHOD|MECHANISM [OPTIONS]",
@@ -85,7 +85,7 @@ price_app = typer.Typer(
 )
 
 DeltaOption = Annotated[
-    float, typer.Option("--delta", help="The delta of the promise; 0 asks for pure DP where there is one.")
+    float, typer.Option("--delta", help="The delta of the guarantee; 0 asks for pure DP, if there is one.")
 ]
 TargetOption = Annotated[
     float | None,
@@ -93,11 +93,9 @@ TargetOption = Annotated[
 ]
 FprOption = Annotated[
     list[float] | None,
-    typer.Option(
-        "--tpr-at-fpr", help="Add the largest TPR any attack can reach at this FPR; may be given again."
-    ),
+    typer.Option("--tpr-at-fpr", help="Add the largest TPR of any attack at this FPR; may be repeated."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RecordsOption = Annotated[int, typer.Option("--n", help="Records in the training set.")]
 BatchOption = Annotated[int, typer.Option("--batch-size", help="Expected records per batch.")]
 
@@ -107,10 +105,10 @@ def method(
     context: typer.Context,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE of a parameter; may be given again. Others are defaults."),
+        typer.Option("--set", help="NAME=VALUE of a parameter; may be repeated. Others are defaults."),
     ] = None,
     n_train: Annotated[
-        int | None, typer.Option("--n-train", help="Records in the training set; else the workload's number.")
+        int | None, typer.Option("--n-train", help="Records in the training set; default: the workload's.")
     ] = None,
     workload: Annotated[
         str | None,
@@ -122,12 +120,12 @@ def method(
     ] = None,
     target_epsilon: TargetOption = None,
     delta: Annotated[
-        float | None, typer.Option("--delta", help="The delta of the promise; else the method's default.")
+        float | None, typer.Option("--delta", help="The delta of the guarantee; default: the method's.")
     ] = None,
     tpr_at_fpr: FprOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Price what a method plans with these parameters, or solve for the one that is left out.
+    """Compute epsilon for a method with these parameters, or solve for the one that is left out.
 
     `privbench show method NAME` lists its parameters.
     Given epsilon and the noise, some methods are solved for their steps.
@@ -149,7 +147,7 @@ def subsampled_gaussian(
     noise: Annotated[
         float | None, typer.Option("--noise", help="Noise standard deviation over the clipping norm.")
     ] = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="Batches drawn in all.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Total number of batches.")] = None,
     delta: DeltaOption = 1e-5,
     target_epsilon: TargetOption = None,
     sampling: Annotated[
@@ -208,15 +206,16 @@ def laplace(
 @price_app.command(epilog="Example: privbench price directional --dimension 7850 --kappa 100")
 def directional(
     dimension: Annotated[
-        int | None, typer.Option("--dimension", help="Parameters, where the whole gradient is one direction.")
+        int | None,
+        typer.Option("--dimension", help="Number of parameters, if the whole gradient is one direction."),
     ] = None,
     rows: Annotated[
         str | None, typer.Option("--rows", help="COUNTxDIMENSION of separate rows, as 12x75,24x300,10x768.")
     ] = None,
-    kappa: Annotated[float | None, typer.Option("--kappa", help="Concentration: more is less noise.")] = None,
-    uses: Annotated[
-        int, typer.Option("--uses", help="Times one record is used: epochs; with --n, all steps.")
-    ] = 1,
+    kappa: Annotated[
+        float | None, typer.Option("--kappa", help="Concentration: higher means less noise.")
+    ] = None,
+    uses: Annotated[int, typer.Option("--uses", help="Uses of one record: epochs; with --n, all steps.")] = 1,
     n: Annotated[
         int | None, typer.Option("--n", help="With --batch-size: fresh samples of fixed size from n records.")
     ] = None,
@@ -260,17 +259,19 @@ def votes_of_teachers(
         str | None, typer.Option("--counts", help="Counts of one query, as 200,50; see --queries.")
     ] = None,
     classes: Annotated[
-        int | None, typer.Option("--classes", help="Fill --counts up with zeros to this many labels.")
+        int | None, typer.Option("--classes", help="Pad --counts with zeros to this many labels.")
     ] = None,
     queries: Annotated[
-        int | None, typer.Option("--queries", help="Queries, all with --counts, or with unknown votes.")
+        int | None,
+        typer.Option("--queries", help="Number of queries, all with --counts, or with unknown votes."),
     ] = None,
-    threshold: Annotated[float, typer.Option("--threshold", help="Of the confident test.")] = 0.0,
+    threshold: Annotated[float, typer.Option("--threshold", help="Threshold of the confident test.")] = 0.0,
     threshold_noise: Annotated[
         float, typer.Option("--threshold-noise", help="Standard deviation in the confident test.")
     ] = 0.0,
     answered: Annotated[
-        int | None, typer.Option("--answered", help="Confident: how many queries, the first ones, passed.")
+        int | None,
+        typer.Option("--answered", help="Confident: the number of queries, the first ones, that passed."),
     ] = None,
     delta: DeltaOption = 1e-5,
     tpr_at_fpr: FprOption = None,
@@ -296,17 +297,17 @@ def votes_of_teachers(
 def selective(
     n: RecordsOption,
     batch_size: BatchOption,
-    noise: Annotated[float, typer.Option("--noise", help="Of the proposal, over its clipping norm.")],
+    noise: Annotated[float, typer.Option("--noise", help="Noise of the proposal, over its clipping norm.")],
     test_batch_size: Annotated[int, typer.Option("--test-batch-size", help="Expected records per test.")],
     test_noise: Annotated[
-        float, typer.Option("--test-noise", help="Of the test, over the width of its clipping range.")
+        float, typer.Option("--test-noise", help="Noise of the test, over the width of its clipping range.")
     ],
-    accepted: Annotated[int, typer.Option("--accepted", help="Updates that were let out.")],
-    attempts: Annotated[int, typer.Option("--attempts", help="All updates that were tried.")],
+    accepted: Annotated[int, typer.Option("--accepted", help="Released updates.")],
+    attempts: Annotated[int, typer.Option("--attempts", help="All attempted updates.")],
     beta: Annotated[float, typer.Option("--beta", help="Accept below beta times the clipping range.")] = -1.0,
     extra_noise: Annotated[
         list[float] | None,
-        typer.Option("--extra-noise", help="Noise of a Gaussian release beside the run; may be repeated."),
+        typer.Option("--extra-noise", help="Noise of another Gaussian release; may be repeated."),
     ] = None,
     lower: Annotated[bool, typer.Option(help="Also show the worst-case lower bound.")] = True,
     delta: DeltaOption = 1e-5,
@@ -334,7 +335,7 @@ def selective(
 
 
 def show(quoted: "Quote", json: bool) -> None:
-    """A quote as JSON, or as lines and tables."""
+    """Print a quote as JSON, or as lines and tables."""
     content = quoted.asdict()
     if json:
         output.json_out(content)
@@ -343,7 +344,7 @@ def show(quoted: "Quote", json: bool) -> None:
 
 
 def page(content: dict[str, Any]) -> dict[str, Any]:
-    """A quote as people read it: the headline first, then who says what, then what it rests on."""
+    """A quote for display: the headline, then all accountants, then the assumptions."""
     settings = _listed(content["settings"])
     shown: dict[str, Any] = {content["mechanism"]: settings}
     if content["epsilon"] is None:

@@ -39,11 +39,11 @@ def report(
     ] = "all",
     where: WhereOption = None,
     table: Annotated[
-        str | None, typer.Option("--table", help="reproduce: a published table; else an overview of them.")
+        str | None, typer.Option("--table", help="reproduce: a published table; default: an overview of all.")
     ] = None,
     form: Annotated[
         Literal["table", "md", "latex", "csv"] | None,
-        typer.Option("--format", help="reproduce: what to print (table)."),
+        typer.Option("--format", help="reproduce: the format of the output (default table)."),
     ] = None,
     columns: Annotated[
         Literal["1", "2"] | None,
@@ -58,9 +58,11 @@ def report(
         ),
     ] = None,
     fpr: Annotated[
-        float | None, typer.Option("--fpr", help="Draw the TPR at 0.1, 0.01, 0.001 or 0.0001; else at 0.01.")
+        float | None, typer.Option("--fpr", help="Draw the TPR at 0.1, 0.01 (default), 0.001 or 0.0001.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="A folder; else reports/ in the store.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A folder; default: reports/ in the store.")
+    ] = None,
     store: StoreOption = None,
     database: DatabaseOption = None,
 ) -> None:
@@ -68,13 +70,13 @@ def report(
 
     Figures are PNG, SVG and PDF, tables Markdown, LaTeX and CSV; each carries its query, date and version.
     `calibration` compares methods at equal measured leakage, `compare` cells by paired tests; `audit` shows
-    what canaries prove about epsilon.
-    `reconstructions` shows members beside what gradient inversion rebuilt of them.
-    `reproduce` puts published numbers beside ours, as text. `theory` draws what methods
-    bring of their own; it needs no store.
+    lower bounds on epsilon from canaries.
+    `reconstructions` shows members next to their reconstructions by gradient inversion.
+    `reproduce` shows published numbers next to ours, as text. `theory` draws the methods'
+    own figures; it needs no store.
     """
     if (attack or fpr is not None) and kind not in DRAWN_BY_LEAKAGE:
-        raise SpecError(f"--attack and --fpr choose the axis of leakage, which `report {kind}` has not")
+        raise SpecError(f"--attack and --fpr choose the axis of leakage, and `report {kind}` has none")
     if kind == "reproduce":
         if columns:
             raise SpecError("--columns sizes figures, and `report reproduce` draws none: leave it out")
@@ -106,13 +108,13 @@ def report(
 
 
 def _reproduce(source: Path | str, table: str | None, where: str | None, out: Path, form: str) -> None:
-    """Print the comparison in the form asked for and write it as Markdown, LaTeX and CSV."""
+    """Print the comparison in the given format and write it as Markdown, LaTeX and CSV."""
     from harness.report.reproduce import compare
     from harness.report.tables import RENDER, write_table
     from harness.results.collect import collect
     from harness.store import Store
 
-    # Nothing was run: every published number is still to be shown.
+    # Nothing was run yet: show every published number.
     if isinstance(source, Path) and not Store(source).database.exists():
         collect(source)
     found = compare(source, table, where)
@@ -132,7 +134,7 @@ def _reproduce(source: Path | str, table: str | None, where: str | None, out: Pa
 
 
 def _theory(path: Path, where: str | None, out: Path | None, columns: Literal["1", "2"] | None) -> None:
-    """Write figure, data and tables; the experiment comes from the store's database, where there is one."""
+    """Write figure, data and tables; measured values come from the store's database, if there is one."""
     from harness.report.figure.paper_sizes import SHEETS
     from harness.report.theory_report import write_theory
     from harness.store import Store

@@ -1,4 +1,4 @@
-"""The commands of results: collect, query, export, import, purge."""
+"""Commands for results: collect, query, export, import, purge."""
 
 import sys
 from pathlib import Path
@@ -19,16 +19,16 @@ from harness.cli.options import (
 from workloads.errors import SpecError
 
 SHOWN = 10
-"""Conflicts that an import prints; all are in the view."""
+"""Conflicts that an import prints, at most; all are in the view."""
 
 
 def collect(
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Start from nothing.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build a new database.")] = False,
     store: StoreOption = None,
     database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Bring the results of the store into its database, or into another one. Idempotent."""
+    """Collect the results of the store into its database, or into another one. Idempotent."""
     from harness.results.collect import collect as gather
 
     output.collected(gather(store_path(store), database_url(database), rebuild), json)
@@ -41,7 +41,7 @@ def query(
     store: StoreOption = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Ask the database; read-only. Views: frontier, overhead, failures; `steps` has every step."""
+    """Query the database by SQL, read-only. Views: frontier, overhead, failures; `steps` has every step."""
     from harness.results.query import query as ask
     from harness.results.table import render
 
@@ -64,7 +64,7 @@ def export(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Pack results with provenance and hashes into one file; no weights unless asked for."""
+    """Pack results with provenance and hashes into one file; weights only on request."""
     from harness.results.transfer import export_results
 
     manifest = export_results(store_path(store), file, where, weights)
@@ -75,15 +75,17 @@ def export(
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="What `privbench export` made.")],
-    name: Annotated[str | None, typer.Option("--as", help="Whose they are; else the file's name.")] = None,
+    file: Annotated[Path, typer.Argument(help="A file from `privbench export`.")],
+    name: Annotated[
+        str | None, typer.Option("--as", help="The name of their origin; default: the file's name.")
+    ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Drop what was imported under this name before.")
+        bool, typer.Option("--replace", help="Replace an earlier import under this name.")
     ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Take in results of others, marked with their origin; ours stay as they are, and conflicts are shown."""
+    """Import results of others, marked with their origin; ours stay unchanged, and conflicts are shown."""
     from harness.results.collect import collect
     from harness.results.transfer import conflicts, import_results
 
@@ -110,16 +112,16 @@ def purge(
         typer.Option("--sweep", help="Only the tasks of this sweep.", autocompletion=stored_sweeps),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would go, and delete nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Delete what ended tasks hold of their members; every row, result and step time stays.
+    """Delete artefacts of ended tasks, which may reveal members; every row, result and step time stays.
 
-    A later attack on a purged cell trains its models again. Two sweeps may share tasks: what one purges is
-    gone for the other too.
+    A later attack on a purged cell retrains its models. Two sweeps may share tasks: what one purges is gone
+    for the other too.
     """
     from harness.backends.status import refuse_unfinished
     from harness.store import Store
@@ -127,16 +129,16 @@ def purge(
     from harness.store.purge import purge as delete
 
     if not artefacts:
-        raise SpecError("say what to delete: --artefacts (weights, signals, scores, pictures, checkpoints)")
+        raise SpecError("give what to delete: --artefacts (weights, signals, scores, pictures, checkpoints)")
     opened = Store.open(store_path(store))
     refuse_unfinished(opened)
     found = holdings(opened, sweep)
     size = sum(each.bytes for each in found)
     count = sum(len(each.files) for each in found)
-    told = f"{count} files of {len(found)} tasks, {size / 1e6:,.1f} MB"
+    what = f"{count} files of {len(found)} tasks, {size / 1e6:,.1f} MB"
     if found and not dry_run:
         if not yes:
-            _ask(told)
+            _ask(what)
         delete(opened, found)
     if json:
         deleted = bool(found) and not dry_run
@@ -144,10 +146,10 @@ def purge(
     elif not found:
         output.say("Nothing to delete.")
     else:
-        output.say(f"{'Would delete' if dry_run else 'Deleted'} {told}.")
+        output.say(f"{'Would delete' if dry_run else 'Deleted'} {what}.")
 
 
-def _ask(told: str) -> None:
+def _ask(what: str) -> None:
     if not sys.stdin.isatty():
-        raise SpecError(f"this deletes {told} for good: give --yes, or --dry-run to only look")
-    typer.confirm(f"Delete {told} for good?", abort=True)
+        raise SpecError(f"this permanently deletes {what}: give --yes, or --dry-run to only look")
+    typer.confirm(f"Permanently delete {what}?", abort=True)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 ANYWHERE = ("0.0.0.0", "::")
-"""Addresses that stand for all of a machine's."""
+"""Addresses that mean all interfaces."""
 TOKEN_LENGTH = 16
-"""Letters of a token, at least."""
+"""The fewest characters of a token."""
 
 
 def serve(
@@ -28,16 +28,16 @@ def serve(
         typer.Option(
             "--token",
             envvar="PRIVBENCH_TOKEN",
-            help="What a visitor must know; `auto` makes one. Needed where other machines can reach --host.",
+            help="A secret for visitors; `auto` generates one. Required if other machines can reach --host.",
         ),
     ] = None,
     store: StoreOption = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Show the page live on this machine: rows as they come and how far sweeps are. Ctrl-C ends it.
+    """Serve the page live on this machine: new rows and the progress of sweeps. Ctrl-C ends it.
 
-    What is new is collected before it is shown. With --database and without --store it shows what that
-    database holds and collects nothing.
+    New results are collected first. With --database and without --store it shows that database and collects
+    nothing.
     """
     from harness.cli.server import is_local, make_app
     from harness.cli.snapshot import LiveProgress, LiveRows
@@ -64,8 +64,8 @@ def _secret(token: str | None) -> str | None:
         return secrets.token_urlsafe(24)
     if token is not None and (len(token) < TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
         raise SpecError(
-            f"a token is at least {TOKEN_LENGTH} printable ASCII letters, got {len(token)}: "
-            "give --token auto to have one made"
+            f"a token is at least {TOKEN_LENGTH} printable ASCII characters, got {len(token)}: "
+            "give --token auto to generate one"
         )
     return token
 
@@ -93,12 +93,12 @@ def _run(app: "Starlette", listener: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,  # addresses may hold the token
+        access_log=False,  # addresses may contain the token
         server_header=False,
         lifespan="off",
         ws="none",
         limit_concurrency=64,
         timeout_graceful_shutdown=5,
     )
-    with suppress(KeyboardInterrupt):  # raised once more after an orderly end
+    with suppress(KeyboardInterrupt):  # raised again after a clean shutdown
         uvicorn.Server(config).run(sockets=[listener])

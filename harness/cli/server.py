@@ -1,12 +1,12 @@
-"""The page, live: a small web server over one store that only reads, apart from collecting.
+"""The live page: a small web server over one store, read-only except for collecting.
 
-/                the report's page, which asks for the other two every few seconds
-/data.json       what the page shows; with an ETag, so that what has not changed is not sent
-/progress.json   how far the sweeps are, and which tasks run
+/                the report's page, which polls the other two every few seconds
+/data.json       the page's data; with an ETag, so that unchanged data are not sent
+/progress.json   the progress of the sweeps, and the running tasks
 
-It answers GET and HEAD, hands out nothing else of the store, and asks nobody for anything. Where it listens
-to this machine alone, the Host header must name it: a page of somebody else whose name suddenly points
-here (DNS rebinding) gets nothing.
+It responds to GET and HEAD, serves nothing else of the store, and makes no requests itself. If it listens on
+this machine only, the Host header must name it: a foreign page whose name suddenly resolves to this machine
+(DNS rebinding) gets nothing.
 """
 
 import hmac
@@ -30,7 +30,7 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1", "[::1]")
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",  # the address may hold the token
+    "Referrer-Policy": "no-referrer",  # the address may contain the token
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -38,7 +38,7 @@ HEADERS = {
 
 
 def make_app(rows: LiveRows, progress: LiveProgress | None, host: str, token: str | None = None) -> Starlette:
-    """The application for a server that listens at `host`; with a token, only for who knows it."""
+    """The application for a server that listens on `host`; with a token, only for those who have it."""
 
     def page(request: Request) -> Response:
         html = rows.latest().page
@@ -66,7 +66,7 @@ def make_app(rows: LiveRows, progress: LiveProgress | None, host: str, token: st
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches a server that listens there."""
+    """Whether only this machine can reach a server that listens there."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -74,41 +74,41 @@ def is_local(host: str) -> bool:
 
 
 def allowed_names(host: str) -> Sequence[str]:
-    """What the Host header may say: this machine's own names; anything where a token is asked for."""
+    """The allowed Host headers: this machine's own names; any if a token is required."""
     return [*LOCAL_NAMES, host] if is_local(host) else ["*"]
 
 
 class TokenGate:
-    """Lets through who gives the token, in the address or as a bearer's."""
+    """Requires the token, in the address or as a bearer token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app, self.token = app, token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse with 401."""
-        if scope["type"] != "http" or self._knows(scope):
+        """Pass the request on, or refuse it with 401."""
+        if scope["type"] != "http" or self._has_token(scope):
             await self.app(scope, receive, send)
             return
         text = "give the token: /?token=TOKEN, or the header Authorization: Bearer TOKEN\n"
         refusal = PlainTextResponse(text, 401, headers={"WWW-Authenticate": "Bearer"})
         await refusal(scope, receive, send)
 
-    def _knows(self, scope: Scope) -> bool:
-        kind, _, word = Headers(scope=scope).get("Authorization", "").partition(" ")
+    def _has_token(self, scope: Scope) -> bool:
+        kind, _, secret = Headers(scope=scope).get("Authorization", "").partition(" ")
         given = [QueryParams(scope["query_string"]).get("token", "")]
-        given += [word.strip()] if kind.lower() == "bearer" else []
-        # In constant time, or the time to a refusal would tell how much of a guess is right.
+        given += [secret.strip()] if kind.lower() == "bearer" else []
+        # In constant time, or the time to a refusal would leak how much of a guess is right.
         return any(hmac.compare_digest(each.encode(), self.token) for each in given)
 
 
 class SecureHeaders:
-    """Puts the headers on every answer, refusals too, that does not bring its own."""
+    """Adds the headers to every response, refusals too, that lacks them."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with the headers."""
+        """Add the headers to the response."""
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""What a store shows at this moment: its rows, collected before they are read, and how far its sweeps are."""
+"""The current state of a store: its rows, collected before they are read, and the progress of its sweeps."""
 
 import hashlib
 import logging
@@ -20,14 +20,14 @@ from workloads.errors import BenchError, StoreError
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 2.0
-"""Between two looks for something new, at least."""
+"""Seconds between two checks for new results, at least."""
 AGAIN_SECONDS = 30.0
-"""After which what cannot be seen to change is asked again: databases, backends, a task sent again."""
+"""Seconds after which undetectable changes are checked: databases, backends, a task resubmitted."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One reading of the database, as the page takes it."""
+    """One reading of the database, for the page."""
 
     reading: Reading
 
@@ -38,20 +38,20 @@ class Snapshot:
 
     @cached_property
     def tag(self) -> str:
-        """Equal for equal data, as HTTP writes it."""
+        """The ETag: equal for equal data."""
         return f'"{hashlib.sha256(self.data).hexdigest()[:32]}"'
 
     @cached_property
     def page(self) -> str:
-        """The page itself, which goes on asking."""
+        """The page itself, which keeps polling."""
         return render_page(self.reading, live=True)
 
 
 class LiveRows:
-    """The newest rows of a store, or of a database that somebody else fills.
+    """The newest rows of a store, or of a database filled by other processes.
 
-    Whoever asks first after a pause collects what is new, reads the database and keeps what it found; whoever
-    asks meanwhile gets what was found last. A database in use is no error, it is tried again.
+    The first request after a pause collects new results, reads the database and caches the snapshot; requests
+    meanwhile get the last snapshot. A database in use is not an error but retried.
     """
 
     def __init__(self, store: Store | None, database: str | None = None) -> None:
@@ -70,13 +70,13 @@ class LiveRows:
         self._snapshot: Snapshot | None = None
 
     def first(self) -> Snapshot:
-        """Collect and read now; StoreError where that cannot be done."""
+        """Collect and read now; StoreError if that fails."""
         with self._turn:
             self._refresh()
         return self.latest()
 
     def latest(self) -> Snapshot:
-        """The newest snapshot to be had without waiting for others."""
+        """The newest snapshot available without waiting."""
         if time.monotonic() >= self._next_look and self._turn.acquire(blocking=False):
             try:
                 self._refresh()
@@ -86,7 +86,7 @@ class LiveRows:
                 self._next_look = time.monotonic() + PAUSE_SECONDS
                 self._turn.release()
         if self._snapshot is None:
-            raise StoreError("nothing was read yet: ask again")
+            raise StoreError("nothing was read yet: retry")
         return self._snapshot
 
     def _refresh(self) -> None:
@@ -94,31 +94,31 @@ class LiveRows:
             collect(self.store.path, self.database)
             self._collected = found
             self._seen = None
-        version = self._version()  # before reading: what comes meanwhile is read the next time
+        version = self._version()  # before reading: later changes are read the next time
         if version != self._seen:
             self._snapshot = Snapshot(read(self.source))
             self._seen = version
 
     def _version(self) -> float:
-        """Another number when somebody else may have changed the database."""
+        """A number that differs when another process may have changed the database."""
         if self.store is None or self.database is not None:
             return time.monotonic() // AGAIN_SECONDS
         try:
             return self.store.database.stat().st_mtime_ns
         except FileNotFoundError:
-            self._collected = None  # it is made again at the next look
-            raise StoreError(f"{self.store.database} is gone") from None
+            self._collected = None  # it is rebuilt at the next check
+            raise StoreError(f"{self.store.database} is missing") from None
 
 
 def newest_result(store: Store) -> tuple[int, int]:
-    """How many results a store has and when the last one was written: other when there is one to collect."""
+    """The number of results and the time of the last one, which differ when there are new results."""
     count = newest = 0
     for shard in os.scandir(store.tasks):
         if not shard.is_dir():
             continue
         for task in os.scandir(shard.path):
             try:
-                # Paths as text: Path objects would take longer than the looks themselves.
+                # Paths as text: Path objects would take longer than the checks themselves.
                 written = os.stat(f"{task.path}/result.json").st_mtime_ns  # noqa: PTH116
             except (FileNotFoundError, NotADirectoryError):
                 continue
@@ -128,20 +128,20 @@ def newest_result(store: Store) -> tuple[int, int]:
 
 @dataclass
 class Watched:
-    """A sweep's progress, and when its record and it were looked at."""
+    """A sweep's progress, and when its record and it were last read."""
 
     progress: Progress
     written: int
     made: float
 
     def stale(self, written: int) -> bool:
-        """Whether to begin anew: enqueued again, or a failure may have been sent again."""
+        """Whether to start over: enqueued again, or a failure may have been resubmitted."""
         final = self.progress.over and not self.progress.failures
         return written != self.written or (not final and time.monotonic() - self.made > AGAIN_SECONDS)
 
 
 class LiveProgress:
-    """How far the sweeps of a store are; only what was open before is read again."""
+    """The progress of a store's sweeps; only unfinished tasks are re-read."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -149,14 +149,14 @@ class LiveProgress:
         self._watched: dict[str, Watched] = {}
 
     def look(self) -> Json:
-        """Counts of every sweep, and every task that runs."""
+        """Counts of every sweep, and every running task."""
         with self._turn:
             found = [each for name in self.store.sweep_names() if (each := self._progress(name))]
         running = {task.key: asdict(task) for progress in found for task in progress.running}
         return {"sweeps": [progress.summary() for progress in found], "running": list(running.values())}
 
     def _progress(self, name: str) -> Progress | None:
-        """A sweep's progress; None where its record is damaged or gone."""
+        """A sweep's progress; None if its record is damaged or missing."""
         try:
             written = (self.store.sweeps / f"{name}.json").stat().st_mtime_ns
             known = self._watched.get(name)

@@ -1,11 +1,11 @@
-"""What a sweep came to, for the terminal: frontier, audits, rebuilt pictures, cells that nothing attacked."""
+"""The summary of a sweep for the terminal: frontier, audits, reconstructions, cells without an attack."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from harness.cli import output
 from harness.leakage.candidates import FAMILY
-from harness.report.compare import NAMES, say
+from harness.report.compare import NAMES, describe
 from harness.report.costs import BELOW_ONE
 from harness.report.leakage import STRONGEST
 from harness.report.reading import PLAIN
@@ -16,11 +16,11 @@ from harness.store import Store
 COMPARED = ("accuracy", "tpr_at_1pct")
 """Axes of the comparisons under the frontier."""
 LINES = 12
-"""Comparisons that are printed; `privbench report compare` has all."""
+"""Comparisons that are printed, at most; `privbench report compare` has all."""
 
 
 def frontier(store: Store, cells: Sequence[Cell]) -> None:
-    """What a store's database says of these cells at this moment: a table with intervals, and remarks."""
+    """Print the frontier of these cells: a table with intervals, and remarks."""
     with open_reader(store.path) as reader:
         _frontier(reader, cells)
 
@@ -36,7 +36,7 @@ def _frontier(reader: Reader, cells: Sequence[Cell]) -> None:
     order = "workload, epsilon_asked desc nulls first, method, attack"
     sql = f"select {columns} from frontier where cell in ({keys}) order by {order}"
     labels = distinct_labels(cells)
-    rows = [{**row, "label": labels[row["cell"]]} for row in reader.ask(sql).arrow.to_pylist()]
+    rows = [{**row, "label": labels[row["cell"]]} for row in reader.execute(sql).arrow.to_pylist()]
     shown = _headlines(rows)
     if shown:
         output.out.print(output.table([_frontier_row(row) for row in shown], title="frontier"))
@@ -50,35 +50,35 @@ def _frontier(reader: Reader, cells: Sequence[Cell]) -> None:
     _reconstructions(reader, keys, labels)
     for row in rows:
         if row["valid"] is False:
-            found = "the blind check tells members from non-members"
+            found = "the blind check distinguishes members from non-members"
             output.say(f"INVALID: {row['workload']} {row['label']}: {found}")
 
 
 def _headlines(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per cell where its strongest attack is known, and the rows of attacks outside its family."""
+    """One row per cell if its strongest attack is known, and the rows of attacks outside its family."""
     known = {row["cell"] for row in rows if row["attack"] == STRONGEST}
     return [row for row in rows if row["cell"] not in known or row["attack"] not in FAMILY]
 
 
 def _comparisons(reader: Reader, keys: str, labels: dict[str, str]) -> None:
-    """Which cells differ from the best one, by paired tests; otherwise that they are indistinguishable."""
+    """Print which cells differ significantly from the best one, and which are indistinguishable."""
     axes = ", ".join(f"'{axis}'" for axis in COMPARED)
     sql = f"""
         select * from comparison
         where shown and difference is not null and axis in ({axes}) and cell in ({keys}) and other in ({keys})
         order by workload, axis, label, cell, other_label, other
     """
-    rows = reader.ask(sql).arrow.to_pylist()
+    rows = reader.execute(sql).arrow.to_pylist()
     for row in rows[:LINES]:
         named = {**row, "label": labels[row["cell"]], "other_label": labels[row["other"]]}
         pair = f"{named['label']} and {named['other_label']}"
-        output.say(f"{row['workload']}, {NAMES[row['axis']]}, {pair}: {say(named)}")
+        output.say(f"{row['workload']}, {NAMES[row['axis']]}, {pair}: {describe(named)}")
     if len(rows) > LINES:
         output.say(f"{len(rows) - LINES} more comparisons: privbench report compare")
 
 
 def _unattacked(reader: Reader, keys: str, labels: dict[str, str]) -> None:
-    """Cells of which only the accuracy is known: no attack was asked for, or none has succeeded."""
+    """Print cells with an accuracy only: no attack was requested, or none has succeeded."""
     sql = f"""
         select c.key, c.workload, count(*) as models, avg(r.test_accuracy order by r.index) as accuracy,
             max(r.epsilon) as epsilon, max(r.guarantee_kind) as guarantee_kind
@@ -100,14 +100,14 @@ def _unattacked(reader: Reader, keys: str, labels: dict[str, str]) -> None:
             "priced ε": None if row["epsilon"] is None else f"{row['epsilon']:.3g}",
             "kind": row["guarantee_kind"],
         }
-        for row in reader.ask(sql).arrow.to_pylist()
+        for row in reader.execute(sql).arrow.to_pylist()
     ]
     if rows:
-        output.out.print(output.table(rows, title="trained, and attacked by nothing: not in the frontier"))
+        output.out.print(output.table(rows, title="trained without an attack: not in the frontier"))
 
 
 def _audits(reader: Reader, keys: str, labels: dict[str, str]) -> None:
-    """What canaries prove about epsilon, beside the price."""
+    """Print lower bounds on epsilon from canaries, next to the guarantee."""
     sql = f"""
         select cell, workload, attack, canary, canaries, models, epsilon_audited, confidence, epsilon_priced,
             epsilon_paper, guarantee_kind, alarm
@@ -119,20 +119,20 @@ def _audits(reader: Reader, keys: str, labels: dict[str, str]) -> None:
             "method": labels[row["cell"]],
             "audit": row["attack"],
             "models": row["models"],
-            "proved ε ≥": f"{row['epsilon_audited']:.3g} ({100 * row['confidence']:g} %)",
+            "audited ε ≥": f"{row['epsilon_audited']:.3g} ({100 * row['confidence']:g} %)",
             "priced ε": output.cell(row["epsilon_priced"]),
             "paper's ε": output.cell(row["epsilon_paper"]),
             "kind": row["guarantee_kind"],
             "alarm": "ALARM" if row["alarm"] else "",
         }
-        for row in reader.ask(sql).arrow.to_pylist()
+        for row in reader.execute(sql).arrow.to_pylist()
     ]
     if rows:
         output.out.print(output.table(rows, title="audits: a small bound proves nothing"))
 
 
 def _reconstructions(reader: Reader, keys: str, labels: dict[str, str]) -> None:
-    """How well members' pictures were rebuilt from shared gradients, beside their mean colours."""
+    """Print the quality of reconstructed pictures, next to that of their mean colours."""
     sql = f"""
         select cell, workload, attack, moment, images, mse_median, mse_median_low, mse_median_high,
             mse_median_mean_colour, ssim_mean, beats_mean_colour, beats_mean_colour_low,
@@ -154,10 +154,10 @@ def _reconstructions(reader: Reader, keys: str, labels: dict[str, str]) -> None:
             "priced ε": output.cell(row["epsilon"]),
             "kind": row["guarantee_kind"],
         }
-        for row in reader.ask(sql).arrow.to_pylist()
+        for row in reader.execute(sql).arrow.to_pylist()
     ]
     if rows:
-        title = "pictures rebuilt from shared gradients: look at them with `privbench report reconstructions`"
+        title = "pictures reconstructed from shared gradients: see `privbench report reconstructions`"
         output.out.print(output.table(rows, title=title))
 
 
@@ -181,7 +181,7 @@ def _frontier_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time(row: dict[str, Any]) -> str | None:
-    """What a step costs beside the baseline's: at equal batch size where benched, else per example."""
+    """The cost of a step relative to the baseline's: at equal batch size if benched, else per example."""
     ratio = _ratio(row)
     if ratio is None:
         return None
@@ -189,7 +189,7 @@ def _time(row: dict[str, Any]) -> str | None:
 
 
 def _ratio(row: dict[str, Any]) -> float | None:
-    # CPU time: the wall times of trainings that ran side by side are not comparable.
+    # CPU time: the wall times of concurrent training runs are not comparable.
     ratio: float | None = row["step_overhead"]
     return row["example_cpu_overhead"] if ratio is None else ratio
 

@@ -1,4 +1,4 @@
-"""The commands of sweeps: quickstart, plan, enqueue, run, status, logs, retry, cancel."""
+"""Commands for sweeps: quickstart, plan, enqueue, run, status, logs, retry, cancel."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -69,17 +69,19 @@ def plan(
     settings: SetOption = None,
     n_train: MembersOption = None,
     store: StoreOption = None,
-    probe: Annotated[bool, typer.Option(help="Time a few steps where nothing was recorded.")] = True,
+    probe: Annotated[bool, typer.Option(help="Time a few steps if no times were recorded.")] = True,
     device: Annotated[
         Literal["cpu", "cuda"] | None,
-        typer.Option("--device", help="By trainings recorded on such devices; else on what is here."),
+        typer.Option(
+            "--device", help="Estimate by times recorded on this kind of device; default: this machine's."
+        ),
     ] = None,
     cluster: Annotated[
-        int | None, typer.Option("--cluster", min=1, help="Simulate the schedule on so many GPUs.")
+        int | None, typer.Option("--cluster", min=1, help="Simulate the schedule on this many GPUs.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Sends nothing."""
+    """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Submits nothing."""
     from harness.backends.gpus import usable
     from harness.backends.schedule import simulate
     from harness.enqueue import jobs_of
@@ -94,13 +96,13 @@ def plan(
     wanted = device or here
     cost = estimate(made, opened, _probe if probe and wanted == here else None, wanted)
     if cluster is not None and cost is None:
-        raise SpecError("--cluster needs times: nothing like it was recorded, and nothing can be probed here")
+        raise SpecError("--cluster needs times: no similar run was recorded, and none can be probed here")
     schedule = simulate(jobs_of(made.todo, cost.tasks(made)), cluster) if cluster and cost else None
     output.plan(made, cost, schedule, json)
 
 
 def _probe(task: "Task") -> "Cost":
-    from harness.jobs.probe import probe  # loads torch, which a sweep on record does without
+    from harness.jobs.probe import probe  # imports torch, not needed with recorded times
 
     return probe(task)
 
@@ -123,17 +125,17 @@ def enqueue(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Send a sweep's open tasks to a backend and return at once; `status` shows how far they are."""
+    """Submit a sweep's open tasks to a backend and return at once; `status` shows their progress."""
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train)
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
     opened, made, count = _send(sweep, store, backend, how, asked)
     if json:
-        told = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
-        output.json_out({"sweep": made.sweep.name, **told})
+        counts = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
+        output.json_out({"sweep": made.sweep.name, **counts})
     else:
         output.plan_warnings(made)
         output.say(
-            f"{count} of {len(made.tasks)} tasks sent to {backend}; {len(made.done)} are done already."
+            f"{count} of {len(made.tasks)} tasks submitted to {backend}; {len(made.done)} are done already."
         )
         output.say(f"See `privbench status {made.sweep.name} --store {opened.path}`.")
 
@@ -173,7 +175,7 @@ def run_sweep(
     backend: str = DEFAULT,
     on_interrupt: str = "stop",
 ) -> None:
-    """Enqueue, watch, collect and print; exit code 1 where a task failed or is still open."""
+    """Enqueue, watch, collect and print; exit code 1 if a task failed or is still open."""
     from harness.cli import summary
     from harness.cli.bench import show
     from harness.results.collect import collect as gather
@@ -217,7 +219,7 @@ def status(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show how far sweeps are, what runs, and what failed."""
+    """Show the progress of sweeps, running tasks and failures."""
     from harness.backends.machine.queue import supervisor_summary
     from harness.backends.status import Progress
     from harness.cli.watch import ctrl_c, watch
@@ -242,7 +244,7 @@ def logs(
 
     opened = Store.open(store_path(store))
     log = opened.folder(opened.find(task)) / "log.txt"
-    typer.echo(log.read_text(errors="replace") if log.exists() else "it has printed nothing yet", nl=False)
+    typer.echo(log.read_text(errors="replace") if log.exists() else "no output yet", nl=False)
 
 
 def retry(
@@ -255,7 +257,7 @@ def retry(
     timeout: TimeoutOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Run the failed tasks again, as they were sent except for what the options say.
+    """Rerun the failed tasks, with their original settings unless the options change them.
 
     The old reasons stay in the tasks' folders.
     """
@@ -276,7 +278,7 @@ def retry(
         if profile is None:
             how = replace(how, profile=before.profile)
         count = resend(opened, name, chosen, how)
-        output.say(f"{name}: {count} tasks sent again.")
+        output.say(f"{name}: {count} tasks resubmitted.")
 
 
 def cancel(
@@ -284,7 +286,7 @@ def cancel(
     backend: SentOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Stop a sweep; every unfinished task gets a row that says `cancelled`. Enqueue it again to go on."""
+    """Stop a sweep; every unfinished task ends as `cancelled`. Enqueue it again to resume."""
     from harness.backends import family
     from harness.backends.sent import sent_backend
     from harness.store import Store
@@ -312,7 +314,7 @@ def _plan(sweep: str | None, store: "Store", asked: Asked) -> "Plan":
 def _send(
     sweep: str | None, store: Path | None, backend: str, settings: "Settings", asked: Asked
 ) -> "tuple[Store, Plan, int]":
-    """Plan, and only if the plan is good open the store and send."""
+    """Plan, and only if the plan is valid open the store and submit."""
     from harness.enqueue import enqueue as send
     from harness.store import Store
 

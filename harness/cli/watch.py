@@ -17,11 +17,11 @@ from harness.store import Store
 
 LOOK_SECONDS = 0.5
 PLAIN_SECONDS = 5.0
-"""Between two lines where the output is no terminal."""
+"""Seconds between two lines if the output is not a terminal."""
 
 
 class Pace:
-    """Steps per second and time left, from what was seen while watching."""
+    """Steps per second and time left, measured while watching."""
 
     def __init__(self, progress: status.Progress) -> None:
         self.began, self.ended_then = time.monotonic(), len(progress.ended)
@@ -29,7 +29,7 @@ class Pace:
         self.steps: dict[str, int] = {}
 
     def note(self, progress: status.Progress, ended: list[status.Ended]) -> None:
-        """Count the steps of what runs and of what has ended since the last look."""
+        """Count the steps of running tasks and of those that ended since the last update."""
         for task in progress.running:
             self.steps[task.key] = task.done - self.before.get(task.key, 0)
         for each in ended:
@@ -37,11 +37,11 @@ class Pace:
 
     @property
     def rate(self) -> float:
-        """Steps per second since watching began."""
+        """Steps per second since the start of watching."""
         return sum(self.steps.values()) / max(time.monotonic() - self.began, 1e-9)
 
     def left(self, progress: status.Progress) -> str:
-        """Time left if the rest takes as long per task as what was seen; unknown before the first."""
+        """Time left at the observed time per task; unknown before the first has ended."""
         ended = len(progress.ended) - self.ended_then
         if not ended:
             return "?"
@@ -51,7 +51,7 @@ class Pace:
 
 
 def watch(store: Store, name: str, console: Console, interrupted: Callable[[], bool]) -> status.Progress:
-    """Show a sweep until it has ended, or until `interrupted`; the last state seen."""
+    """Show a sweep until it has ended, or until `interrupted`; return its last state."""
     progress = status.Progress.of(store, name)
     pace, backend = Pace(progress), family.get(progress.backend)
     if not console.is_terminal:
@@ -83,12 +83,12 @@ def _watch_plainly(
     console: Console,
     interrupted: Callable[[], bool],
 ) -> status.Progress:
-    told = -PLAIN_SECONDS
+    last = -PLAIN_SECONDS
     while True:
         pace.note(progress, progress.look())
         over = _over(progress, backend, interrupted)
-        if over or time.monotonic() - told > PLAIN_SECONDS:
-            told = time.monotonic()
+        if over or time.monotonic() - last > PLAIN_SECONDS:
+            last = time.monotonic()
             console.print(_line(progress, pace), highlight=False)
         if over:
             return progress
@@ -100,7 +100,7 @@ def _over(progress: status.Progress, backend: Backend, interrupted: Callable[[],
         return True
     if backend.attend(progress.store, progress.name):
         return False
-    progress.look()  # the last result may have come between the look and the end of the queue
+    progress.look()  # the last result may have arrived before the end of the queue
     return True
 
 

@@ -1,7 +1,7 @@
-"""The ruler: from what models predict to leakage figures with intervals, in numpy alone.
+"""Measurement of leakage: from models' logits to figures with intervals, in numpy only.
 
 Scores of attacks from stored signals (`scoring`), figures with their influence values (`roc`, `influence`),
-intervals that know how targets depend on each other (`intervals`), the strongest attack of a cell
-(`candidates`), two methods against each other (`comparison`). Nothing here loads torch: stored results are
-evaluated again at collection.
+intervals that account for the dependence of targets (`intervals`), the strongest attack of a cell
+(`candidates`), paired comparisons of methods (`comparison`). Nothing here imports torch: stored results are
+re-evaluated at collection.
 """

@@ -1,8 +1,8 @@
 """The leakage of a cell: that of the strongest declared attack, chosen for each target on other models.
 
 The largest of several estimates is biased upwards, and one attack for all cells is too weak on some. So half
-of the models choose the attack for the other half and the other way round, and the figure is the mean over
-fixed splits into halves. It can be lower than a single attack's figure in the cell.
+of the models choose the attack for the other half and vice versa, and the figure is the mean over fixed
+splits into halves. It can be lower than a single attack's figure in the cell.
 """
 
 from collections.abc import Mapping
@@ -51,23 +51,23 @@ class Candidates:
 
     @property
     def any(self) -> Scored:
-        """One of the attacks, for what they have in common."""
+        """Any of the attacks, for what they have in common."""
         return next(iter(self.scored.values()))
 
     def auc(self) -> Strongest:
         """The mean over splits of the mean over targets of the chosen attack's AUC."""
         per_target, error = self._by_auc
         picks = choose(per_target)
-        # Calibration keeps the AUC of a target, so nothing has to be stitched together.
+        # Calibration keeps the AUC of a target, so no scores have to be combined.
         value = per_target[picks, np.arange(self.any.models)].mean()
         return Strongest(float(value), error, self._count(picks))
 
     def tpr(self, rate: Fraction) -> Strongest:
         """The mean over splits of the TPR at a rate, pooled over targets, each under its chosen attack."""
-        per_target, error = self._judged(partial(influence.tpr, rate=rate))
+        per_target, error = self._evaluated(partial(influence.tpr, rate=rate))
         picks = choose(per_target)
         distinct, times = np.unique(picks, axis=0, return_counts=True)
-        found = [(curve.at(rate), curve.tied(rate)) for curve in map(self._stitched, distinct)]
+        found = [(curve.at(rate), curve.tied(rate)) for curve in map(self._combined, distinct)]
         value, tied = np.average(found, axis=0, weights=times)
         return Strongest(float(value), error, self._count(picks), float(tied))
 
@@ -75,17 +75,17 @@ class Candidates:
         """The mean over splits of the ROCs with the attacks chosen for the AUC, as `fpr` and `tpr`."""
         distinct, times = np.unique(choose(self._by_auc[0]), axis=0, return_counts=True)
         grid = np.unique(np.concatenate([[0.0], BETWEEN, np.linspace(0, 1, 201)]))
-        drawn = [np.interp(grid, curve.fpr, curve.tpr) for curve in map(self._stitched, distinct)]
+        drawn = [np.interp(grid, curve.fpr, curve.tpr) for curve in map(self._combined, distinct)]
         return {"fpr": grid.tolist(), "tpr": np.average(drawn, axis=0, weights=times).tolist()}
 
-    def _stitched(self, pick: Ints) -> Roc:
-        """The pooled ROC where target m is attacked by candidate number pick[m]."""
+    def _combined(self, pick: Ints) -> Roc:
+        """The pooled ROC in which target m is attacked by candidate pick[m]."""
         ranks = np.stack([self._ranks[candidate][m] for m, candidate in enumerate(pick)])
         return Roc.of_calibrated(ranks[self.any.pairs], self.any.members[self.any.pairs])
 
     @cached_property
     def _ranks(self) -> list[Ints]:
-        """Calibrated, so that targets attacked by different attacks share a threshold."""
+        """Calibrated ranks, so that targets under different attacks share a threshold."""
         found = []
         for each in self.scored.values():
             ranks = np.zeros(each.scores.shape, dtype=np.int64)
@@ -95,9 +95,9 @@ class Candidates:
 
     @cached_property
     def _by_auc(self) -> tuple[Floats, float]:
-        return self._judged(influence.auc)
+        return self._evaluated(influence.auc)
 
-    def _judged(self, figure: Figure) -> tuple[Floats, float]:
+    def _evaluated(self, figure: Figure) -> tuple[Floats, float]:
         """(candidates, M) values of every target, and the largest standard error."""
         found = {name: figure(scored) for name, scored in self.scored.items()}
         errors = [variance(each.values, FAMILY[name]) ** 0.5 for name, each in found.items()]
@@ -109,7 +109,7 @@ class Candidates:
 
 
 def choose(per_target: Floats) -> Ints:
-    """(splits, M): for each target the candidate with the highest sum over the half that does not hold it."""
+    """(splits, M): for each target the candidate with the highest sum over the half without it."""
     models = per_target.shape[1]
     picks = np.empty((SPLITS, models), dtype=np.int64)
     for split in range(SPLITS):

@@ -1,8 +1,8 @@
-"""Two methods against each other: paired over the models of equal number, which have the same members.
+"""Paired comparisons of methods, over the models of equal index, which have the same members.
 
-A method is called better only where the paired test says so after Holm's correction over all pairs of an
-axis; otherwise the two are indistinguishable, and the smallest difference that could have been seen stands
-beside it. That two intervals do not overlap is no such test.
+A method is called better only if the paired test is significant after Holm's correction over all pairs of an
+axis; otherwise the two are indistinguishable, and the smallest detectable difference is reported. That two
+intervals do not overlap is no such test.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ from harness.leakage.roc import RATES
 from workloads.errors import BenchError
 
 FEWEST = 4
-"""Models that both cells must have."""
+"""The fewest models that both cells must have."""
 POWER = 0.8
 LEVEL = 0.05
-"""Of Holm's family."""
+"""The family-wise level of Holm's correction."""
 ROUNDING = 1e-12
-"""A spread below this is no spread."""
+"""A spread below this counts as none."""
 NO_SPREAD = "no spread between models"
 
 Halves = tuple[Scored, Scored]
@@ -34,7 +34,7 @@ Halves = tuple[Scored, Scored]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A paired difference, first less second, with its 95 % interval; null with a reason where unknown."""
+    """A paired difference, first minus second, with its 95 % interval; null with a reason if unknown."""
 
     models: int
     """Pairs."""
@@ -47,7 +47,7 @@ class Comparison:
     effect_size: float | None = None
     """The difference in standard deviations of the paired differences (d_z); of accuracies only."""
     detectable: float | None = None
-    """The smallest difference that so many models show with a chance of 80 %."""
+    """The smallest difference that this many models detect with a power of 80 %."""
     reason: str | None = None
 
 
@@ -57,7 +57,7 @@ def figure(axis: str) -> Figure:
 
 
 def paired_accuracy(first: Floats, second: Floats) -> Comparison:
-    """Compare accuracies of models of equal number, (M,) each."""
+    """Compare accuracies of models of equal index, (M,) each."""
     models = len(first)
     if models < FEWEST:
         return _too_few(models)
@@ -116,7 +116,7 @@ class Measured:
 
 
 def measure_strongest(axis: str, candidates: Candidates, apart: Mapping[str, Halves]) -> Measured:
-    """A cell's leakage by `auc` or a reported rate; `apart`: the halves of the attacks that have them."""
+    """A cell's leakage by `auc` or a reported rate; `apart`: the halves, for attacks that have them."""
     measure = figure(axis)
     value = candidates.auc() if axis == "auc" else candidates.tpr(RATES[axis])
     return Measured(
@@ -157,7 +157,10 @@ def _same_members(first: Bools, second: Bools) -> None:
     if first.shape != second.shape or (first != second).any():
         raise BenchError(
             f"models of masks {first.shape} and {second.shape} do not have the same members: pairs are "
-            "models of equal number of cells with the same workload, n_train, seed and protocol"
+            "models of equal index of cells with the same workload, n_train, seed and protocol",
+            field="members",
+            value=second.shape,
+            allowed=first.shape,
         )
 
 
@@ -180,7 +183,7 @@ def _compared(difference: float, error: float, models: int) -> Comparison:
 
 
 def smallest_detectable(error: float, models: int) -> float:
-    """The difference that a two-sided t test at 5 % finds with a chance of 80 %."""
+    """The difference that a two-sided t test at 5 % detects with a power of 80 %."""
     return (intervals.quantile(models) + intervals.quantile(models, POWER)) * error
 
 
@@ -196,10 +199,10 @@ def accuracy_test_se(first: Bools, second: Bools) -> float:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjusted p-values of a family (Holm 1979); a test that could not be made counts and stays null.
+    """Adjusted p-values of a family (Holm 1979); a test that could not be run counts and stays null.
 
-    The family is always all k (k - 1) / 2 pairs of an axis, also where only those with the best cell are
-    shown: the best was chosen on the same models.
+    The family is always all k (k - 1) / 2 pairs of an axis, even if only those with the best cell are shown:
+    the best was chosen on the same models.
     """
     adjusted: list[float | None] = [None] * len(p_values)
     highest = 0.0
@@ -212,7 +215,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 @dataclass(frozen=True)
 class Axis:
-    """How differences on an axis are told."""
+    """The wording of differences on an axis."""
 
     better: str
     """What the better method does."""
@@ -232,12 +235,12 @@ AUC = Axis("leaks less", 1.0, " of AUC", 3, higher_is_better=False)
 
 
 def sentence(first: str, second: str, found: Comparison, adjusted: float | None, axis: Axis) -> str:
-    """What a comparison shows, in words; nobody wins without Holm's p below 5 %.
+    """A comparison in words; no method is better unless Holm's p is below 5 %.
 
     Args:
         first: the name of the first method.
         second: of the other.
-        found: first less second.
+        found: first minus second.
         adjusted: the pair's p after Holm's correction.
         axis: what was compared.
     """

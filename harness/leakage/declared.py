@@ -1,4 +1,4 @@
-"""The declared attacks on what models answered, in arrays: a cell can be scored anew with fewer models."""
+"""The declared attacks on stored logits: a cell can be rescored with fewer models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ TEMPERATURE = 2.0
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What M models answered about n records of the pool and p others."""
+class Signals:
+    """The logits of M models on n records of the pool and p others."""
 
     logits: NDArray[np.float32]
     labels: Ints
@@ -30,14 +30,14 @@ class Answers:
 
     @classmethod
     def of(cls, signals: Mapping[str, NDArray[Any]]) -> Self:
-        """From the signals of trainings, one above the other."""
+        """From the stacked signals of training runs."""
         members = signals["members"]
         aside = signals.get("set_aside", np.zeros_like(members))
         records, others = signals["labels"][0], signals["test_labels"][0]
         return cls(signals["logits"], records, members, ~aside, signals["test_logits"], others)
 
     def only(self, models: slice) -> Self:
-        """Of these models alone."""
+        """The signals of these models only."""
         return type(self)(
             self.logits[models],
             self.labels,
@@ -49,17 +49,17 @@ class Answers:
 
     @property
     def correct(self) -> Bools:
-        """(M, p): whether each model is right about each of the others."""
+        """(M, p): whether each model's prediction is right on each of the others."""
         right: Bools = self.population_logits.argmax(axis=2) == self.population_labels
         return right
 
 
-def score_declared(answers: Answers) -> dict[str, Floats]:
+def score_declared(signals: Signals) -> dict[str, Floats]:
     """(M, n) scores of each declared attack with its default parameters; every model is a target."""
-    phi = rescaled_logit(answers.logits, answers.labels)
-    included, excluded = answers.members & answers.evaluated, ~answers.members & answers.evaluated
-    soft = rescaled_logit(answers.logits, answers.labels, TEMPERATURE)
-    others = rescaled_logit(answers.population_logits, answers.population_labels, TEMPERATURE)
+    phi = rescaled_logit(signals.logits, signals.labels)
+    included, excluded = signals.members & signals.evaluated, ~signals.members & signals.evaluated
+    soft = rescaled_logit(signals.logits, signals.labels, TEMPERATURE)
+    others = rescaled_logit(signals.population_logits, signals.population_labels, TEMPERATURE)
     return {
         "loss": loss(phi),
         "lira": lira_bayes(phi, included, excluded),
@@ -67,18 +67,18 @@ def score_declared(answers: Answers) -> dict[str, Floats]:
     }
 
 
-def score_strongest(answers: Answers) -> dict[str, NDArray[Any]]:
-    """What attack `strongest` keeps of these models: scores of each attack, and those by halves."""
-    kept: dict[str, NDArray[Any]] = {"members": answers.members}
-    if not answers.evaluated.all():
-        kept["set_aside"] = ~answers.evaluated
-    kept |= {f"scores/{name}": each for name, each in score_declared(answers).items()}
-    models = len(answers.members)
+def score_strongest(signals: Signals) -> dict[str, NDArray[Any]]:
+    """The scores that attack `strongest` stores: of each attack, and by halves."""
+    kept: dict[str, NDArray[Any]] = {"members": signals.members}
+    if not signals.evaluated.all():
+        kept["set_aside"] = ~signals.evaluated
+    kept |= {f"scores/{name}": each for name, each in score_declared(signals).items()}
+    models = len(signals.members)
     if models >= HALVED:
         by_record = [name for name, dependence in FAMILY.items() if dependence == "record"]
-        kept |= {f"half/{name}": np.empty(answers.members.shape) for name in by_record}
+        kept |= {f"half/{name}": np.empty(signals.members.shape) for name in by_record}
         for half in halves(models):
-            scores = score_declared(answers.only(half))
+            scores = score_declared(signals.only(half))
             for name in by_record:
                 kept[f"half/{name}"][half] = scores[name]
     return kept

@@ -1,4 +1,4 @@
-"""Leakage of single records: how many are exposed, and whether luck would call the same ones."""
+"""Leakage of single records: how many are exposed, and whether independent models flag the same ones."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,18 +13,18 @@ from harness.leakage.moments import RESOLUTION
 RATE = Fraction(1, 100)
 """The false positive rate of every figure here."""
 PRIOR = 0.1
-"""Share of members among the records that an attacker is taken to look at."""
+"""Assumed share of members among the records that are attacked."""
 FLAGGED = 10
-"""Records that each half must flag for their overlap to mean something."""
+"""Records that each half must flag for a meaningful overlap."""
 MANY = 16
-"""Models from which on figures of single records are given."""
+"""The fewest models for figures of single records."""
 SIDE = 4
-"""Models that a record needs on each side to be tested."""
+"""The fewest models on each side for a record to be tested."""
 FALSE_DISCOVERIES = 0.05
 
 
 def ppv(tpr: float | None, rate: float = float(RATE), prior: float = PRIOR) -> float | None:
-    """The share of members among the records that an attack calls, where a share `prior` are members."""
+    """The precision of an attack, if a share `prior` of the records are members."""
     if tpr is None:
         return None
     return prior * tpr / (prior * tpr + (1 - prior) * rate)
@@ -32,18 +32,18 @@ def ppv(tpr: float | None, rate: float = float(RATE), prior: float = PRIOR) -> f
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether two halves of the models, scored apart, flag the same records."""
+    """Whether two halves of the models, scored separately, flag the same records."""
 
     value: float
     """Jaccard index of the records flagged by the models trained on them."""
     chance: float
-    """What flags of as many random records would give."""
+    """The expected index of as many random flags."""
     untrained: float
     """The same index for the models not trained on the record: difficulty, not exposure."""
 
 
 def agreement(first: Scored, second: Scored) -> Agreement | None:
-    """The overlap of the records that either half flags; None where a half flags fewer than 10."""
+    """The overlap of the records that either half flags; None if a half flags fewer than 10."""
     one, other = _flagged(first, first.included), _flagged(second, second.included)
     if min(one.sum(), other.sum()) < FLAGGED:
         return None
@@ -88,16 +88,16 @@ def records_exposed(phi: Floats, scored: Scored) -> tuple[int, int] | None:
 
 
 def _discoveries(p: Floats) -> int:
-    """How many hypotheses Benjamini and Hochberg's step-up rule rejects."""
+    """The number of rejections of Benjamini and Hochberg's step-up rule."""
     passed = np.sort(p) <= FALSE_DISCOVERIES * np.arange(1, len(p) + 1) / max(len(p), 1)
     return int(np.flatnonzero(passed)[-1]) + 1 if passed.any() else 0
 
 
 def record_tpr_p99(scored: Scored) -> float | None:
-    """The 99th percentile over records of the share of the models trained on a record that give it away.
+    """The 99th percentile over records of the share of the models trained on a record that reveal it.
 
-    At the pooled threshold of 1 % FPR. Null below 16 models, where the share is mostly luck, and where there
-    are too few non-members for that rate.
+    At the pooled threshold of 1 % FPR. Null below 16 models, where the share is mostly chance, and with too
+    few non-members for that rate.
     """
     if scored.models < MANY or scored.roc.shortage(RATE) is not None:
         return None

@@ -19,10 +19,10 @@ from harness.store.outcomes import CanaryLeakage, Curve, Leakage, Membership, Ra
 
 METRICS = 2
 """The version of these figures. Raise it when the same scores would give other figures: stored results of
-another version are evaluated again at collection."""
+another version are re-evaluated at collection."""
 
 BLIND_LEVEL = 0.001
-"""The share of sound splits that the blind check may call broken."""
+"""The share of sound splits that the blind check may reject."""
 SAME = "the attack gives every record the same score"
 VERDICT = {"valid", "message"}
 """Fields that only the blind check has."""
@@ -37,11 +37,11 @@ def evaluate(
     phi: Floats | None = None,
     evaluated: Bools | None = None,
 ) -> Leakage:
-    """Judge scores against the truth.
+    """Evaluate scores against the true membership.
 
     Args:
         scores: (M, n), higher = member. Infinities are ordered as numbers; NaN is an error.
-        members: (M, n): the truth; every target needs members and non-members.
+        members: (M, n): the true membership; every target needs members and non-members.
         dependence: how the attack's scores of two targets depend on each other.
         half_scores: (M, n): row m scored with only the models of its own half (even and odd positions) as
             shadows, for attacks of dependence "record".
@@ -91,7 +91,7 @@ def evaluate(
 
 
 def evaluate_strongest(candidates: Candidates, phi: Floats | None = None) -> Leakage:
-    """The figures of the strongest attack of the declared family; None where the rule is not made for one."""
+    """The figures of the strongest attack of the declared family; None for figures it does not define."""
     for each in candidates.scored.values():
         each.check()
     any_of = candidates.any
@@ -126,14 +126,14 @@ def recompute(
     phi: Floats | None = None,
     checks_split: bool = False,
 ) -> Membership:
-    """The outcome of a membership attack, from what its file of scores holds.
+    """The outcome of a membership attack, from its file of scores.
 
     Args:
-        stored: `scores`, `members` and, where there are, `half_scores` and `set_aside`; of `strongest`
+        stored: `scores`, `members` and, if present, `half_scores` and `set_aside`; of `strongest`
             `scores/<attack>`, `members` and `phi`.
         dependence: of the attack; that of `strongest` is the family's.
-        canaries: so many of the last records are canaries, and judged apart.
-        phi: (M, n) rescaled logits, where the figures of single records are wanted.
+        canaries: the number of canaries, the last records, which are evaluated separately.
+        phi: (M, n) rescaled logits, for the figures of single records.
         checks_split: whether this is the blind check, whose verdict makes the cell valid or not.
     """
     stop = stored["members"].shape[1] - canaries
@@ -152,28 +152,28 @@ def recompute(
         candidates = Candidates.of(scores, members, evaluated)
         return Membership(metrics=evaluate_strongest(candidates, phi), roc=Curve(**candidates.drawn()))
     found = evaluate(pool["scores"], members, dependence, pool.get("half_scores"), phi, evaluated)
-    beside: dict[str, Any] = {"canaries": of_canaries(rest["scores"], *_truth(rest)) if canaries else None}
+    extra: dict[str, Any] = {"canaries": of_canaries(rest["scores"], *_truth(rest)) if canaries else None}
     if checks_split:
-        beside["valid"], beside["message"] = blind_verdict(found)
+        extra["valid"], extra["message"] = blind_verdict(found)
     drawn = Scored(pool["scores"], members, evaluated).roc.drawn()
-    return Membership(metrics=found.model_copy(update=beside), roc=Curve(**drawn))
+    return Membership(metrics=found.model_copy(update=extra), roc=Curve(**drawn))
 
 
 def _truth(stored: Mapping[str, NDArray[Any]]) -> tuple[Bools, Bools | None]:
-    """`members`, and where they count: results of methods that set nobody aside need not say so."""
+    """`members` and `evaluated`; None for methods that set no record aside."""
     aside = stored.get("set_aside")
     return stored["members"], None if aside is None or not aside.any() else ~aside
 
 
 def _without_scores(stored: Mapping[str, NDArray[Any]]) -> str | None:
-    """Why a file without scores has none; None where it has those of its attack or of the whole family."""
+    """Why a file has no scores; None if it has those of its attack or of the whole family."""
     if "scores" in stored or all(f"scores/{name}" in stored for name in FAMILY):
         return None
     return f"needs {', '.join(FAMILY)}, and so {NEEDED} models or more; the cell has {len(stored['members'])}"
 
 
 def of_canaries(scores: Floats, members: Bools, evaluated: Bools | None = None) -> CanaryLeakage:
-    """The same figures for canaries alone, over all targets together: every coin is its own."""
+    """The same figures for canaries alone, pooled over all targets: their coins are independent."""
     scored = Scored(scores, members, evaluated)
     flat, truth = scores[scored.pairs].reshape(1, -1), members[scored.pairs].reshape(1, -1)
     why = one_sided(truth, ~truth)
@@ -182,7 +182,7 @@ def of_canaries(scores: Floats, members: Bools, evaluated: Bools | None = None) 
 
 
 def unmeasured(included: Bools, excluded: Bools, why: str) -> Leakage:
-    """No figure, with the reason: of models that trained on the whole pool, or of too few models."""
+    """No figures, with the reason: models trained on the whole pool, or too few models."""
     nothing: dict[str, Any] = dict.fromkeys(Leakage.model_fields.keys() - VERDICT)
     rate = _rate_with(reason=why)
     measured = {
@@ -196,17 +196,17 @@ def unmeasured(included: Bools, excluded: Bools, why: str) -> Leakage:
 
 
 def blind_verdict(metrics: Leakage) -> tuple[bool, str]:
-    """Is the split sound? Not where a classifier that saw no model beats chance.
+    """Whether the split is sound: not if a classifier without any model beats chance.
 
     A one-sided test of the mean AUC at level 0.001. Under a random split a target's AUC has
     variance (n1 + n0 + 1) / (12 n1 n0) (Mann and Whitney 1947; less with ties), and the masks of
-    the targets are drawn independently. Every target is taken to have equally many members.
+    the targets are drawn independently. Every target is assumed to have equally many members.
 
     Args:
         metrics: of the attack `blind`.
 
     Returns:
-        Whether the cell is valid, and a sentence that says why.
+        Whether the cell is valid, and why.
     """
     if metrics.auc is None:
         raise ValueError("a split without an AUC has no verdict")
@@ -232,7 +232,7 @@ def _constant(scored: Scored) -> bool:
 
 
 def _auc_interval(found: Estimate, scored: Scored) -> tuple[float | None, tuple[float, float]]:
-    """Standard error and interval; for a lone target DeLong's."""
+    """Standard error and interval; for a single target DeLong's."""
     if scored.models == 1 and not _constant(scored):
         return intervals.delong(scored.scores[scored.pairs].ravel(), scored.members[scored.pairs].ravel())
     return found.error, intervals.of_share(found, scored.models, scored.members_per_target)
@@ -241,7 +241,7 @@ def _auc_interval(found: Estimate, scored: Scored) -> tuple[float | None, tuple[
 def _rate(
     scored: Scored, rate: Fraction, dependence: Dependence, apart: tuple[Scored, Scored] | None
 ) -> Rate:
-    """The TPR at a rate, if there are non-members enough to resolve it."""
+    """The TPR at a rate, if there are enough non-members to resolve it."""
     roc = scored.roc
     reason = roc.shortage(rate)
     if reason is not None:

@@ -1,6 +1,6 @@
-"""Figures of leakage with the influence of every (target, record) pair on them.
+"""Leakage figures with the influence of every (target, record) pair on them.
 
-A figure's estimate less its expectation is about the sum of the influence values U, so sums of U over rows
+A figure's estimate minus its expectation is about the sum of the influence values U, so sums of U over rows
 and columns give its variance, whatever the dependence between targets (harness/leakage/intervals.py).
 """
 
@@ -19,7 +19,7 @@ from workloads.errors import BenchError
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of an attack on every target, higher = member, with the truth beside them."""
+    """The scores of an attack on every target, higher = member, with the true membership."""
 
     scores: Floats
     """(M, n). Infinities are ordered as numbers."""
@@ -35,12 +35,12 @@ class Scored:
 
     @property
     def included(self) -> Bools:
-        """(M, n): who trained which target."""
+        """(M, n): the records that a target was trained on."""
         return self.members if self.evaluated is None else self.members & self.evaluated
 
     @property
     def excluded(self) -> Bools:
-        """(M, n): whom a target never saw."""
+        """(M, n): the records that a target never saw."""
         return ~self.members if self.evaluated is None else ~self.members & self.evaluated
 
     @cached_property
@@ -55,34 +55,40 @@ class Scored:
 
     @property
     def members_per_target(self) -> int:
-        """Rounded down where targets differ."""
+        """Rounded down if targets differ."""
         return int(self.included.sum()) // self.models
 
     def take(self, targets: slice) -> "Scored":
-        """Some targets alone."""
+        """Some targets only."""
         evaluated = None if self.evaluated is None else self.evaluated[targets]
         return Scored(self.scores[targets], self.members[targets], evaluated)
 
     def check(self) -> None:
-        """Refuse what cannot be judged."""
+        """BenchError if the scores cannot be evaluated."""
         if self.scores.ndim != 2 or self.scores.shape != self.members.shape:
             raise BenchError(
                 f"scores of shape {self.scores.shape} and members of shape {self.members.shape}: "
-                "both must be (targets, records)"
+                "both must be (targets, records)",
+                field="scores",
+                value=self.scores.shape,
+                allowed=self.members.shape,
             )
         for target, row in enumerate(np.isnan(self.scores)):
             if row.any():
                 raise BenchError(
                     f"the scores of target {target} hold {int(row.sum())} NaN of {len(row)}: "
-                    "an attack must give every record a number (infinities are allowed)"
+                    "an attack must give every record a number (infinities are allowed)",
+                    field="scores",
+                    value=int(row.sum()),
+                    allowed=0,
                 )
         why = one_sided(self.included, self.excluded)
         if why is not None:
-            raise BenchError(why)
+            raise BenchError(why, field="members")
 
 
 def one_sided(included: Bools, excluded: Bools) -> str | None:
-    """Why leakage cannot be measured with these masks; None where it can."""
+    """Why leakage cannot be measured with these masks; None if it can."""
     counts = zip(included.sum(axis=1).tolist(), excluded.sum(axis=1).tolist(), strict=True)
     for target, (inside, outside) in enumerate(counts):
         if not inside or not outside:
@@ -95,15 +101,15 @@ def one_sided(included: Bools, excluded: Bools) -> str | None:
 
 @dataclass(frozen=True)
 class Influence:
-    """An estimate and what every pair contributes to its error."""
+    """An estimate and the contribution of every pair to its error."""
 
     value: float
     values: Floats
-    """(M, n): U; the estimate less its expectation is about their sum."""
+    """(M, n): U; the estimate minus its expectation is about their sum."""
 
     @property
     def per_target(self) -> Floats:
-        """(M,): the value of every target alone; exactly so for a mean over targets."""
+        """(M,): the value of every target alone; exact for a mean over targets."""
         return np.asarray(self.value + len(self.values) * self.values.sum(axis=1))
 
 
@@ -127,10 +133,10 @@ def auc(scored: Scored) -> Influence:
 
 
 def placements(scores: Floats, members: Bools) -> tuple[Floats, float]:
-    """(n,) of one target, and its AUC, the mean of either side.
+    """(n,) placements of one target, and its AUC, the mean of either side.
 
-    Of a member the share of non-members that it beats, of a non-member the share of members that beat it;
-    ties count half (DeLong et al. 1988).
+    For a member the share of non-members below it, for a non-member the share of members above it; ties count
+    half (DeLong et al. 1988).
     """
     order = np.argsort(scores)
     ranked, inside = scores[order], members[order]
@@ -149,8 +155,8 @@ def placements(scores: Floats, members: Bools) -> tuple[Floats, float]:
 def tpr(scored: Scored, rate: Fraction) -> Influence:
     """The pooled TPR at a false positive rate; the threshold, set by non-members, has an error of its own.
 
-    A non-member more above the cut moves it, and the TPR by the slope of the ROC, taken between half and
-    twice the rate.
+    One more non-member above the threshold moves it, and the TPR by the slope of the ROC, taken between half
+    and twice the rate.
     """
     roc, low, high = scored.roc, rate / 2, min(2 * rate, Fraction(1))
     value = roc.at(rate)
@@ -163,9 +169,9 @@ def tpr(scored: Scored, rate: Fraction) -> Influence:
 
 
 def balanced_accuracy(scored: Scored) -> Influence:
-    """(1 + TPR - FPR) / 2 of calling as many records of a target as it has members, ties shared.
+    """(1 + TPR - FPR) / 2 when as many records of a target are predicted members as it has, ties shared.
 
-    The number of members is public, so no threshold is learnt and nothing is biased.
+    The number of members is public, so no threshold is learnt and there is no bias.
     """
     called = np.zeros(scored.scores.shape)
     for m in range(scored.models):
@@ -176,7 +182,7 @@ def balanced_accuracy(scored: Scored) -> Influence:
 
 
 def call_highest(scores: Floats, count: int) -> Floats:
-    """(n,): 1 for the `count` highest scores, 0 for others, what is left shared among equals at the cut."""
+    """(n,): 1 for the `count` highest scores, 0 for others, the rest shared among ties at the threshold."""
     cut = np.partition(scores, len(scores) - count)[len(scores) - count]
     called = (scores > cut).astype(np.float64)
     equal = scores == cut
@@ -185,7 +191,7 @@ def call_highest(scores: Floats, count: int) -> Floats:
 
 
 def mean_gap(gained: Floats, scored: Scored) -> Influence:
-    """The mean over targets of what is gained on members less what is gained on non-members, (M, n)."""
+    """The mean over targets of the gain on members minus that on non-members, (M, n)."""
     n1, n0 = (side.sum(axis=1, keepdims=True) for side in (scored.included, scored.excluded))
     inside = float(((gained * scored.included).sum(axis=1) / n1[:, 0]).mean())
     outside = float(((gained * scored.excluded).sum(axis=1) / n0[:, 0]).mean())

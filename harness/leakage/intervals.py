@@ -1,9 +1,9 @@
-"""Intervals of leakage figures: targets are each other's shadows, and the variance knows it.
+"""Intervals of leakage figures, which account for targets being each other's shadows.
 
 The estimand is a figure's expectation over masks and training randomness, on this pool, for an attacker with
-M - 1 shadows: intervals say what other seeds would give, not what other people's records would give. The
-variance is a closed form of influence values. A delete-one-model jackknife counts the degenerate pair terms
-twice (Efron and Stein 1981) and is 1.3 to 2.5 times too wide.
+M - 1 shadows: intervals cover other seeds, not other data sets. The variance is a closed form of influence
+values. A delete-one-model jackknife counts the degenerate pair terms twice (Efron and Stein 1981) and is 1.3
+to 2.5 times too wide.
 """
 
 from dataclasses import dataclass, replace
@@ -19,15 +19,15 @@ from harness.leakage.matrices import Bools, Floats
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
 HALVED = 8
-"""Models from which on the halves of a cell are scored apart: fewer leave too few shadows to each."""
+"""The fewest models for which the halves of a cell are scored separately: fewer leave too few shadows."""
 FEW = 4
-"""Fewer models than this are noted beside the interval."""
+"""Fewer models than this are noted with the interval."""
 
 Dependence = Literal["alone", "record", "learned"]
 """How an attack's scores of two targets depend on each other.
 
 alone: it uses no shadows. record: one statistic of each record from the shadows, so that two targets share
-terms record by record. learned: a classifier taught by the shadows, shared across records.
+terms record by record. learned: a classifier trained on the shadows, shared across records.
 """
 
 DEPENDENCE: dict[str, Dependence] = {
@@ -35,7 +35,7 @@ DEPENDENCE: dict[str, Dependence] = {
     **dict.fromkeys(("lira", "reference", "rmia"), "record"),
     **dict.fromkeys(("salem", "shadow", "shokri", "white-box"), "learned"),
 }
-"""Of the attacks of privbench, for stored results that do not say it."""
+"""Of privbench's attacks, for stored results that lack it."""
 
 Interval = tuple[float, float]
 
@@ -70,7 +70,7 @@ def halves(models: int) -> tuple[slice, slice]:
 
 
 def heterogeneity(first: Floats, second: Floats) -> float:
-    """H: how much records honestly differ, from the influence values of two halves that share nothing.
+    """H: the true heterogeneity of records, from the influence values of two halves that share nothing.
 
     Each half was scored with its own half as shadows. These differences do not vary between seeds.
     """
@@ -82,8 +82,8 @@ def heterogeneity(first: Floats, second: Floats) -> float:
 def variance(values: Floats, dependence: Dependence, honest: float = 0.0) -> float:
     """The variance of a figure with these (M, n) influence values; `honest` is H.
 
-    V_R - V_C estimates the covariances of targets that share statistics of records, once H is taken out. A
-    classifier shares across records, which V_R does not see: V_C bounds it, and is attained without leakage.
+    V_R - V_C, without H, estimates the covariances of targets that share statistics of records. A classifier
+    shares across records, which V_R does not capture: V_C bounds it, and is attained without leakage.
     """
     found = parts(values)
     if len(values) == 1:
@@ -109,7 +109,7 @@ class Estimate:
 def estimate(
     figure: Figure, scored: Scored, dependence: Dependence, apart: tuple[Scored, Scored] | None = None
 ) -> Estimate:
-    """A figure with its standard error; `apart` holds the halves of the cell, each its own shadows."""
+    """A figure with its standard error; `apart` holds the halves of the cell, each with its own shadows."""
     found = figure(scored)
     honest = 0.0
     if apart is not None:
@@ -120,7 +120,7 @@ def estimate(
 def scored_apart(
     half_scores: Floats | None, scored: Scored, dependence: Dependence
 ) -> tuple[Scored, Scored] | None:
-    """The two halves of a cell where H applies: statistics of records, from 8 models on, scored apart."""
+    """The two halves of a cell if H applies: statistics of records, 8 models or more, scored separately."""
     if half_scores is None or dependence != "record" or scored.models < HALVED:
         return None
     first, second = map(replace(scored, scores=half_scores).take, halves(scored.models))
@@ -128,7 +128,7 @@ def scored_apart(
 
 
 def name(dependence: Dependence, models: int, apart: bool) -> str:
-    """How an interval was made; `apart` says whether the halves of the cell were scored apart."""
+    """The method of an interval; `apart`: whether the halves of the cell were scored separately."""
     if models == 1:
         return "delong"
     match dependence:
@@ -141,30 +141,30 @@ def name(dependence: Dependence, models: int, apart: bool) -> str:
 
 
 def remarks(models: int) -> list[str]:
-    """What a reader should know about an interval from so few models."""
+    """Caveats of an interval from few models."""
     if models == 1:
         return ["over records of one model"]
     return [f"{models} models"] if models < FEW else []
 
 
 def quantile(models: int, level: float = 1 - TAIL) -> float:
-    """Of Student's t with M - 1 degrees of freedom; of the normal for one model."""
+    """The quantile of Student's t with M - 1 degrees of freedom; of the normal for one model."""
     return float(stats.t.ppf(level, models - 1) if models > 1 else stats.norm.ppf(level))
 
 
 def certain(members: int) -> float:
-    """The lowest rate that shows itself in all of so many records with a chance of 2.5 %."""
+    """The lowest rate at which all of this many records succeed with a probability of 2.5 %."""
     return float(TAIL ** (1 / members))
 
 
 def linear(value: float, error: float, models: int, ends: Interval = (0.0, 1.0)) -> Interval:
-    """value +- t error, cut to the range of the figure."""
+    """value +- t error, clipped to the range of the figure."""
     half = quantile(models) * error
     return max(value - half, ends[0]), min(value + half, ends[1])
 
 
 def of_share(found: Estimate, models: int, members: int) -> Interval:
-    """Of an AUC or a balanced accuracy; one that is exactly 1 or 0 has no spread, and is not certain.
+    """The interval of an AUC or a balanced accuracy; exactly 1 or 0 has no spread, but is uncertain.
 
     `members` are those of one target.
     """
@@ -174,9 +174,9 @@ def of_share(found: Estimate, models: int, members: int) -> Interval:
 
 
 def of_rate(found: Estimate, models: int, pooled: int) -> Interval:
-    """Of a TPR over so many pooled members, on the logit.
+    """The interval of a TPR over `pooled` members, on the logit scale.
 
-    Below one member called, and above all but one, the rate is taken for 0 or 1.
+    Below one true positive, and above all but one, the rate counts as 0 or 1.
     """
     value = found.value
     if value * pooled < 1 or value * pooled > pooled - 1:
@@ -195,8 +195,8 @@ def delong(scores: Floats, members: Bools) -> tuple[float | None, Interval]:
     """The standard error and the 95 % interval of one target's AUC (DeLong et al. 1988), within [0, 1].
 
     Their variance is zero for a perfect AUC, which finitely many records cannot prove: then the
-    min(n1, n0) disjoint pairs, all won, bound it from one side. With fewer than two members or
-    non-members nothing is known: no error, [0, 1].
+    min(n1, n0) disjoint pairs, all correctly ordered, bound it from one side. With fewer than two
+    members or non-members nothing is known: no error, [0, 1].
     """
     n1, n0 = int(members.sum()), int((~members).sum())
     if min(n1, n0) < 2:

@@ -1,4 +1,4 @@
-"""The arrays that scores, masks and counts are kept in."""
+"""Array types of scores, masks and counts."""
 
 import numpy as np
 from numpy.typing import NDArray

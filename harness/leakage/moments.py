@@ -1,4 +1,4 @@
-"""Leave-one-model-out moments: what the other models say about a record, for every target."""
+"""Leave-one-model-out moments: statistics of the other models on a record, for every target."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ import numpy as np
 from harness.leakage.matrices import Bools, Floats
 
 RESOLUTION = float(np.finfo(np.float32).eps)
-"""Relative step of the stored logits; a spread below it is rounding, not a spread."""
+"""Relative precision of the stored logits; a smaller spread is rounding."""
 BLOCK = 4096
-"""Records taken at a time: what is kept of them between two models stays in the fastest cache."""
+"""Records at a time: their state between two models stays in the fastest cache."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Moments:
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> "Moments":
-        """Of no values."""
+        """The moments of no values."""
         return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
     def __getitem__(self, index: int | tuple[slice, slice]) -> "Moments":
-        """Of one target, or of some records of all: views, so that they can be changed in place."""
+        """The moments of one target, or of some records of all: views, which can be changed in place."""
         return Moments(self.count[index], self.mean[index], self.squares[index])
 
     def __setitem__(self, target: int, row: "Moments") -> None:
@@ -34,7 +34,7 @@ class Moments:
         self.squares[target] = row.squares
 
     def include(self, values: Floats, weight: Floats) -> None:
-        """Add a value to each record where its weight is 1, and none where it is 0 (Welford 1962)."""
+        """Add a value to each record if its weight is 1, and none if it is 0 (Welford 1962)."""
         step = values - self.mean
         step *= weight
         np.add(self.count, weight, out=self.count)
@@ -65,9 +65,9 @@ class Moments:
         return np.where(freedom > 0, squares / np.maximum(freedom, 1), 1.0)
 
     def variance(self, fixed: bool) -> Floats:
-        """Each record's unbiased variance, or where `fixed` the pooled one for all.
+        """Each record's unbiased variance, or if `fixed` the pooled one for all.
 
-        A record with fewer than two values gets the pooled one. Never below what float32 resolves.
+        A record with fewer than two values gets the pooled one. Never below the precision of float32.
         """
         variance = self.squares / np.maximum(self.count - 1, 1)
         few = self.count < 2
@@ -79,7 +79,7 @@ class Moments:
         return np.maximum(variance, least, out=variance)
 
     def z_scores(self, values: Floats, fixed: bool) -> Floats:
-        """Distance from the mean in standard deviations; 0 where there is no mean."""
+        """Distance from the mean in standard deviations; 0 without a mean."""
         scale = np.sqrt(self.variance(fixed))
         return np.where(self.count > 0, (values - self.mean) / scale, 0.0)
 
@@ -87,16 +87,16 @@ class Moments:
 def leave_one_out(values: Floats, chosen: Bools) -> Moments:
     """Moments of column i over the chosen rows other than m, for every m.
 
-    Row m of the answer is merged from the rows before m and the rows after m. Nothing is ever taken
-    out of a sum again, so there is no cancellation, and row m of `values` and of `chosen` does not
-    enter row m of the answer, not even by rounding.
+    Row m of the result is merged from the rows before m and the rows after m. Nothing is ever
+    subtracted from a sum, so there is no cancellation, and row m of `values` and of `chosen` does not
+    enter row m of the result, not even by rounding.
 
     Args:
         values: (M, n)
         chosen: (M, n): which values count.
 
     Returns:
-        (M, n) moments; count 0, mean 0 where no other row is chosen.
+        (M, n) moments; count 0, mean 0 if no other row is chosen.
     """
     moments = Moments.none(values.shape)
     every = slice(None)
@@ -107,7 +107,7 @@ def leave_one_out(values: Floats, chosen: Bools) -> Moments:
 
 
 def _fill(moments: Moments, values: Floats, weights: Floats) -> None:
-    """The answer for a block of records, into moments that are none yet."""
+    """Compute a block of records, into empty moments."""
     before, after = Moments.none(values.shape[1:]), Moments.none(values.shape[1:])
     for m in range(len(values)):
         moments[m] = before
@@ -120,15 +120,15 @@ def _fill(moments: Moments, values: Floats, weights: Floats) -> None:
 def leave_one_out_log_mean(logs: Floats, chosen: Bools) -> Floats:
     """log of the mean of exp(column i) over the chosen rows other than m, for every m.
 
-    In logarithms throughout: a mean of probabilities below 1e-308 is still a number. Row m of `logs` and of
-    `chosen` does not enter row m of the answer, as in `leave_one_out`.
+    In logarithms throughout: a mean of probabilities below 1e-308 does not underflow. Row m of `logs` and of
+    `chosen` does not enter row m of the result, as in `leave_one_out`.
 
     Args:
         logs: (M, n)
         chosen: (M, n): which values count.
 
     Returns:
-        (M, n); -inf where no other row is chosen.
+        (M, n); -inf if no other row is chosen.
     """
     sums = np.empty(logs.shape)
     for start in range(0, logs.shape[1], BLOCK):

@@ -1,7 +1,7 @@
-"""Frontier mathematics: what is Pareto-optimal, by how much, and how sure that is; pure functions.
+"""Pareto fronts: what is optimal, by how much, and with what uncertainty; pure functions.
 
-A point is (leakage, accuracy): less of the first and more of the second is better. Every front is found here:
-that of the view, when results are collected; those of figures and tables; and what the page looks up.
+A point is (leakage, accuracy): less of the first and more of the second is better. Every front is computed
+here: that of the view, when results are collected; those of figures and tables; and that of the page.
 
 Between two measured points nothing was measured. What may be claimed there:
 
@@ -9,9 +9,9 @@ step      At a cap on leakage one can always release the best model measured at 
           every axis.
 mixture   One can also toss a coin and release one of two models. Accuracy, and a leakage that is a mean over
           released models (the AUC here), are then on the straight line between the two points, so the upper
-          hull is within reach. It is not for the TPR at a fixed FPR: an attacker who sees which model was
-          released spends the false positives where they pay most, and gets more than the mean of the
-          two rates. Nor for epsilon: the worse of the two guarantees is the one that holds.
+          hull is attainable. Not for the TPR at a fixed FPR: an attacker who sees which model was released
+          spends the false positives where they pay most, and gets more than the mean of the two rates. Nor
+          for epsilon: the worse of the two guarantees holds.
 """
 
 import math
@@ -27,12 +27,12 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 CONFIDENCE = 0.95
-"""Of the intervals that the views give, and of the band around a hypervolume."""
+"""The level of the views' intervals, and of the band around a hypervolume."""
 DRAWS, PIECES = 2000, 20
 
 
 def find_front(points: Sequence[Point]) -> list[int]:
-    """The positions of the Pareto-optimal points; equal points are on the front together."""
+    """The indices of the Pareto-optimal points; equal points are on the front together."""
     found: list[int] = []
     best = -math.inf
     for position in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1])):
@@ -44,13 +44,13 @@ def find_front(points: Sequence[Point]) -> list[int]:
 
 
 def find_undominated(costs: Sequence[Sequence[float]]) -> list[int]:
-    """The same for any number of axes, on all of which less is better (an accuracy comes with a minus)."""
+    """The same for any number of axes, on all of which less is better (negate an accuracy)."""
     points = np.array(costs, dtype=np.float64)
     return [i for i, point in enumerate(points) if not _any_dominates(points, point)]
 
 
 def find_beaten(points: Sequence[Point], others: Sequence[Point]) -> Bools:
-    """Which of the points one of the others dominates: nowhere worse, and better in one of the two."""
+    """Which of the points are dominated by one of the others: nowhere worse, and better on one axis."""
     # Along a front the accuracy rises, so the last point that leaks no more is the most accurate of those.
     front = sorted({others[position] for position in find_front(others)})
     if not front or not points:
@@ -76,24 +76,24 @@ class Box:
 
     @property
     def point(self) -> Point:
-        """Where it is drawn."""
+        """The values."""
         return self.leakage[1], self.accuracy[1]
 
     @property
     def best(self) -> Point:
-        """The best it can be by its intervals."""
+        """The best corner of its intervals."""
         return self.leakage[0], self.accuracy[2]
 
     @property
     def worst(self) -> Point:
-        """The worst it can be."""
+        """The worst corner of its intervals."""
         return self.leakage[2], self.accuracy[0]
 
 
 def find_near_front(boxes: Sequence[Box]) -> list[int]:
-    """The positions off the front that the intervals cannot tell from it.
+    """The indices of points off the front that are indistinguishable from it by their intervals.
 
-    A point is behind the front for certain where another one, at its worst, beats it at its best.
+    A point is significantly worse if another one, at its worst, dominates it at its best.
     """
     front = set(find_front([box.point for box in boxes]))
     worst, best = _costs([box.worst for box in boxes]), _costs([box.best for box in boxes])
@@ -101,7 +101,7 @@ def find_near_front(boxes: Sequence[Box]) -> list[int]:
 
 
 def _costs(points: Sequence[Point]) -> Floats:
-    """Points with less of both being better."""
+    """Points as costs: less of both is better."""
     return np.array([(leakage, -accuracy) for leakage, accuracy in points]).reshape(-1, 2)
 
 
@@ -110,9 +110,9 @@ def hypervolume(
 ) -> Floats:
     """The area that points dominate up to the reference point (Zitzler and Thiele 1999).
 
-    The last axis counts the points of one front; one area for each of the others. What is worse than the
-    reference in either number adds nothing. With `judged` the point released under a cap is the best by that
-    number, and its accuracy counts, so that nothing is selected by the accuracy that is reported.
+    The last axis is over the points of one front; one area for each of the others. Points worse than the
+    reference on either axis add nothing. With `judged` the point released under a cap is the best by that
+    number, and its accuracy counts, so that nothing is selected by the reported accuracy.
     """
     x = np.minimum(np.asarray(leakage, dtype=np.float64), reference[0])
     y = np.maximum(np.asarray(accuracy, dtype=np.float64), reference[1])
@@ -129,11 +129,11 @@ def hypervolume(
 def mean_offer(
     leakage: ArrayLike, accuracy: ArrayLike, chance: float, judged: ArrayLike | None = None
 ) -> Floats:
-    """The accuracy to be had under a cap on leakage, mean over all caps from guessing to 1.
+    """The accuracy attainable under a cap on leakage, mean over all caps from guessing to 1.
 
-    That is the hypervolume with the reference point (leakage 1, accuracy 0) as a share of the whole: 1 is a
-    perfect model that leaks nothing. Leakage below guessing counts as guessing; under a cap that no
-    point keeps, the accuracy is 0.
+    This is the hypervolume with the reference point (leakage 1, accuracy 0) as a share of the whole: 1 is a
+    perfect model that leaks nothing. Leakage below guessing counts as guessing; under a cap that no point
+    meets, the accuracy is 0.
     """
     seen = np.maximum(np.asarray(leakage, dtype=np.float64), chance)
     return hypervolume(seen, accuracy, (1.0, 0.0), judged) / (1 - chance)
@@ -142,10 +142,10 @@ def mean_offer(
 def mean_offer_band(
     boxes: Sequence[Box], models: Sequence[int], chance: float, judged: Sequence[float] | None = None
 ) -> Point | None:
-    """The 95 % band of `mean_offer` over the models that a repetition would train; None for single models.
+    """The 95 % band of `mean_offer` over repetitions with other models; None for single models.
 
-    These are the quantiles of the areas of fronts redrawn from the intervals of their points, each selected
-    by `judged` as it was.
+    Quantiles of the areas of fronts resampled from the intervals of their points, each selected by `judged`
+    as before.
     """
     if not boxes or min(models) < 2:
         return None
@@ -153,7 +153,7 @@ def mean_offer_band(
     leakage = _redraw([box.leakage for box in boxes], models, generator)
     accuracy = _redraw([box.accuracy for box in boxes], models, generator)
     tails = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
-    # Some draws at a time: all at once would take gigabytes for thousands of points.
+    # In chunks: all draws at once would take gigabytes for thousands of points.
     pieces = zip(np.array_split(leakage, PIECES), np.array_split(accuracy, PIECES), strict=True)
     areas = np.concatenate([mean_offer(*piece, chance, judged) for piece in pieces])
     low, high = np.quantile(areas, tails)
@@ -163,8 +163,8 @@ def mean_offer_band(
 def _redraw(
     intervals: Sequence[tuple[float, float, float]], models: Sequence[int], generator: np.random.Generator
 ) -> Floats:
-    """Every number as it could have come out, `DRAWS` times: Student's t over models, of the width that its
-    interval states to each side."""
+    """Every number resampled `DRAWS` times: Student's t over models, with the width of its interval to each
+    side."""
     low, value, high = np.array(intervals, dtype=np.float64).T
     freedom = np.array(models) - 1
     deviates = generator.standard_t(freedom, size=(DRAWS, len(freedom)))
@@ -174,7 +174,7 @@ def _redraw(
 
 @dataclass(frozen=True)
 class Mixture:
-    """Which measured point to release under a cap: `left`, or `right` with probability `share`."""
+    """The measured point to release under a cap: `left`, or `right` with probability `share`."""
 
     left: int
     right: int
@@ -182,10 +182,10 @@ class Mixture:
 
 
 def find_offer(front: Sequence[Point], cap: float, mixed: bool) -> Mixture | None:
-    """The best accuracy at no more leakage than `cap`; None where even the least leaky point leaks more.
+    """The best accuracy at no more leakage than `cap`; None if even the least leaky point leaks more.
 
-    `front` goes by rising leakage. With `mixed` two points may be released at random; this module's
-    head says for which axes that is fair.
+    `front` is sorted by leakage. With `mixed` two points may be released at random; the module's docstring
+    states for which axes that is valid.
     """
     kept = find_hull(front) if mixed else range(len(front))
     below = [position for position in kept if front[position][0] <= cap]
@@ -200,7 +200,7 @@ def find_offer(front: Sequence[Point], cap: float, mixed: bool) -> Mixture | Non
 
 
 def find_hull(front: Sequence[Point]) -> list[int]:
-    """The positions of a front, by rising leakage, that no mixture of two others beats (Andrew 1979)."""
+    """The indices of a front, sorted by leakage, that no mixture of two others beats (Andrew 1979)."""
     kept: list[int] = []
     for position, (x, y) in enumerate(front):
         while len(kept) > 1:

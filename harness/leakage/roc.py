@@ -1,4 +1,4 @@
-"""The pooled ROC: corner points in counts, and the TPR of the randomised test of size exactly f."""
+"""The pooled ROC: corner points in counts, and the TPR of the randomised test of exact size f."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,25 +14,25 @@ RATES = {
     "0.001": Fraction(1, 1_000),
     "0.0001": Fraction(1, 10_000),
 }
-"""The reported false positive rates, exactly: whether a corner lies at a rate must not depend on rounding."""
+"""The reported false positive rates, exactly: whether a corner is at a rate must not depend on rounding."""
 
 FEWEST = 10
-"""Non-members that a false positive rate must call for its TPR to mean something."""
+"""False positives that a rate must have for its TPR to be resolved."""
 POINTS = 300
-"""Points of a curve that is drawn, at most."""
+"""Points of a drawn curve, at most."""
 BETWEEN = np.logspace(-5, 0, 60)
-"""Where a drawn curve gets points between its corners: a chord is curved on logarithmic axes."""
+"""FPRs of extra points between the corners of a drawn curve: a chord is curved on logarithmic axes."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A randomised test: calls what is above the cut, and what is on it with the chance `share`."""
+    """A randomised test: positive above the threshold, and with probability `share` at it."""
 
     cut: float
     share: float
 
     def called(self, scores: Floats) -> Floats:
-        """The chance of each score to be called a member."""
+        """The probability of each score to be classified as a member."""
         called = (scores > self.cut).astype(np.float64)
         called[scores == self.cut] = self.share
         return called
@@ -42,18 +42,18 @@ class Threshold:
 class Roc:
     """Corner points of the ROC of all (target, record) pairs, one per distinct score from the highest down.
 
-    One threshold serves all targets, so this is the attacker who calibrates on shadow models and attacks many
+    One threshold for all targets, so this is the attacker who calibrates on shadow models and attacks many
     targets: single targets may have a higher or lower FPR. Joined by straight lines the corners are the
     randomised tests (Fawcett 2006), real attacks of every size; without ties they differ from the step
     function by at most one non-member.
     """
 
     fp: Ints
-    """(corners,): non-members called, from 0 to all of them."""
+    """(corners,): false positives, from 0 to all non-members."""
     tp: Ints
-    """(corners,): members called."""
+    """(corners,): true positives."""
     levels: Floats
-    """(corners - 1,): the score whose records lead from one corner to the next."""
+    """(corners - 1,): the score between one corner and the next."""
 
     @classmethod
     def of(cls, scores: Floats, members: Bools) -> "Roc":
@@ -64,7 +64,7 @@ class Roc:
 
     @classmethod
     def of_calibrated(cls, ranks: Ints, members: Bools) -> "Roc":
-        """The same from calibrated ranks: these are counts, so nothing is sorted."""
+        """The same from calibrated ranks, which are counts and need no sorting."""
         inside, outside = (np.bincount(ranks[side]) for side in (members, ~members))
         size = max(len(inside), len(outside))
         inside, outside = (np.pad(each, (0, size - len(each))) for each in (inside, outside))
@@ -93,7 +93,7 @@ class Roc:
         return self.fp / self.n_nonmembers
 
     def at(self, rate: Fraction) -> float:
-        """The TPR of the randomised test of size exactly `rate`."""
+        """The TPR of the randomised test of exact size `rate`."""
         corner = self._last_within(rate)
         if corner == len(self.levels):
             return 1.0
@@ -101,21 +101,21 @@ class Roc:
         return (int(self.tp[corner]) + rise * self._share(corner, rate)) / self.n_members
 
     def threshold(self, rate: Fraction) -> Threshold:
-        """The randomised test of size exactly `rate`: its cut is the score of the first non-member beyond."""
+        """The randomised test of exact size `rate`, with the score of the first non-member beyond."""
         corner = self._last_within(rate)
         if corner == len(self.levels):
             return Threshold(float(self.levels[-1]), 1.0)
         return Threshold(float(self.levels[corner]), self._share(corner, rate))
 
     def tied(self, rate: Fraction) -> float:
-        """The share of non-members with the score that the test decides by a coin; 0 at a corner."""
+        """The share of non-members at the threshold of the randomised test; 0 at a corner."""
         corner = self._last_within(rate)
         if corner == len(self.levels) or self._share(corner, rate) == 0:
             return 0.0
         return int(self.fp[corner + 1] - self.fp[corner]) / self.n_nonmembers
 
     def shortage(self, rate: Fraction) -> str | None:
-        """Why there are too few non-members for this rate; None where there are enough."""
+        """Why there are too few non-members for this rate; None if there are enough."""
         needed = -(-FEWEST * rate.denominator // rate.numerator)
         if self.n_nonmembers >= needed:
             return None
@@ -125,12 +125,15 @@ class Roc:
         """`fpr` and `tpr` of at most `points` points, both ends included, to be joined by straight lines.
 
         Corners are chosen evenly along FPR and TPR, on linear and on logarithmic axes, so that the curve
-        keeps its shape in either picture; interpolated points follow the chords on logarithmic axes.
+        keeps its shape on both; interpolated points follow the chords on logarithmic axes.
         """
         if points < len(BETWEEN) + 10:
             raise BenchError(
-                f"a ROC of points={points} has no shape; ask for at least {len(BETWEEN) + 10}: "
-                f"{len(BETWEEN)} of them lie between corners"
+                f"points={points} are too few for a ROC; give at least {len(BETWEEN) + 10}: "
+                f"{len(BETWEEN)} of them are between corners",
+                field="points",
+                value=points,
+                allowed=len(BETWEEN) + 10,
             )
         kept = self._thinned(points - len(BETWEEN))
         fpr, tpr = self.fpr, self.tpr
@@ -146,12 +149,12 @@ class Roc:
         return int(np.searchsorted(self.fp, called, side="right")) - 1
 
     def _share(self, corner: int, rate: Fraction) -> float:
-        """How far `rate` lies between this corner and the next, in [0, 1)."""
+        """The position of `rate` between this corner and the next, in [0, 1)."""
         before, after = int(self.fp[corner]), int(self.fp[corner + 1])
         return float((rate * self.n_nonmembers - before) / (after - before))
 
     def _thinned(self, points: int) -> Ints:
-        """The numbers of at most so many corners, both ends included."""
+        """The indices of at most this many corners, both ends included."""
         corners = len(self.fp)
         if corners <= points:
             return np.arange(corners)
@@ -162,7 +165,7 @@ class Roc:
 
 
 def calibrated(scores: Floats, members: Bools) -> Ints:
-    """Twice the false positives, mid-ranked, of calling from each score up; the lower, the surer.
+    """Twice the false positives, mid-ranked, with each score as the threshold; lower means more confident.
 
     For pooled pairs of any shape, the pair itself included. It is comparable between attacks, and within one
     it changes neither the AUC of a target nor any TPR.
@@ -176,7 +179,7 @@ def calibrated(scores: Floats, members: Bools) -> Ints:
 
 
 def _descending(scores: Floats) -> tuple[Ints, Ints]:
-    """The order of all scores from the highest down, and where in it each group of equal ones ends."""
+    """The descending order of all scores, and where each group of ties ends."""
     order = np.argsort(-scores.ravel())
     ranked = scores.ravel()[order]
     ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), scores.size - 1)
@@ -188,6 +191,6 @@ def _from_zero(counts: Ints) -> Ints:
 
 
 def _even(axis: Floats, count: int) -> Ints:
-    """Where an increasing axis last reaches `count` evenly spaced values."""
+    """The indices at which an increasing axis last reaches `count` evenly spaced values."""
     marks = np.linspace(axis[0], axis[-1], count)
     return np.searchsorted(axis, marks, side="right") - 1

@@ -1,4 +1,4 @@
-"""Membership scores from arrays: what the attacks of the declared family compute, without torch."""
+"""Membership scores of the declared attacks, from arrays, without torch."""
 
 from dataclasses import dataclass
 
@@ -11,20 +11,20 @@ from harness.leakage.moments import Moments, leave_one_out, leave_one_out_log_me
 from workloads.errors import BenchError
 
 BINS, PER_BIN = 20, 50
-"""Bins of difficulty in `lira_bayes`, at most, and records that each of them should have."""
+"""Bins of difficulty in `lira_bayes`, at most, and the records per bin."""
 PRIOR_FREEDOM = 10.0
-"""Degrees of freedom that the variance of all records counts for in the variance of a bin."""
+"""Prior degrees of freedom: the weight of the pooled variance in that of a bin."""
 LEAST_GAP = 0.1
-"""Members are expected to be better by so many standard deviations, at least."""
+"""The smallest expected gap of members, in standard deviations."""
 LEAST_VARIANCE = 1e-10
 LEAST_SPREAD = 1e-6
-"""The gap's variance is at least this share of the logit's, so that its inverse is a number."""
+"""The gap's variance is at least this share of the logit's, so that its inverse is finite."""
 
 
 def rescaled_logit(logits: NDArray[np.float32], labels: Ints, temperature: float = 1.0) -> Floats:
     """log p_y - log sum_{j != y} p_j in float64 (Carlini et al. 2022): no rounding near p = 1.
 
-    It is taken from the logits and never through p, so a saturated model keeps all its differences.
+    It is computed from the logits and never through p, so a saturated model keeps all its differences.
     A logit of -inf (a released probability of zero) counts as the smaller of the record's lowest
     finite logit and log 1e-45 below its highest, after the 1e-45 in the authors' logarithms.
 
@@ -40,36 +40,42 @@ def rescaled_logit(logits: NDArray[np.float32], labels: Ints, temperature: float
     if classes < 2:
         raise BenchError(
             f"a rescaled logit needs at least 2 classes, the logits have {classes}: "
-            "membership cannot be scored on a model with one answer"
+            "membership cannot be scored on a model with one class",
+            field="classes",
+            value=classes,
+            allowed=2,
         )
     rows = np.arange(records)
     phi = np.empty((models, records))
-    for model in range(models):  # one model at a time bounds the float64 copy
-        answers = _finite(logits[model].astype(np.float64), model)
-        answers /= temperature
-        own = answers[rows, labels]
-        answers[rows, labels] = -np.inf
-        top = answers.max(axis=1)
-        phi[model] = own - top - np.log(np.exp(answers - top[:, None]).sum(axis=1))
+    for model in range(models):  # one model at a time, to bound the float64 copy
+        scaled = _finite(logits[model].astype(np.float64), model)
+        scaled /= temperature
+        own = scaled[rows, labels]
+        scaled[rows, labels] = -np.inf
+        top = scaled.max(axis=1)
+        phi[model] = own - top - np.log(np.exp(scaled - top[:, None]).sum(axis=1))
     return phi
 
 
-def _finite(answers: Floats, model: int) -> Floats:
-    """Give zero probabilities a finite logit; refuse what is no probability at all."""
-    zero = np.isneginf(answers)
-    broken = ~np.isfinite(answers) & ~zero
+def _finite(logits: Floats, model: int) -> Floats:
+    """Give zero probabilities a finite logit; BenchError for NaN and +inf."""
+    zero = np.isneginf(logits)
+    broken = ~np.isfinite(logits) & ~zero
     bad = int((broken.any(axis=1) | zero.all(axis=1)).sum())
     if bad:
         raise BenchError(
-            f"model {model} gives NaN, +inf or only -inf logits on {bad} of {len(answers)} "
+            f"model {model} gives NaN, +inf or only -inf logits on {bad} of {len(logits)} "
             "records; attacks need finite logits: look for a diverged training or a broken "
-            "predictor"
+            "predictor",
+            field="logits",
+            value=int(bad),
+            allowed=0,
         )
     if zero.any():
-        lowest = np.where(zero, np.inf, answers).min(axis=1)
-        floor = np.minimum(lowest, answers.max(axis=1) + np.log(1e-45))
-        answers = np.where(zero, floor[:, None], answers)
-    return answers
+        lowest = np.where(zero, np.inf, logits).min(axis=1)
+        floor = np.minimum(lowest, logits.max(axis=1) + np.log(1e-45))
+        logits = np.where(zero, floor[:, None], logits)
+    return logits
 
 
 def cross_entropy(phi: Floats) -> Floats:
@@ -86,7 +92,7 @@ def lira_offline(phi: Floats, excluded: Bools, fixed: bool) -> Floats:
     """(M, n): the distance from the mean of the models without the record, in standard deviations.
 
     Its Phi is the one-sided score of Carlini et al. 2022; Phi itself rounds to 1 beyond 8.3 and would tie the
-    surest members.
+    most confident members.
     """
     return leave_one_out(phi, excluded).z_scores(phi, fixed)
 
@@ -114,7 +120,7 @@ def _log_ratio(phi: Floats, present: Moments, absent: Moments, fixed: bool) -> F
 
 
 def _means(present: Moments, absent: Moments) -> tuple[Floats, Floats]:
-    """IN and OUT means; a side without shadows is the average gap away from the other."""
+    """IN and OUT means; a side without shadows is the other's mean, shifted by the average gap."""
     has_in, has_out = present.count > 0, absent.count > 0
     both = has_in & has_out
     if both.all():
@@ -136,13 +142,13 @@ def _log_normal(values: Floats, mean: Floats, variance: Floats) -> Floats:
 
 
 def lira_bayes(phi: Floats, included: Bools, excluded: Bools) -> Floats:
-    """(M, n): log posterior predictive density of phi with the record less that without it.
+    """(M, n): log posterior predictive density of phi with the record minus that without it.
 
-    phi of a model is b + delta x + noise, x telling whether it trained on the record. With few shadows the
-    sign of an estimated gap delta is noise, so delta has a normal prior whose mean is a line in 1 - p (a step
-    on a record moves its own logit by 1 - p) and whose spread is estimated; the shadows correct it. Variances
-    depend on difficulty, and differ IN from OUT where that is seen. Everything about target m comes from the
-    other models. Without shadows the score is 0; a side without shadows needs no special case.
+    phi of a model is b + delta x + noise, where x is 1 if it trained on the record. With few shadows the sign
+    of an estimated gap delta is noise, so delta has a normal prior whose mean is linear in 1 - p (a step on a
+    record moves its own logit by 1 - p) and whose variance is estimated; the shadows correct it. Variances
+    depend on difficulty, and may differ between IN and OUT. Everything about target m comes from the other
+    models. Without shadows the score is 0; a side without shadows needs no special case.
     """
     absent, present = leave_one_out(phi, excluded), leave_one_out(phi, included)
     return np.stack([_posterior_ratio(phi[m], Shadows(absent[m], present[m])) for m in range(len(phi))])
@@ -150,7 +156,7 @@ def lira_bayes(phi: Floats, included: Bools, excluded: Bools) -> Floats:
 
 @dataclass(frozen=True)
 class Shadows:
-    """What the shadows of one target say about every record."""
+    """The shadows' statistics for one target."""
 
     absent: Moments
     present: Moments
@@ -162,7 +168,7 @@ class Shadows:
 
     @property
     def gap(self) -> Floats:
-        """The difference of the means; 0 where a side has no shadows."""
+        """The difference of the means; 0 if a side has no shadows."""
         return np.where(self.both, self.present.mean - self.absent.mean, 0.0)
 
     def difficulty(self) -> Floats:
@@ -176,7 +182,7 @@ class Shadows:
 
 @dataclass(frozen=True)
 class Bins:
-    """Records in quantiles of their difficulty; what is estimated in bins is interpolated between them."""
+    """Records in quantiles of their difficulty; estimates per bin are interpolated between bins."""
 
     place: Floats
     """(n,)"""
@@ -198,7 +204,7 @@ class Bins:
         return np.asarray(np.bincount(self.group, values, minlength=len(self.count)), dtype=np.float64)
 
     def between(self, values: Floats) -> Floats:
-        """(n,): linear between the mean places of the bins that have records."""
+        """(n,): linear between the mean difficulties of the non-empty bins."""
         kept = self.count > 0
         centre = self.sum(self.place)[kept] / self.count[kept]
         return np.interp(self.place, centre, values[kept])
@@ -272,13 +278,13 @@ def rmia(
     """(M, n): the rank of p(x|t) / p(x) among p(z|t) / p(z) of population records z (Zarifzadeh et al. 2024).
 
     p(x) is the mean of the IN mean and the OUT mean over the other models; a record that lacks a side takes
-    the other, one without any other model ranks as usual. No model trained on z, so there IN = OUT in law and
+    the other, one without any other model has a ratio of 1. No model trained on z, so IN = OUT in law and
     p(z) = P_out(z) is the same formula.
 
     Args:
         phi: (M, n) rescaled logits, at the temperature that p is to have.
-        included: (M, n): who trained which model.
-        excluded: (M, n): whom a model never saw.
+        included: (M, n): the records that a model was trained on.
+        excluded: (M, n): the records that a model never saw.
         population_phi: (M, p), of at least one record.
         gamma: None for the fine rank; else the share of z with a ratio of ratios of at least gamma.
     """
@@ -303,12 +309,12 @@ def rmia_offline(
 
 
 def _population_mean(log_z: Floats) -> Floats:
-    """(M, p): of the other models, none of which trained on z; of the target itself where it is alone."""
+    """(M, p): of the other models, none of which trained on z; of the target itself if it is the only one."""
     return leave_one_out_log_mean(log_z, np.ones(log_z.shape, dtype=np.bool_)) if len(log_z) > 1 else log_z
 
 
 def _ranked(log_p: Floats, usual: Floats, log_z: Floats, usual_z: Floats, gamma: float | None) -> Floats:
-    """(M, n): the rank of each log ratio among the population's; a ratio of 1 where p(x) is unknown."""
+    """(M, n): the rank of each log ratio among the population's; a ratio of 1 if p(x) is unknown."""
     ratios = np.where(np.isneginf(usual), 0.0, log_p - np.where(np.isneginf(usual), 0.0, usual))
     pairs = zip(ratios, log_z - usual_z, strict=True)
     if gamma is None:

@@ -2,20 +2,20 @@
 
 write_frontier          frontier         accuracy against measured leakage, ROC curves; every row of the view
                         frontier-cost    the same with time and memory as colour (a figure)
-                        hypervolume      what each method offers over all caps on leakage (a table)
+                        hypervolume      accuracy of each method over all caps on leakage (a table)
 write_overhead          overhead         time and memory relative to the plain baseline
 write_calibration       calibration      accuracy at equal leakage, ROC under its ceiling
 write_compare           compare          paired differences between cells, with Holm's correction
-write_audit             audit            what canaries prove about epsilon, beside the price
+write_audit             audit            lower bounds on epsilon from canaries, next to the guarantee
 write_page              index.html       all of it, interactive, in one file
 write_all               all of these
-write_reconstructions   reconstructions  members and what was rebuilt of them; asked for by name
+write_reconstructions   reconstructions  members and their reconstructions; only on request
 
-A figure is a .png, an .svg and a .pdf; a table is a .md, a .tex and a .csv. Each says the query behind it,
-the date ($SOURCE_DATE_EPOCH, where set) and the version: figures in their metadata, text in a comment, a CSV
-in the .csv-metadata.json beside it. `sheet` is the paper they are for (harness.report.figure.paper_sizes).
+A figure is a .png, an .svg and a .pdf; a table is a .md, a .tex and a .csv. Each states the query behind it,
+the date ($SOURCE_DATE_EPOCH, if set) and the version: figures in their metadata, text in a comment, a CSV in
+the .csv-metadata.json next to it. `sheet` is the paper size (harness.report.figure.paper_sizes).
 
-Published numbers beside ours are text and not in `write_all`: harness.report.reproduce.
+Published numbers next to ours are text and not in `write_all`: harness.report.reproduce.
 """
 
 from itertools import chain
@@ -54,7 +54,7 @@ def write_all(
 ) -> list[Path]:
     """Write every report into `out`; `where` is a condition on the view `frontier`.
 
-    The overhead is that of the cells it selects. All files show one reading of the database. `attack` and
+    The overhead is that of the selected cells. All files show one snapshot of the database. `attack` and
     `fpr` choose the axis of leakage.
     """
     reading = read(store, where, attack=attack, fpr=fpr)

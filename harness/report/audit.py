@@ -1,4 +1,4 @@
-"""The audit report: what canaries prove about epsilon, beside the price and the paper's claim."""
+"""The audit report: lower bounds on epsilon from canaries, next to the guarantee and the paper's claim."""
 
 import math
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from harness.report.reading import Row, rows_of, select
 from harness.report.tables import TextTable, write_table
 from harness.results.query import Source
 
-TITLE = "Audits: what canaries prove about epsilon"
+TITLE = "Audits: lower bounds on epsilon from canaries"
 NOTES = (
-    "A bound says that epsilon is at least so much, at its confidence; a small one proves nothing.",
-    "Above the price it is an alarm: the method does not do what its ledger says, or is priced wrongly.",
-    "Where nothing is promised the bound is an effective epsilon at these canaries, never a guarantee.",
+    "A bound states that epsilon is at least this large, at its confidence; a small one proves nothing.",
+    "Above the computed epsilon it is an alarm: the ledger or the accounting is wrong.",
+    "Without a guarantee the bound is an effective epsilon at these canaries, never a guarantee.",
 )
 COLUMNS = (
     "workload",
@@ -53,14 +53,14 @@ def write_audit(store: Source, out: Path, where: str | None = None, sheet: Sheet
 
 
 def draw_audit(rows: Sequence[Row], sql: str, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
-    """The same from rows that were read already, by this statement."""
+    """The same from rows already read, by this statement."""
     with house_style(sheet):
         files = save(audit_figure(rows, sheet), out, "audit", Imprint(TITLE, sql))
     return [*files, *write_table(audit_table(rows, sql), out)]
 
 
 def audit_table(rows: Sequence[Row], sql: str) -> TextTable:
-    """A line per audit."""
+    """A row per audit."""
     lines = []
     for row in rows:
         lines.append(
@@ -83,7 +83,7 @@ def audit_table(rows: Sequence[Row], sql: str) -> TextTable:
 
 
 def audit_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
-    """A line per audit: a bar up to the bound, the price and the paper's claim as marks; alarms in red."""
+    """A row per audit: a bar up to the bound, the guarantee and the paper's claim as marks; alarms in red."""
     if not rows:
         how = "privbench run --workload W --method M --set canary=gradient --set canaries=100"
         return empty_figure(TITLE, f"No audit is in the database.\nRun: {how} --attack audit-one-run", sheet)
@@ -104,7 +104,7 @@ def audit_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
         label.set_color(ALARM if row["alarm"] else INK)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(left=0)
-    signs = "epsilon (bar: proved at least; mark: priced; |: paper's claim)"
+    signs = "epsilon (bar: lower bound; mark: guarantee; |: paper's claim)"
     axes.set_xlabel(wrap(signs, width / 2, SCREEN.font))
     axes.grid(visible=False, axis="y")
     return figure

@@ -1,10 +1,10 @@
-"""Methods at equal measured leakage: how accurate each is where an attack learns no more than so much.
+"""Methods at equal measured leakage: the accuracy of each under a cap on leakage.
 
 Epsilons of different kinds cannot be compared, and some methods have none (docs/rules.md: kinds do not mix).
-What an attack finds can: each method's cells are points (leakage, accuracy), and its front is what it offers.
-Between two cells it offers what the less leaky one does, and by AUC also a model of either drawn at random;
-why not by the TPR is in harness.leakage.pareto. Beyond its leakiest cell a method offers what that cell does;
-below its least leaky one it offers nothing.
+Measured leakage can: each method's cells are points (leakage, accuracy), and its front is what it offers.
+Between two cells it offers the less leaky one, and by AUC also a random choice of the two; why not by the TPR
+is in harness.leakage.pareto. Beyond its leakiest cell a method offers that cell; below its least leaky one it
+offers nothing.
 """
 
 from collections.abc import Sequence
@@ -23,34 +23,34 @@ from harness.report.leakage import (
 from harness.report.reading import Row, name_groups
 from harness.report.tables import TextTable
 
-NEARNESS = Leakage("nearness", "nearness of rebuilt pictures (minus their MSE)", None)
-"""What an inversion achieves, so that more is worse, as on the other axes."""
+NEARNESS = Leakage("nearness", "closeness of reconstructed pictures (minus their MSE)", None)
+"""The success of an inversion: more is worse, as on the other axes."""
 LEVELS = 6
-"""At most so many levels of leakage in a table."""
+"""Levels of leakage in a table, at most."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a method offers at a level of leakage."""
+    """The accuracy of a method under a cap on leakage."""
 
     accuracy: float
     low: float | None
-    """Ends of the interval over models; None where a cell has one model only."""
+    """Ends of the interval over models; None if a cell has a single model."""
     high: float | None
     mixed: bool
-    """Whether it takes a random choice between two cells."""
+    """Whether it is a random choice between two cells."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A method's front under one attack, by rising leakage."""
+    """A method's front under one attack, sorted by leakage."""
 
     method: str
     leakage: Leakage
     rows: tuple[Row, ...]
 
     def at(self, level: float) -> Offer | None:
-        """The accuracy at no more than this leakage; None where even its least leaky cell leaks more."""
+        """The accuracy at no more than this leakage; None if even its least leaky cell leaks more."""
         front = [(row[self.leakage.column], row[SELECTED_BY]) for row in self.rows]
         found = find_offer(front, level, self.leakage.mixes)
         if found is None:
@@ -66,11 +66,11 @@ class Calibration:
     leakage: Leakage
     attack: str
     rows: tuple[Row, ...]
-    """All cells that the attack was tried on, on a front or not."""
+    """All cells under the attack, on a front or not."""
     curves: tuple[Curve, ...]
 
     def levels(self) -> list[float]:
-        """Leakages at which methods are compared: those of the cells, thinned evenly to a few."""
+        """Leakages at which methods are compared: those of the cells, evenly thinned."""
         found = sorted({row[self.leakage.column] for curve in self.curves for row in curve.rows})
         if len(found) <= LEVELS:
             return found
@@ -79,7 +79,7 @@ class Calibration:
 
 
 def calibrate(rows: Sequence[Row], attack: str | None = None, fpr: float | None = None) -> list[Calibration]:
-    """For every group the TPR at a low FPR, and the AUC; of the attack asked for, else of the strongest."""
+    """For every group the TPR at a low FPR, and the AUC; of the given attack, else of the strongest."""
     found = []
     for group in sorted({row["group"] for row in rows}):
         own = [row for row in rows if row["group"] == group]
@@ -89,7 +89,7 @@ def calibrate(rows: Sequence[Row], attack: str | None = None, fpr: float | None 
 
 
 def calibrate_pictures(rows: Sequence[Row]) -> list[Calibration]:
-    """The same for rows of the view `reconstruction`: methods at equal error of rebuilt pictures."""
+    """The same for rows of the view `reconstruction`: methods at equal error of reconstructed pictures."""
     known = {"valid": True, "chosen": True, "accuracy_low": None, "accuracy_high": None}
     near = [{**row, **known, "nearness": -row["mse_median"]} for row in rows if row["mse_median"] is not None]
     name_groups(near)
@@ -123,13 +123,13 @@ def _between(left: Row, right: Row, share: float) -> Offer:
 
 
 def calibration_tables(found: Sequence[Calibration], query: str) -> list[TextTable]:
-    """For every group and axis: a line per level, a column per method."""
+    """For every group and axis: a row per level, a column per method."""
     tables = []
     for each in found:
         lines = []
         for level in each.levels():
             offers = [curve.at(level) for curve in each.curves]
-            lines.append((_level(level, each.leakage), *map(_told, offers)))
+            lines.append((_level(level, each.leakage), *map(_describe, offers)))
         tables.append(
             TextTable(
                 name="calibration",
@@ -146,12 +146,12 @@ def calibration_tables(found: Sequence[Calibration], query: str) -> list[TextTab
 
 
 NOTES = (
-    "A method offers what the best of its cells at this leakage or less does, chosen by accuracy on "
-    "non-members; - where every cell leaks more.",
-    "By AUC, ~ marks a model of either of two cells drawn at random: its mean accuracy and AUC are on the "
-    "line between them. By TPR they would not be: who sees which model it is spends false positives better.",
+    "A method's best cell at this leakage or less, chosen by accuracy on "
+    "non-members; - if every cell leaks more.",
+    "By AUC, ~ marks a random choice between models of two cells: its mean accuracy and AUC are on the "
+    "line between them. By TPR they are not: an attacker who sees the model uses false positives better.",
     "Intervals are those of the cells over models, 95 %, mixed with them; leakage is as measured.",
-    "A measured leakage is a lower bound of what could be learnt: a stronger attack may order methods anew.",
+    "A measured leakage is a lower bound: a stronger attack may rank methods differently.",
 )
 
 
@@ -161,7 +161,7 @@ def _level(level: float, leakage: Leakage) -> str:
     return f"{level:.3f}" if leakage is AUC else f"{100 * level:.2f} %"
 
 
-def _told(offer: Offer | None) -> str:
+def _describe(offer: Offer | None) -> str:
     if offer is None:
         return "-"
     sign = "~" if offer.mixed else ""

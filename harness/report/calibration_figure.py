@@ -1,4 +1,4 @@
-"""The calibration figure: what each method offers at each leakage, and ROC curves under their ceilings."""
+"""The calibration figure: accuracy of each method at equal leakage, and ROC curves under their ceilings."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ def write_calibration(
 
 
 def draw_calibration(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
-    """The same from rows that were read already."""
+    """The same from rows already read."""
     found = [
         *calibrate(reading.frontier, reading.attack, reading.fpr),
         *calibrate_pictures(reading.reconstructions),
@@ -99,12 +99,12 @@ def calibration_figure(reading: Reading, found: Sequence[Calibration], sheet: Sh
 
 
 def _panels(calibrations: Sequence[Calibration]) -> int:
-    """One for each axis, and one for the ROC, which pictures have not."""
+    """One for each axis, and one for the ROC, which pictures lack."""
     return len(calibrations) + (calibrations[0].leakage is not NEARNESS)
 
 
 def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> None:
-    """Every method's front with its band, and the cells it is made of."""
+    """Every method's front with its band and its cells."""
     column = found.leakage.column
     reach = max((row[column] for curve in found.curves for row in curve.rows), default=1.0)
     for curve in found.curves:
@@ -120,8 +120,8 @@ def draw_offers(axes: Axes, found: Calibration, colours: Mapping[str, str]) -> N
     if found.leakage is not NEARNESS:
         axes.axvline(found.leakage.chance, color=FAINT, linestyle=":", linewidth=0.8)
     thinned = say_thinned(DRAWN, len(found.rows))
-    told = f"{found.leakage.name} at most (attack {shorten(found.attack)}){thinned}"
-    axes.set_xlabel(wrap(told, panel_width(axes), SCREEN.font))
+    text = f"{found.leakage.name} at most (attack {shorten(found.attack)}){thinned}"
+    axes.set_xlabel(wrap(text, panel_width(axes), SCREEN.font))
     axes.set_ylabel("accuracy at this leakage or less")
     if found.curves:
         axes.legend(fontsize=scaled(8), loc="best")
@@ -141,8 +141,8 @@ def _draw_curve(axes: Axes, curve: Curve, reach: float, colour: str) -> None:
 
 
 def draw_ceilings(axes: Axes, found: Calibration, reading: Reading, colours: Mapping[str, str]) -> None:
-    """ROC curves of the attack, log-log, each from the lowest FPR that its non-members resolve; thin and in
-    the same style, what the guarantee allows any attack."""
+    """ROC curves of the attack, log-log, each from the lowest FPR that its non-members resolve; thin, in the
+    same style, the ceiling of the guarantee."""
     priced = [row for row in found.rows if row["ceiling_by"] is not None]
     known = {row["cell"] for row in priced}
     drawn = [*priced, *(row for row in found.rows if row["cell"] not in known)][:CURVES]

@@ -44,10 +44,10 @@ NOTES = (
     "Differences are paired over models with the same members. Shown is every cell against the best by "
     "accuracy on non-members and against the private baseline; the family of Holm's correction is all pairs "
     "of an axis.",
-    "Indistinguishable: the data do not show which is better; beside it the smallest difference that so many "
-    "models would have shown with a chance of 80 %.",
+    "Indistinguishable: not significantly different; with the smallest difference that this many "
+    "models detect with a power of 80 %.",
     "Leakage is that of the strongest of loss, lira and rmia, chosen for each target on other models.",
-    "Accuracies are compared on these test records; how far others would move a difference is the column "
+    "Accuracies are compared on these test records; the standard error over test records is the column "
     "accuracy_test_se of the view.",
 )
 SHOWN = "shown"
@@ -62,7 +62,7 @@ def write_compare(store: Source, out: Path, where: str | None = None, sheet: She
 
 
 def draw_compare(rows: Sequence[Row], sql: str, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
-    """The same from rows that were read already, by this statement."""
+    """The same from rows already read, by this statement."""
     with house_style(sheet):
         files = save(compare_figure(rows, sheet), out, "compare", Imprint(TITLE, sql))
     return [*files, *write_table(compare_table(rows, sql), out)]
@@ -74,13 +74,13 @@ def found(row: Row) -> Comparison:
     return Comparison(**{name: row[name] for name in names})
 
 
-def say(row: Row) -> str:
-    """What a row shows, in words."""
+def describe(row: Row) -> str:
+    """A row in words."""
     return sentence(row["label"], row["other_label"], found(row), row["p_holm"], AXES[row["axis"]])
 
 
 def compare_table(rows: Sequence[Row], sql: str) -> TextTable:
-    """A line per axis and pair."""
+    """A row per axis and pair."""
     lines = []
     for row in rows:
         axis = AXES[row["axis"]]
@@ -95,7 +95,7 @@ def compare_table(rows: Sequence[Row], sql: str) -> TextTable:
                 f"{axis.amount(row['difference'])}{axis.unit}" if known else "-",
                 f"[{axis.amount(row['low'])}, {axis.amount(row['high'])}]" if known else "-",
                 "-" if row["p_holm"] is None else f"{row['p_holm']:.2g}",
-                say(row),
+                describe(row),
             )
         )
     shown = sum(row["p_holm"] is not None and row["p_holm"] < LEVEL for row in rows)
@@ -104,7 +104,7 @@ def compare_table(rows: Sequence[Row], sql: str) -> TextTable:
 
 
 def compare_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
-    """A panel per workload and axis: differences with their intervals; filled where Holm's p is below 5 %."""
+    """A panel per workload and axis: differences with their intervals; filled if Holm's p is below 5 %."""
     known = [row for row in rows if row["difference"] is not None]
     if not known:
         how = "Differences need cells of one workload with four models each, attacked: privbench run SWEEP"
@@ -119,7 +119,7 @@ def compare_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
     figure = new_figure(width, lines * sheet.lines(3) * (1.1 + 0.34 * most) * sheet.font / SCREEN.font + 0.6)
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
-        engine.set(w_pad=0.15)  # names of pairs are wider than what it measures
+        engine.set(w_pad=0.15)  # names of pairs are wider than it measures
     if not sheet.printed:
         figure.suptitle(TITLE, x=0.01, ha="left", weight="bold", fontsize=scaled(13))
     for axes, (workload, axis) in zip(lay_out(figure, len(panels), sheet), panels, strict=False):
@@ -137,7 +137,7 @@ def compare_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
                 mfc=INK if sure else "white",
             )
         axes.axvline(0, color=FAINT, lw=1, ls=":")
-        names = [f"{shorten(row['label'], 18)}\nless {shorten(row['other_label'], 16)}" for row in own]
+        names = [f"{shorten(row['label'], 18)}\nminus {shorten(row['other_label'], 16)}" for row in own]
         axes.set_yticks(range(len(own)), names, fontsize=scaled(7.5))
         axes.set_ylim(len(own) - 0.4, -0.6)
         axes.set_title(wrap(f"{shorten(workload, 30)}: {NAMES[axis]}", 4, 9), fontsize=scaled(9))

@@ -1,4 +1,4 @@
-"""Which figure of a method's cost a report shows: a bench before training clocks, a paper's beside them."""
+"""The cost figures of reports: from a bench if there is one, else from training clocks; and from papers."""
 
 from collections.abc import Collection, Iterable
 from functools import partial
@@ -8,7 +8,7 @@ from harness.report.reading import Reading, Row
 from harness.results.published_tables import published_overheads
 
 TRAINING, BENCH, PAPER = "training", "bench", "paper"
-"""Where a figure comes from: the clocks of training runs, steps interleaved with the baseline's, or print."""
+"""The source of a figure: the clocks of training runs, steps interleaved with the baseline's, or print."""
 
 NOT_PRINTED = (
     *("cell", "models", "device", "threads", "epsilon", "step_seconds", "step_cpu_seconds", "batch_size"),
@@ -16,19 +16,18 @@ NOT_PRINTED = (
     *("train_seconds", "training_overhead", "extra_memory_bytes", "memory_overhead"),
 )
 BELOW_ONE = (
-    "A ratio below 1 compares implementations and not privacy: the baseline computes by autograd and pays "
-    "for its graph, which engines of per-example gradients partly do without; per example a larger batch is "
+    "A ratio below 1 compares implementations and not privacy: the baseline runs autograd and pays for its "
+    "graph, which per-example gradient engines partly avoid; per example a larger batch is "
     "cheaper."
 )
-"""Said wherever such a ratio is shown."""
+"""Stated wherever such a ratio is shown."""
 
 
 def choose_costs(reading: Reading) -> list[Row]:
-    """One row per line of the overhead report: cells, and benches that timed no cell's step.
+    """One row per row of the overhead report: cells, and benches that timed no cell's step.
 
-    `time_overhead` is what the line shows: a step at equal batch size where a bench timed it, else the time
-    per example; `source` says which. A bench that is not trustworthy stands only where its method has nothing
-    else.
+    `time_overhead` is the shown figure: a step at equal batch size if a bench timed it, else the time per
+    example; `source` is which. An untrustworthy bench is shown only if its method has nothing else.
     """
     runs = [as_line(row) for row in reading.overhead]
     benches = [as_cost(row) for row in reading.bench]
@@ -45,7 +44,7 @@ def choose_costs(reading: Reading) -> list[Row]:
 
 
 def as_line(row: Row) -> dict[str, Any]:
-    """A row of the view `overhead` with what its line shows."""
+    """A row of the view `overhead` with the shown figures."""
     timed = row["overhead_by"] == BENCH
     time = row["step_overhead"] if timed else row["example_overhead"]
     return {**row, "source": BENCH if timed else TRAINING, "time_overhead": time}
@@ -81,7 +80,7 @@ def _timed(row: Row) -> tuple[Any, ...]:
 
 
 def printed(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """What a paper printed for the shapes among these rows."""
+    """Published overheads for the shapes among these rows."""
     known = published_overheads()
     workloads = {each.workload for each in known}
     groups = {row["group"]: row for row in rows if row["workload"] in workloads}
@@ -106,5 +105,5 @@ def printed(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def _order(baselines: Collection[str], row: Row) -> tuple[Any, ...]:
-    """By workload; in it the baseline, then methods by name, each as before and print last."""
+    """By workload; in it the baseline first, then methods by name, published figures last."""
     return row["group"], row["method"] not in baselines, row["method"], row["source"] == PAPER

@@ -1,4 +1,4 @@
-"""The frontier figure: accuracy against measured leakage, with the ROC curves beside it."""
+"""The frontier figure: accuracy against measured leakage, with ROC curves."""
 
 import math
 from collections import Counter
@@ -61,11 +61,11 @@ from harness.results.query import Source
 TITLE = "Accuracy against measured leakage"
 Line = list[tuple[float, float]]
 ENTRY = 1.65
-"""Inches that an entry of the legend takes, about."""
+"""Approximate width of a legend entry, in inches."""
 CURVES = 8
 """ROC curves in one panel, at most."""
 FAILED = 6
-"""Lines of failures under the figure, at most."""
+"""Failures listed under the figure, at most."""
 
 
 def write_frontier(
@@ -84,7 +84,7 @@ def write_frontier(
 
 
 def draw_frontier(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
-    """The same from rows that were read already."""
+    """The same from rows already read."""
     with house_style(sheet):
         files = [
             *save(frontier_figure(reading, sheet), out, "frontier", Imprint(TITLE, reading.query)),
@@ -118,7 +118,7 @@ def frontier_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     for part, rows in zip(parts[1:-1], groups, strict=True):
         pending += _draw_group(part, rows, reading, colours, sheet)
     parts[-1].text(0.01, 1.0, notes, fontsize=scaled(8), va="top")
-    lay_out_once(figure)  # the places of the labels are for this layout
+    lay_out_once(figure)  # labels are placed for this layout
     for axes, labels, front in pending:
         place_labels(figure, axes, labels, front)
     return figure
@@ -127,7 +127,7 @@ def frontier_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
 def _draw_group(
     part: Any, rows: Sequence[Row], reading: Reading, colours: Mapping[str, str], sheet: Sheet
 ) -> list[tuple[Axes, list[Label], Line]]:
-    """The panels of one group; gives the axes with the labels to place and the front to keep off."""
+    """Draw the panels of one group; return the axes with the labels to place and the front to avoid."""
     head = wrap(describe_group(rows), sheet.inches(13.5), 10.5)
     part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
     left, middle, right = lay_out(part, 3, sheet)
@@ -146,7 +146,7 @@ def _draw_group(
 
 
 def _draw_points(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> list[Label]:
-    """Points with their intervals; gives the labels that want a place."""
+    """Draw points with their intervals; return the labels to place."""
     leakage = panel.leakage
     shown = [row for row in panel.drawn if row[leakage.column] is not None and row["accuracy"] is not None]
     labels, marks, bars = [], Marks(), Bars()
@@ -178,7 +178,7 @@ def _draw_points(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> list[L
 
 
 def _draw_front(axes: Axes, rows: Sequence[Row], leakage: Leakage) -> Line:
-    """The best accuracy to be had at each leakage or less, as a step line; gives its corners."""
+    """Draw the best accuracy at each leakage or less, as a step line; return its corners."""
     corners: Line = []
     for row in rows_on_front(rows, leakage):
         if corners:
@@ -192,11 +192,11 @@ def _draw_front(axes: Axes, rows: Sequence[Row], leakage: Leakage) -> Line:
 
 
 def _draw_unresolved(axes: Axes, rows: Sequence[Row]) -> None:
-    """Say why there is no TPR, instead of showing one that is noise (docs/rules.md: resolution guard)."""
+    """State why there is no TPR, instead of showing noise (docs/rules.md: resolution guard)."""
     fewest = min((row["n_nonmembers"] or 0 for row in rows), default=0)
     text = f"No TPR is resolved:\nTPR at 10 % FPR needs 100 non-members,\nthe smallest cell has {fewest:,}."
-    told = wrap(text, 0.8 * panel_width(axes), SCREEN.font)
-    axes.text(0.5, 0.5, told, ha="center", va="center", transform=axes.transAxes)
+    wrapped = wrap(text, 0.8 * panel_width(axes), SCREEN.font)
+    axes.text(0.5, 0.5, wrapped, ha="center", va="center", transform=axes.transAxes)
     axes.set_axis_off()
 
 
@@ -227,7 +227,7 @@ def _draw_rocs(axes: Axes, panel: Panel, rocs: Mapping[str, Roc], colours: Mappi
 
 
 def choose_curves(rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """All cells where they are few; else the front's, and a title that says so."""
+    """All cells if they are few, else the front's; with a title."""
     if not rows:
         return [], "no ROC stored"
     if len(rows) <= CURVES:
@@ -237,7 +237,7 @@ def choose_curves(rows: Sequence[Row]) -> tuple[list[Row], str]:
 
 
 def _draw_header(part: Any, signs: list[list[Line2D]], height: float, sheet: Sheet) -> None:
-    """The title, and a line of legend for the methods and one for the signs (more where they are many)."""
+    """The title, and legend lines for the methods and for the markers."""
     scale, top = sheet.font / SCREEN.font, 0.05
     if not sheet.printed:
         part.text(0.01, 1 - 0.2 / height, TITLE, fontsize=scaled(14), weight="bold", va="center")
@@ -285,15 +285,15 @@ def _lines(groups: list[list[Line2D]], across: int) -> int:
 
 
 def _notes(reading: Reading) -> list[str]:
-    """What a reader must know beside the points, then what failed (docs/rules.md: failures stay visible)."""
+    """Notes on the points, then failures (docs/rules.md: failures stay visible)."""
     notes = [
         "Bars: 95 % intervals over seeds (masks and training), on this pool. "
         "Leakage: of the strongest of loss, lira and rmia, chosen for each target on other models, so it can "
         "be lower than a single attack's figure in this cell. "
-        "The front is selected on the accuracy on non-members; drawn is the test accuracy of the last "
-        "iterate, so a cell of the front may lie below its neighbour. "
-        "ε is priced by the harness; only ε of one kind compare. "
-        "Ringed: off the front, but no other cell at its worst beats it at its best. "
+        "The front is selected by the accuracy on non-members; drawn is the test accuracy of the last "
+        "iterate, so a cell on the front may be below its neighbour. "
+        "ε is computed by the harness; only ε of one kind are comparable. "
+        "Ringed: indistinguishable from the front: no other cell at its worst beats it at its best. "
         "The front is a step: between two cells nothing was measured.",
     ]
     cells = {(row["group"], row["cell"]) for row in reading.frontier}
@@ -318,7 +318,7 @@ def _notes(reading: Reading) -> list[str]:
 
 
 def _ring() -> dict[str, Any]:
-    """Around a cell that its intervals do not tell from the front."""
+    """The ring around a cell that is indistinguishable from the front."""
     return {"marker": "o", "ms": scaled(13), "mfc": "none", "mec": FAINT, "mew": 0.9, "ls": ""}
 
 

@@ -1,4 +1,4 @@
-"""The frontier with a third axis: accuracy against leakage, and what training took as colour."""
+"""The frontier with a third axis: accuracy against leakage, with the cost of training as colour."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ COSTS = {
     "memory_overhead": "extra peak memory (baseline = 1)",
 }
 SCALE = "cividis"
-"""Even in brightness, and the same to colour-blind eyes (Nunez, Anderton and Renslow 2018)."""
+"""Perceptually uniform, also with colour blindness (Nunez, Anderton and Renslow 2018)."""
 NOTE = (
     "Filled: no other valid cell is as good in leakage, accuracy and cost, and better in one; "
     f"up to {FRONT_NAMED} of a panel are named. "
@@ -68,7 +68,7 @@ def cost_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
         panel = choose_panel(rows, leakage, reading.attack)
         for axes, cost in zip(lay_out(part, 2, sheet), COSTS, strict=True):
             pending.append((axes, _draw_costs(axes, panel, cost)))
-    lay_out_once(figure)  # the places of the labels are for this layout
+    lay_out_once(figure)  # labels are placed for this layout
     for axes, labels in pending:
         place_labels(figure, axes, labels)
     return figure
@@ -82,7 +82,7 @@ def find_efficient(rows: Sequence[Row], leakage: Leakage, cost: str) -> list[Row
 
 
 def _draw_costs(axes: Axes, panel: Panel, cost: str) -> list[Label]:
-    """Cells coloured by what they cost; gives the labels of those that stand out."""
+    """Draw cells coloured by cost; return the labels of the efficient ones."""
     column = panel.leakage.column
     rows = [row for row in panel.drawn if None not in (row[column], row["accuracy"], row[cost])]
     rows = [row for row in rows if row[cost] > 0]
@@ -91,8 +91,8 @@ def _draw_costs(axes: Axes, panel: Panel, cost: str) -> list[Label]:
     axes.set_ylabel("test accuracy, mean")
     axes.xaxis.set_major_locator(MaxNLocator(6))
     if not rows:
-        told = wrap(f"{COSTS[cost]}:\nnot known of any cell", 0.8 * panel_width(axes), SCREEN.font)
-        axes.text(0.5, 0.5, told, ha="center", va="center", transform=axes.transAxes)
+        text = wrap(f"{COSTS[cost]}:\nunknown for all cells", 0.8 * panel_width(axes), SCREEN.font)
+        axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
         axes.set_axis_off()
         return []
     found = sorted(find_efficient(panel.rows, panel.leakage, cost), key=lambda row: float(row[column]))
@@ -122,7 +122,7 @@ def _draw_costs(axes: Axes, panel: Panel, cost: str) -> list[Label]:
 
 
 def say_ticks(ticks: Sequence[float]) -> list[str]:
-    """Numbers in as few digits as tell them apart, two at least."""
+    """Numbers in as few digits as distinguish them, at least two."""
     for digits in range(2, 6):
         texts = [f"{float(f'{tick:.{digits}g}'):g}" for tick in ticks]
         if len(set(texts)) == len(ticks):

@@ -21,7 +21,7 @@ from harness.report.reading import Reading, Row
 from harness.report.tables import TextTable
 
 AVERAGE_CASE = "average case only"
-"""In the column `tested`; no such row goes without the mark (docs/rules.md: worst case beside average)."""
+"""In the column `tested`; every such row has the mark (docs/rules.md: worst case beside average)."""
 ROWS_TITLE = "Cells and attacks"
 AREAS_TITLE = "Hypervolume of every method"
 ROW_COLUMNS = (
@@ -41,12 +41,12 @@ AREA_COLUMNS = (
 )
 ROW_NOTES = (
     "In brackets 95 % intervals over seeds (masks and training) on this pool. "
-    "- where too few non-members resolve a rate.",
-    "strongest: of loss, lira and rmia the one that finds most, chosen for each target on other models.",
-    "AUC front, among the valid cells of a workload under one attack, selected on the accuracy on "
-    "non-members: yes; near, where the intervals cannot tell a cell from it; no.",
-    "Epsilons of different guarantees do not compare.",
-    "Average case only: a defence without a guarantee, whose worst case no canaries have shown.",
+    "- if there are too few non-members for a rate.",
+    "strongest: of loss, lira and rmia the one that leaks most, chosen for each target on other models.",
+    "AUC front, among the valid cells of a workload under one attack, selected by the accuracy on "
+    "non-members: yes; near, if a cell is indistinguishable from it; no.",
+    "Epsilons of different guarantees are not comparable.",
+    "Average case only: a defence without a guarantee, not tested with canaries.",
     "Training time: wall seconds of all steps over those of the baseline's training of the workload, each "
     "with its own number of steps and batch size; the report `overhead` has the time of a step.",
 )
@@ -55,13 +55,13 @@ AREA_NOTES = (
     "accuracy on non-members, mean over all caps from guessing to 1. Reference point: leakage 1, "
     "accuracy 0; 1 is a perfect model that leaks nothing.",
     "It is the area under the step line: between two cells nothing was measured. A method with more cells "
-    "has more steps, so compare methods that were tried at the same leakages.",
-    "The band is over models, from the cells' own intervals; - where a cell of the method has one model.",
+    "has more steps, so compare methods measured at the same leakages.",
+    "The band is over models, from the cells' own intervals; - if a cell of the method has one model.",
 )
 
 
 def frontier_table(reading: Reading) -> TextTable:
-    """A line per row of the view `frontier`."""
+    """A row per row of the view `frontier`."""
     lines = []
     for group in reading.groups:
         rows = [row for row in reading.frontier if row["group"] == group]
@@ -105,7 +105,7 @@ def _standings(rows: Sequence[Row], names: Sequence[str]) -> dict[str, str]:
 
 
 def hypervolume_table(reading: Reading) -> TextTable:
-    """A line per group, axis of leakage and method."""
+    """A row per group, axis of leakage and method."""
     lines = []
     for name in reading.groups:
         rows = [row for row in reading.frontier if row["group"] == name]
@@ -133,10 +133,10 @@ def _areas(group: str, panel: Panel) -> list[tuple[str, ...]]:
         judged = [row[SELECTED_BY] for row in own]
         area = float(mean_offer(x, y, leakage.chance, judged))
         band = mean_offer_band(boxes, [row["models"] for row in own], leakage.chance, judged)
-        told = "-" if band is None else f"{band[0]:.4f} to {band[1]:.4f}"
+        spread = "-" if band is None else f"{band[0]:.4f} to {band[1]:.4f}"
         front = len(rows_on_front(own, leakage))
         names = (group, leakage.name, panel.attack, method, str(len(own)), str(front))
-        found.append((area, (*names, f"{area:.4f}", told)))
+        found.append((area, (*names, f"{area:.4f}", spread)))
     return [line for _, line in sorted(found, key=lambda each: -each[0])]
 
 

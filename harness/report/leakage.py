@@ -1,4 +1,4 @@
-"""The axes of leakage: which there are, which attack and which axis to draw, and the rows on the front."""
+"""The axes of leakage, the choice of attack and axis to draw, and the rows on the front."""
 
 import json
 from collections import Counter, defaultdict
@@ -14,14 +14,14 @@ RESOLUTION = 10
 STRONGEST = "strongest"
 """The attack that is the strongest of the declared family, cell by cell."""
 PREFERRED = ("lira", "rmia", "reference", "loss")
-"""Attacks to draw by where a group lacks STRONGEST: an order fixed beforehand."""
+"""Attacks to draw by if a group lacks STRONGEST: an order fixed beforehand."""
 SELECTED_BY = "validation_accuracy"
-"""What fronts and offers are selected by; test accuracy is reported for what was so chosen."""
+"""The column that fronts and offers are selected by; test accuracy is only reported."""
 
 
 @dataclass(frozen=True)
 class Leakage:
-    """One way to say how much an attack learns; more is worse."""
+    """One measure of leakage; more is worse."""
 
     column: str
     name: str
@@ -30,17 +30,17 @@ class Leakage:
 
     @property
     def mixes(self) -> bool:
-        """Whether a model drawn at random leaks the mean of what each does (see harness.leakage.pareto)."""
+        """Whether a randomly chosen model leaks the mean of both (see harness.leakage.pareto)."""
         return self.column == "auc"
 
     @property
     def chance(self) -> float:
-        """What guessing achieves."""
+        """The value of random guessing."""
         return 0.5 if self.fpr is None else self.fpr
 
     @property
     def needs(self) -> int | None:
-        """The non-members it takes to resolve it."""
+        """The number of non-members that resolves it."""
         return None if self.fpr is None else round(RESOLUTION / self.fpr)
 
 
@@ -54,9 +54,9 @@ AUC = Leakage("auc", "AUC", None)
 
 
 def choose_leakage(rows: Sequence[Row], fpr: float | None = None) -> Leakage:
-    """The TPR at 1 % FPR where every row resolves it, else at 10 %; the AUC where neither is.
+    """The TPR at 1 % FPR if every row resolves it, else at 10 %; the AUC if neither is resolved.
 
-    `fpr` asks for another rate; a row that does not resolve it is then left out of the panel.
+    `fpr` selects another rate; a row that does not resolve it is then left out of the panel.
     """
     if fpr is not None:
         return find_tpr(fpr)
@@ -72,11 +72,12 @@ def find_tpr(fpr: float) -> Leakage:
         if leakage.fpr == fpr:
             return leakage
     rates = ", ".join(f"{each.fpr:g}" for each in TPRS)
-    raise SpecError(f"there is no TPR at an FPR of {fpr:g}: give one of {rates}")
+    message = f"there is no TPR at an FPR of {fpr:g}: give one of {rates}"
+    raise SpecError(message, field="fpr", value=fpr, allowed=tuple(each.fpr for each in TPRS))
 
 
 def name_attack(row: Row, rows: Sequence[Row]) -> str:
-    """The attack's name, with its parameters where the rows hold more than one version of it."""
+    """The attack's name, with its parameters if the rows hold more than one version of it."""
     return _named(row, _versions([other for other in rows if other["attack"] == row["attack"]]))
 
 
@@ -87,7 +88,7 @@ def name_attacks(rows: Sequence[Row]) -> list[str]:
 
 
 def _versions(rows: Sequence[Row]) -> dict[str, set[str]]:
-    """The parameters that each attack was tried with."""
+    """The parameters that each attack was run with."""
     found: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         found[row["attack"]].add(json.dumps(row["attack_params"], sort_keys=True))
@@ -102,11 +103,11 @@ def _named(row: Row, versions: Mapping[str, set[str]]) -> str:
 
 
 def choose_attack(rows: Sequence[Row], asked: str | None = None) -> str:
-    """The attack whose rows a group is drawn by: the one asked for, else `strongest`.
+    """The attack whose rows a group is drawn by: the given one, else `strongest`.
 
     `strongest` is chosen cell by cell, for each target on other models (docs/rules.md: strongest declared
-    attack). Where a group has no such row, the first of PREFERRED among the attacks on the most cells is
-    taken: never one chosen by what it found.
+    attack). If a group has no such row, it is the first of PREFERRED among the attacks on the most cells:
+    never chosen by its results.
     """
     counts = Counter(name_attacks(rows))
     if asked is not None:
@@ -137,14 +138,14 @@ def able_rows(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
 
 
 def rows_on_front(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
-    """The front over the rows that compete, by rising leakage; selected on validation accuracy."""
+    """The front over the rows that compete, sorted by leakage; selected by validation accuracy."""
     able = able_rows(rows, leakage)
     front = find_front([(row[leakage.column], row[SELECTED_BY]) for row in able])
     return sorted((able[i] for i in front), key=lambda row: (row[leakage.column], row[SELECTED_BY]))
 
 
 def rows_near_front(rows: Sequence[Row], leakage: Leakage) -> list[Row]:
-    """The rows off the front that their intervals do not tell from it."""
+    """The rows off the front that are indistinguishable from it by their intervals."""
     able = able_rows(rows, leakage)
     return [able[i] for i in find_near_front([as_box(row, leakage, SELECTED_BY) for row in able])]
 
@@ -155,7 +156,7 @@ def as_box(row: Row, leakage: Leakage, accuracy: str = "accuracy") -> Box:
 
 
 def interval(row: Row, column: str) -> tuple[float, float, float]:
-    """Low end, value and high end of a column; the value itself where an end is not known (one model)."""
+    """Low end, value and high end of a column; the value itself if an end is unknown (one model)."""
     value = row[column]
     low, high = row[f"{column}_low"], row[f"{column}_high"]
     return (value if low is None else low, value, value if high is None else high)

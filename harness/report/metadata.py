@@ -1,4 +1,4 @@
-"""What every file of a report says of itself: title, query, date and version."""
+"""The metadata of every file of a report: title, query, date and version."""
 
 import os
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from harness.report.reading import program_version
 from workloads.errors import SpecError
 
 EPOCH = "SOURCE_DATE_EPOCH"
-"""Where it is set, files are dated by it, so that equal rows give equal bytes (reproducible-builds.org)."""
+"""If set, files are dated by it, so that equal rows give equal bytes (reproducible-builds.org)."""
 
 
 @dataclass(frozen=True)
 class Imprint:
-    """Where a figure or a table comes from."""
+    """The provenance of a figure or a table."""
 
     title: str
     query: str
-    """The SQL behind it, or the source in words where there is none."""
+    """The SQL behind it, or the source in words."""
 
     @property
     def maker(self) -> str:
@@ -27,11 +27,11 @@ class Imprint:
 
     @property
     def date(self) -> str:
-        """The time of making, in UTC."""
+        """The time of creation, in UTC."""
         return report_time().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def metadata(self, form: str) -> dict[str, Any]:
-        """The same in the words that png, svg or pdf has for it."""
+        """The same under the keys of png, svg or pdf."""
         source: dict[str, Any]
         if form == "png":
             source = {"Software": self.maker, "Description": self.query, "Creation Time": self.date}
@@ -54,4 +54,5 @@ def report_time() -> datetime:
     try:
         return datetime.fromtimestamp(int(given), UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise SpecError(f"{EPOCH} is a whole number of seconds since 1970, got {given!r}") from error
+        message = f"{EPOCH} must be a whole number of seconds since 1970, got {given!r}"
+        raise SpecError(message, field=EPOCH, value=given) from error

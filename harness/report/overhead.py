@@ -46,10 +46,10 @@ COLUMNS = (
     "extra memory in MiB",
 )
 LINES = 120
-"""Lines of a group in the figure, at most; the table has all."""
+"""Rows of a group in the figure, at most; the table has all."""
 MARKERS = {TRAINING: "o", BENCH: "s", PAPER: "D"}
 OF = {TRAINING: "an example", BENCH: "a step, equal batch", PAPER: "a step"}
-"""What the time of a line is the time of."""
+"""What the time of a row refers to."""
 PANELS = {
     "time_overhead": "time of a step at equal batch (■), else per example (●), baseline = 1",
     "training_overhead": "time of the whole training, baseline = 1",
@@ -63,14 +63,14 @@ def write_overhead(store: Source, out: Path, where: str | None = None, sheet: Sh
 
 
 def draw_overhead(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
-    """The same from rows that were read already."""
+    """The same from rows already read."""
     with house_style(sheet):
         files = save(overhead_figure(reading, sheet), out, "overhead", Imprint(TITLE, reading.query))
     return [*files, *write_table(overhead_table(reading), out)]
 
 
 def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
-    """One row of panels for each workload, a line in them for each cell."""
+    """One row of panels for each workload, with a row for each cell."""
     costs = choose_costs(reading)
     if not costs:
         return empty_figure(TITLE, explain_empty(reading), sheet)
@@ -95,7 +95,7 @@ def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
 
 
 def thin_lines(rows: Sequence[Row]) -> list[Row]:
-    """At most LINES lines of a group, evenly of every method: one page holds no more."""
+    """At most LINES rows of a group, evenly of every method: one page holds no more."""
     if len(rows) <= LINES:
         return list(rows)
     methods = list(dict.fromkeys(row["method"] for row in rows))
@@ -113,16 +113,16 @@ def _draw_group(part: Any, rows: Sequence[Row], cells: int, colours: Mapping[str
         _draw_ratios(axes, rows, column, colours)
         axes.set_xlabel(wrap(title, panel_width(axes), SCREEN.font))
         axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.yaxis.set_label_coords(0, 0.5)  # it has none: matplotlib would measure every name to place it
-        first = place % sheet.across == 0  # side by side, one list of names serves all
+        axes.yaxis.set_label_coords(0, 0.5)  # without a label: else matplotlib measures every name
+        first = place % sheet.across == 0  # panels side by side share one list of names
         axes.set_yticks(range(len(rows)) if first else [], names if first else [])
 
 
 def overhead_table(reading: Reading) -> TextTable:
-    """A line per line of the figure."""
+    """A row per row of the figure."""
     costs = choose_costs(reading)
     lines = []
-    groups = groupby(costs, key=lambda row: row["group"])  # which they are sorted by
+    groups = groupby(costs, key=lambda row: row["group"])  # sorted by group
     names = [name for _, own in groups for name in name_lines(list(own))]
     for row, name in zip(costs, names, strict=True):
         bar = relative_quartiles(row)
@@ -151,7 +151,7 @@ def overhead_table(reading: Reading) -> TextTable:
 
 
 def explain_clocks(reading: Reading) -> str:
-    """What was measured, and what it is not; a line for each source that is there."""
+    """What was measured and how; a line for each source."""
     costs = choose_costs(reading)
     sources = {row["source"] for row in costs}
     lines = []
@@ -179,7 +179,7 @@ def explain_clocks(reading: Reading) -> str:
 
 
 def is_below_one(row: Row, baselines: Collection[str]) -> bool:
-    """Whether a method's line shows less time than the baseline's."""
+    """Whether a method's row shows less time than the baseline's."""
     time = row["time_overhead"]
     return row["method"] not in baselines and time is not None and time < 1
 
@@ -190,19 +190,19 @@ def _explain_runs(reading: Reading) -> str:
     return (
         f"Dot = time per example by the clocks of the training runs themselves{on}: the median step over its "
         "batch size, wall time; bar: its quartiles; short stroke: CPU time. Not interleaved with the "
-        "baseline: batch sizes differ, and trainings that ran side by side slow each other, so read it to "
+        "baseline: batch sizes differ, and concurrent training runs slow each other, so read it to "
         "about one digit."
     )
 
 
 def name_lines(rows: Sequence[Row]) -> list[str]:
-    """The cells' labels, with their machine where the rows come from more than one kind."""
+    """The cells' labels, with their machine if the rows are from several kinds."""
     machines = {(row["device"], row["threads"]) for row in rows if row.get("source") != PAPER}
     names = []
     for row in rows:
         name = str(row["label"] or row["method"])
-        told = len(machines) > 1 and row.get("source") != PAPER
-        names.append(f"{name} ({row['device']}, {row['threads']} thr.)" if told else name)
+        several = len(machines) > 1 and row.get("source") != PAPER
+        names.append(f"{name} ({row['device']}, {row['threads']} thr.)" if several else name)
     return names
 
 
@@ -247,7 +247,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row], column: str, colours: Mapping[
                 marks.add(row["example_cpu_overhead"], place, marker="|", ms=scaled(11), mew=1.4, color=INK)
                 end = max(end, row["example_cpu_overhead"])
         look = {"mec": colour, "mfc": "white" if single else colour}
-        # Of a cell only the time of a step may come from a bench.
+        # For a cell only the time of a step may come from a bench.
         source = row["source"] if column == "time_overhead" or row["cell"] is None else TRAINING
         marks.add(value, place, marker=MARKERS[source], ms=scaled(7), mew=1.5, **look)
         text = f"{value:.3g}"
@@ -273,14 +273,14 @@ def _number(value: float | None, form: str = ".3g") -> str:
 
 
 def say_missing(row: Row, column: str) -> str:
-    """Why a ratio is not there."""
+    """Why a ratio is missing."""
     if row.get("source") == PAPER:
         return "not printed"
     if column == "training_overhead" and row["cell"] is None:
-        return "a bench trains nothing to its end"
+        return "a bench does not train to the end"
     if column == "time_overhead" and row.get("batch_size") is None:
-        return "no batch size to divide by"
-    return "no baseline to compare with"
+        return "no batch size"
+    return "no baseline"
 
 
 def _models(rows: Sequence[Row]) -> str:

@@ -1,4 +1,4 @@
-"""What the reports read: the only place of this package that asks the database."""
+"""The rows behind the reports: the only module of this package that queries the database."""
 
 import json
 import math
@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 
 PLAIN, YARDSTICK = "plain-baseline", "yardstick"
-"""The role of the method that costs are relative to: of a cell, and in a bench."""
+"""The role of the baseline method: of a cell, and in a bench."""
 
 CELLS = """
     select c.key as cell, c.workload_version, c.n_train, c.method, c.role, c.canary, c.canaries,
@@ -34,11 +34,11 @@ CELLS = """
     from cell c left join model_run r on r.cell = c.key
     group by c.key, c.workload_version, c.n_train, c.method, c.role, c.canary, c.canaries, c.canary_version
 """
-"""What every row should know of its cell, whichever view it comes from."""
+"""Columns of its cell that every row gets, whichever view it comes from."""
 
 
 RUNS = "select r.*, t.provenance from runs r join task t on t.key = r.task"
-"""The trainings behind the points, and with what each was made."""
+"""The training runs behind the points, with their provenance."""
 
 ILLUSTRATED = """
     select c.method, c.workload, c.params, r.stats
@@ -46,7 +46,7 @@ ILLUSTRATED = """
     where c.illustrated
     order by c.key, r.index
 """
-"""What the trainings of methods with figures of their own reported; of a cell without any, no statistics."""
+"""Statistics from the training runs of methods with figures of their own; none for a cell without runs."""
 
 CEILINGS = """
     select distinct cell, cast(ceiling_curve as varchar) as curve
@@ -71,7 +71,7 @@ class Roc:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Members and what an attack rebuilt of them, each as (n, planes, height, width)."""
+    """Members and their reconstructions by an attack, each as (n, planes, height, width)."""
 
     originals: NDArray[np.uint8]
     rebuilt: NDArray[np.uint8]
@@ -79,30 +79,30 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Reading:
-    """All that a report may say, read once; every figure is a function of it."""
+    """All rows of a report, read once; every figure is a function of it."""
 
     frontier: list[Row]
     rocs: Mapping[str, Roc] = field(default_factory=dict)
     """By the key of the attack's task."""
     ceilings: Mapping[str, Roc] = field(default_factory=dict)
-    """By cell: the highest TPR that its guarantee allows any attack; of the models that have one."""
+    """By cell: the ceiling of its guarantee on the TPR of any attack; of the models that have one."""
     overhead: list[Row] = field(default_factory=list)
     bench: list[Row] = field(default_factory=list)
-    """The newest figure of every method that was benched, the baseline's among them."""
+    """The newest figure of every benched method, including the baseline."""
     audits: list[Row] = field(default_factory=list)
     """Every audit, filtered or not: no condition hides an alarm (docs/rules.md: alarm above the price)."""
     reconstructions: list[Row] = field(default_factory=list)
     """Every gradient inversion on the cells that the condition selects."""
     pictures: Mapping[str, Pictures] = field(default_factory=dict)
-    """By the key of the attack's task; of the first attacks, where the store is at hand and has them."""
+    """By the key of the attack's task; of the first attacks, if the store is available and has them."""
     attributes: list[Row] = field(default_factory=list)
     """Every attribute inference on the cells that the condition selects."""
     runs: list[Row] = field(default_factory=list)
-    """The trainings of the frontier's cells, by cell and index; with their provenance."""
+    """The training runs of the frontier's cells, by cell and index; with their provenance."""
     illustrated: list[Row] = field(default_factory=list)
-    """Parameters and statistics of every training of a method that brings figures of its own."""
+    """Parameters and statistics of every training run of a method with figures of its own."""
     reproduction: list[Row] = field(default_factory=list)
-    """Every published number and ours beside it, whatever the condition."""
+    """Every published number next to ours, whatever the condition."""
     conflicts: list[Row] = field(default_factory=list)
     """Every imported figure that differs from ours of the same task."""
     comparisons: list[Row] = field(default_factory=list)
@@ -115,16 +115,16 @@ class Reading:
     methods: list[str] = field(default_factory=list)
     """Every method of the database, filtered or not, so that a method keeps its colour."""
     baselines: frozenset[str] = frozenset()
-    """Those of the methods that costs are relative to: one, but for results of others."""
+    """The baseline methods: one, except with imported results."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The columns of views whose rows here hold more than the view does."""
+    """The columns of views whose rows have additional columns here."""
     where: str | None = None
     view: str = "frontier"
     """The view that `where` is a condition on."""
     attack: str | None = None
     """The attack to draw by; None for the strongest of each cell."""
     fpr: float | None = None
-    """The FPR of the TPR to draw; None for 1 %, or 10 % where that is not resolved."""
+    """The FPR of the TPR to draw; None for 1 %, or 10 % if that is not resolved."""
 
     @property
     def groups(self) -> list[str]:
@@ -133,7 +133,7 @@ class Reading:
 
     @property
     def threads(self) -> list[int]:
-        """The numbers of threads the trainings ran with."""
+        """The numbers of threads of the training runs."""
         return sorted({row["threads"] for row in self.overhead if row["threads"] is not None})
 
     @property
@@ -149,7 +149,7 @@ def read(
     attack: str | None = None,
     fpr: float | None = None,
 ) -> Reading:
-    """Read a report's rows from the store's database at one moment, to be drawn by an attack and at an FPR.
+    """Read a report's rows from one snapshot of the store's database, to be drawn by an attack and at an FPR.
 
     `where` is an SQL condition on `view` (frontier or overhead); the other view is limited to the
     cells it selects. A condition that is wrong raises the SpecError of harness.results.query.
@@ -160,7 +160,7 @@ def read(
 
 
 def _read(reader: Reader, where: str | None, view: str) -> Reading:
-    """All that the database says."""
+    """All rows of the report."""
     other = "overhead" if view == "frontier" else "frontier"
     related = f"cell in ({select(view, where, 'cell')})" if where else None
     conditions = {view: where, other: related}
@@ -168,7 +168,7 @@ def _read(reader: Reader, where: str | None, view: str) -> Reading:
     columns = {name: tuple(found[0]) for name, found in rows.items() if found}
     cells = {row["cell"]: row for row in read_rows(reader, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
-    # An inversion alone leaves no row in the frontier: without a condition all are shown.
+    # An inversion alone has no row in the frontier: without a condition all are shown.
     among = f"cell in ({select('frontier', conditions['frontier'], 'cell')})" if where else None
     rebuilt = read_rows(reader, f"{select('reconstruction', among)} order by cell, attack_task")
     runs = read_rows(reader, f"select * from ({RUNS}) run" + (f" where {among}" if among else ""))
@@ -202,7 +202,7 @@ def _read(reader: Reader, where: str | None, view: str) -> Reading:
 
 
 def _rocs(reader: Reader, tasks: Sequence[str]) -> dict[str, Roc]:
-    """The curves of attacks, some at a time and as arrays: those of a large store would take gigabytes."""
+    """The curves of attacks, in chunks and as arrays: those of a large store would take gigabytes."""
     found = {}
     for start in range(0, len(tasks), AT_ONCE):
         keys = ", ".join("'" + key.replace("'", "''") + "'" for key in tasks[start : start + AT_ONCE])
@@ -213,7 +213,7 @@ def _rocs(reader: Reader, tasks: Sequence[str]) -> dict[str, Roc]:
 
 
 def _ceilings(reader: Reader) -> dict[str, Roc]:
-    """The ceilings of cells; where the models of one have several, the highest at every FPR."""
+    """The ceilings of cells; if the models of one have several, the highest at every FPR."""
     found: dict[str, Roc] = {}
     for row in read_rows(reader, CEILINGS):
         curve = Roc(**json.loads(row["curve"]))
@@ -223,7 +223,7 @@ def _ceilings(reader: Reader) -> dict[str, Roc]:
 
 
 def read_pictures(store: Store, task: str) -> Pictures:
-    """What an inversion left in the store; StoreError where it is not there or damaged."""
+    """The pictures of an inversion in the store; StoreError if they are missing or damaged."""
     result = store.result(task)
     if result is None or "pictures" not in result.artefacts:
         raise StoreError(f"the pictures of task {task} are not in the store: run `privbench collect`")
@@ -232,7 +232,7 @@ def read_pictures(store: Store, task: str) -> Pictures:
 
 
 def _pictures(store: Source, rows: Iterable[Row]) -> dict[str, Pictures]:
-    """Pictures of the first attacks; a report that lacks some is better than none."""
+    """Pictures of the first attacks; missing ones are skipped."""
     if is_url(store):
         return {}
     found = {}
@@ -243,7 +243,7 @@ def _pictures(store: Source, rows: Iterable[Row]) -> dict[str, Pictures]:
 
 
 def _benches(reader: Reader, among: Iterable[Row] | None) -> list[dict[str, Any]]:
-    """The newest benches; those of the workloads and methods of `among` where it is given."""
+    """The newest benches; those of the workloads and methods of `among` if given."""
     columns = "workload, method, batch_size, variant, host, device, threads"
     where = "newest and status = 'done' and role <> 'control'"
     rows = read_rows(reader, f"{select('bench', where)} order by {columns}")
@@ -255,7 +255,7 @@ def _benches(reader: Reader, among: Iterable[Row] | None) -> list[dict[str, Any]
 
 def select(view: str, where: str | None, columns: str = "*") -> str:
     """The statement for a view and a condition."""
-    # The newline keeps an SQL comment at the condition's end from eating the bracket.
+    # The newline keeps an SQL comment at the condition's end from swallowing the bracket.
     return f"select {columns} from {view}" + (f" where ({where}\n)" if where else "")
 
 
@@ -266,9 +266,9 @@ def rows_of(store: Source, sql: str) -> list[dict[str, Any]]:
 
 
 def read_rows(reader: Reader, sql: str) -> list[dict[str, Any]]:
-    """The rows of one statement among several that see the same state of the database."""
-    answer = reader.ask(sql)
-    decode = cache(json.loads)  # rows share texts, e.g. parameters and provenance: one value does for all
+    """The rows of one statement on the reader's snapshot."""
+    answer = reader.execute(sql)
+    decode = cache(json.loads)  # rows share texts, e.g. parameters and provenance
     decoders = {name: decode if name in answer.json_columns else None for name in answer.columns}
     return [
         {name: _plain(value, decoder) for (name, decoder), value in zip(decoders.items(), row, strict=True)}
@@ -277,10 +277,10 @@ def read_rows(reader: Reader, sql: str) -> list[dict[str, Any]]:
 
 
 def name_groups(rows: Sequence[dict[str, Any]]) -> None:
-    """Give each row its `group`: the rows that may be compared.
+    """Set the `group` of each row: the rows that may be compared.
 
-    That is the workload, told apart by version and number of members where the rows hold several, and by
-    the canaries among its records; what was imported, or measured under another protocol, stands alone.
+    That is the workload, with version and number of members if the rows hold several, and with the canaries
+    among its records; imported rows, and those of another protocol, are separate.
     """
     variants: dict[str, set[tuple[Any, Any]]] = defaultdict(set)
     for row in rows:
@@ -295,13 +295,13 @@ def name_groups(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _apart(row: Row) -> str:
-    """What keeps a row from all of ours: whose it is, and the protocol where that is not the present one."""
+    """What separates a row from ours: its origin, and the protocol if it is not the current one."""
     origin, protocol = row.get("origin"), row.get("protocol", PROTOCOL)
     return (f", from {origin}" if origin else "") + (f", protocol {protocol}" if protocol != PROTOCOL else "")
 
 
 def group_failures(failures: Iterable[Row]) -> list[dict[str, Any]]:
-    """Failed tasks of one cell with one reason as one entry with their number; first message kept."""
+    """Failed tasks of one cell with one reason as one entry with their number and the first message."""
     names = ("workload", "method", "label", "kind", "reason")
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     count: Counter[tuple[Any, ...]] = Counter()
@@ -329,7 +329,7 @@ def _plain(value: Any, decode: Callable[[str], Any] | None) -> Any:
 
 
 def _order(baselines: Collection[str], row: Row) -> tuple[Any, ...]:
-    """By workload, method (the baseline first), rising epsilon, then names: always the same file."""
+    """By workload, method (the baseline first), epsilon, then names: a total order."""
     epsilon = row.get("epsilon")
     last = ("label", "cell", "attack", "attack_task", "task")
     names = tuple(str(row.get(name)) for name in last)

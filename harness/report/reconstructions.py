@@ -1,4 +1,4 @@
-"""The picture grid: members above what attacks rebuilt of them from the gradients that each method shares."""
+"""The picture grid: members above their reconstructions from the gradients that each method shares."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from harness.report.reading import PLAIN, Row, name_groups, read_pictures, rows_
 from harness.results.query import Source
 from harness.store import Store
 
-TITLE = "What shared gradients show of members"
+TITLE = "Members reconstructed from shared gradients"
 VIEW = "reconstruction"
 SHOWN, FEW = 14, 4
-"""Pictures in a line; in one column of a paper."""
+"""Pictures in a row; in one column of a paper."""
 GAP = 2
 """White pixels between two pictures."""
 MOMENTS = {"start": "gradients of the untrained model", "end": "gradients of the released model"}
@@ -31,7 +31,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Gallery:
-    """What one attack rebuilt on one cell: pictures as (n, planes, height, width)."""
+    """The reconstructions of one attack on one cell: pictures as (n, planes, height, width)."""
 
     row: Row
     originals: Bytes
@@ -54,7 +54,7 @@ def read_galleries(store: Source, where: str | None = None) -> list[Gallery]:
     order = f"workload, attack, moment, not {plain}, method, epsilon desc nulls first, attack_task"
     rows = rows_of(store, f"{select(VIEW, where)} order by {order}")
     name_groups(rows)
-    # What was imported came without its pictures.
+    # Imports have no pictures.
     return [_with_pictures(Store.open(store), row) for row in rows if not row["origin"]]
 
 
@@ -64,7 +64,7 @@ def _with_pictures(store: Store, row: Row) -> Gallery:
 
 
 def draw(galleries: Sequence[Gallery], where: str | None, sheet: Sheet = SCREEN) -> Figure:
-    """A block for each attack on the same members: these, their mean colours, and a line for each cell."""
+    """A block for each attack on the same members: these, their mean colours, and a row for each cell."""
     if not galleries:
         return empty_figure(TITLE, _explain_empty(where), sheet)
     blocks = group(galleries)
@@ -94,14 +94,14 @@ def group(galleries: Sequence[Gallery]) -> list[list[Gallery]]:
 
 
 def name_block(block: Sequence[Gallery], rows: Sequence[Row]) -> str:
-    """What was attacked, by what and when, and how many pictures, among all rows that are shown."""
+    """The group, the attack, the moment and the number of pictures, among all shown rows."""
     row = block[0].row
-    told = (row["group"], name_attack(row, rows), MOMENTS[row["moment"]], f"{row['images']} pictures")
-    return " · ".join(shorten(each, 60) for each in told)
+    parts = (row["group"], name_attack(row, rows), MOMENTS[row["moment"]], f"{row['images']} pictures")
+    return " · ".join(shorten(each, 60) for each in parts)
 
 
 def lines_of(block: Sequence[Gallery], shown: int) -> list[tuple[str, Bytes]]:
-    """A block's lines, each with its text: the members, their mean colours, then what each cell gave away."""
+    """A block's rows, each with its text: the members, their mean colours, then the reconstructions."""
     originals = block[0].originals[:shown]
     colours = originals.mean(axis=(2, 3), keepdims=True).round().astype(np.uint8)
     lines = [("members", originals)]
@@ -122,7 +122,7 @@ def _draw_block(part: Any, block: Sequence[Gallery], shown: int) -> None:
 
 
 def describe(row: Row) -> str:
-    """A cell's name, and how near its pictures came."""
+    """A cell's name, and how close its pictures are."""
     likeness = "" if row["ssim_mean"] is None else f", SSIM {row['ssim_mean']:.2f}"
     return (
         f"{shorten(row['label'])}\nMSE {row['mse_median']:.2g}{likeness}\n"
@@ -146,4 +146,4 @@ def _explain_empty(where: str | None) -> str:
     if where:
         return f"No row of {VIEW} fits the condition\n{shorten(where, 90)}"
     command = "privbench run --workload cifar10-lenet --method METHOD --models 1 --attack inverting-gradients"
-    return f"No picture was rebuilt yet.\nRun: {command}"
+    return f"No reconstruction yet.\nRun: {command}"

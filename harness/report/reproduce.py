@@ -1,7 +1,7 @@
-"""A paper's table and ours beside it: for the terminal, as Markdown, LaTeX and CSV.
+"""A paper's table next to ours: for the terminal, as Markdown, LaTeX and CSV.
 
-Rows come from the view `reproduction`. What differs between a cell and the paper's settings is a numbered
-remark below the table; what differs for the whole table follows it.
+Rows come from the view `reproduction`. Differences between a cell and the paper's settings are numbered
+remarks below the table; those of the whole table follow.
 """
 
 from collections import Counter
@@ -42,9 +42,9 @@ SUMMARY = "reproduce"
 
 
 def compare(store: Source, table: str | None = None, where: str | None = None) -> TextTable:
-    """One published table with ours beside it; without a table, how far each of them is.
+    """One published table next to ours; without a table, the progress on each.
 
-    `where` is an SQL condition on the view `reproduction`. UnknownName for a table that is none.
+    `where` is an SQL condition on the view `reproduction`. UnknownName for an unknown table.
     """
     sql = select("reproduction", where)
     with open_reader(store) as reader:
@@ -62,7 +62,7 @@ def compare(store: Source, table: str | None = None, where: str | None = None) -
 
 
 def summarise(rows: Sequence[Row]) -> TextTable:
-    """A line per published table: how many of its numbers have one of ours beside them."""
+    """A row per published table: how many of its numbers have one of ours."""
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(row["table_name"], []).append(row)
@@ -77,7 +77,7 @@ def summarise(rows: Sequence[Row]) -> TextTable:
 
 
 def tabulate(rows: Sequence[Row]) -> TextTable:
-    """One table: a line per published number, in the order of print."""
+    """One table: a row per published number, in printed order."""
     first = rows[0]
     remarks: dict[str, int] = {}
     lines = []
@@ -97,21 +97,21 @@ def tabulate(rows: Sequence[Row]) -> TextTable:
 
 
 def remarks_of(row: Row) -> list[str]:
-    """What a reader of this line has to know, shortest reasons first."""
+    """Remarks on this row, shortest reasons first."""
     texts = [row["reason"]] if row["reason"] else []
     if row["valid"] is False:
-        texts.append("INVALID: the blind check tells members from non-members")
+        texts.append("INVALID: the blind check distinguishes members from non-members")
     if row["differences"]:
         texts.append("; ".join(row["differences"]))
     if row["epsilon"] is not None:
-        texts.append(f"priced {row['guarantee_kind']} epsilon {row['epsilon']:.3g} by {row['accountant']}")
+        texts.append(f"{row['guarantee_kind']} epsilon {row['epsilon']:.3g} by {row['accountant']}")
     if row["matches"] > 1:
-        texts.append(f"{row['matches']} cells of ours are this one; shown is the nearest in settings")
+        texts.append(f"{row['matches']} cells of ours match; shown is the closest in settings")
     return [*texts, row["note"]] if row["note"] else texts
 
 
 def count_statuses(rows: Sequence[Row]) -> str:
-    """How the numbers stand, in one sentence."""
+    """The statuses of the numbers, in one sentence."""
     count = Counter(row["status"] for row in rows)
     cells = len({row["published"] for row in rows})
     parts = [f"{count[status]} {WORDS[status]}" for status in STATUSES]
@@ -128,7 +128,7 @@ def _line(row: Row) -> tuple[str, ...]:
     paper = f"{row['value']:.{digits}f}" + _plus_minus(row["deviation"], digits) + unit
     if row["ours"] is None:
         return workload, method, figure, paper, "-", "-", row["status"]
-    # One digit more than in print, so that rounding does not hide a difference.
+    # One digit more than printed, so that rounding does not hide a difference.
     ours = f"{row['ours']:.{digits + 1}f}" + _spread(row, digits + 1) + unit + f" (n={row['models']})"
     return workload, method, figure, paper, ours, f"{row['difference']:+.{digits + 1}f}", row["status"]
 

@@ -1,4 +1,4 @@
-"""Tables of text for papers: Markdown and LaTeX in which no name can become markup, and CSV for programs."""
+"""Text tables for papers: Markdown and LaTeX in which no name can become markup, and CSV for programs."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -11,24 +11,24 @@ from harness.results.table import csv_text
 
 @dataclass(frozen=True)
 class TextTable:
-    """What a report says, as plain text in cells; every form is made from it."""
+    """A report as plain text in cells, from which every format is made."""
 
     name: str
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     remarks: tuple[str, ...] = ()
-    """Numbered from 1; the last column of a row names its own."""
+    """Numbered from 1; the last column of a row refers to its own."""
     protocol: tuple[str, ...] = ()
     counts: str = ""
     heading: str = "What differs for the whole table"
-    """Over the protocol."""
+    """The heading of the protocol."""
     query: str = ""
-    """The SQL that its rows come from."""
+    """The SQL behind its rows."""
 
     @property
     def imprint(self) -> Imprint:
-        """Where it comes from."""
+        """Its provenance."""
         return Imprint(self.title, self.query)
 
 
@@ -40,9 +40,8 @@ def write_table(table: TextTable, out: Path) -> list[Path]:
 def write_tables(name: str, tables: Sequence[TextTable], out: Path) -> list[Path]:
     """Write tables below each other, as one file of Markdown and one of LaTeX called `name`.
 
-    A CSV holds one table, so several are `name`-1.csv and so on. A comment would break its readers: what
-    it is and where it comes from stands beside it in FILE.csv-metadata.json, where the W3C's "CSV on
-    the Web" (2015) has its readers look.
+    A CSV holds one table, so several are `name`-1.csv and so on. A comment would break parsers, so its
+    provenance is next to it in FILE.csv-metadata.json, as in the W3C's "CSV on the Web" (2015).
     """
     out.mkdir(parents=True, exist_ok=True)
     files = []
@@ -74,7 +73,7 @@ LATEX: Mapping[int, str] = {
     ord("<"): r"\textless{}",
     ord(">"): r"\textgreater{}",
     ord("|"): r"\textbar{}",
-    ord("["): "{[}",  # a bracket at the start of a line would be an argument of the row before
+    ord("["): "{[}",  # a bracket at the start of a line would be an argument of the previous row
     ord("]"): "{]}",
     ord("±"): r"$\pm$",
     ord("ε"): r"$\varepsilon$",
@@ -123,12 +122,12 @@ def as_latex(table: TextTable) -> str:
 
 
 def as_csv(table: TextTable) -> str:
-    """The columns and the rows as they are printed (RFC 4180), without remarks."""
+    """The columns and the rows as printed (RFC 4180), without remarks."""
     return csv_text(table.columns, table.rows)
 
 
 def csv_metadata(table: TextTable, file: str) -> str:
-    """What a CSV file is and where it comes from, in the words of CSV on the Web and Dublin Core."""
+    """The provenance of a CSV file, in the vocabulary of CSV on the Web and Dublin Core."""
     imprint = table.imprint
     about = {
         "@context": "http://www.w3.org/ns/csvw",
@@ -154,5 +153,5 @@ def _ampersands(cells: Sequence[str]) -> str:
 
 
 def _clean(text: str, signs: Mapping[int, str]) -> str:
-    """One line, with the signs that the form would read as its own made harmless."""
+    """One line, with the format's special characters escaped."""
     return " ".join(text.split()).translate(dict(signs))

@@ -1,11 +1,11 @@
-"""`privbench report theory`: the figures that methods bring of their own (methods.base.Illustrated).
+"""`privbench report theory`: the methods' own figures (methods.base.Illustrated).
 
-METHOD-theory.png, .svg, .pdf   what the method draws of its theory, beside what its trainings reported
+METHOD-theory.png, .svg, .pdf   the method's theory, next to statistics of its training runs
 METHOD-theory.csv               every point of its lines
-METHOD-theory.md, .tex          the numbers one looks up; one .csv for each table
+METHOD-theory.md, .tex          its tables; one .csv for each table
 
-Only here does a report meet methods, and loads torch with them: where somebody asks for the theory, and where
-a store holds a method that brings figures.
+The only report that imports methods, and torch with them: on request, and for a store with a method that has
+figures.
 """
 
 import csv
@@ -26,7 +26,7 @@ from workloads.errors import UnknownName
 
 
 def write_theory(out: Path, store: Source | None = None, sheet: Sheet = SCREEN) -> list[Path]:
-    """Write what every installed method brings into `out`; measured figures from the database of `store`."""
+    """Write the figures of every installed method into `out`; measured values from the store's database."""
     rows = rows_of(store, ILLUSTRATED) if store else []
     return [
         file
@@ -36,7 +36,7 @@ def write_theory(out: Path, store: Source | None = None, sheet: Sheet = SCREEN) 
 
 
 def installed() -> list[str]:
-    """The methods that bring figures."""
+    """The methods with figures of their own."""
     from methods import family
     from methods.base import Illustrated
 
@@ -44,7 +44,7 @@ def installed() -> list[str]:
 
 
 def drawings(names: Iterable[str], trained: Sequence[Row]) -> Mapping[str, Drawing]:
-    """By method: its figure, of all trainings among the rows; methods that are not installed are left out."""
+    """By method: its figure, of all training runs among the rows; missing methods are skipped."""
     from methods import family
     from methods.base import Illustrated
 
@@ -81,7 +81,7 @@ def write_drawing(stem: str, drawing: Drawing, out: Path, sheet: Sheet = SCREEN)
 
 
 def write_points(drawing: Drawing, file: Path) -> None:
-    """One row per drawn point; where a bound does not hold there is none."""
+    """One row per drawn point; none where a bound does not hold."""
     with file.open("w", encoding="utf-8", newline="") as sink:
         writer = csv.writer(sink, lineterminator="\n")
         writer.writerow(("panel", "curve", drawing.level, "x", "y"))

@@ -1,8 +1,8 @@
-"""Files of tasks in one file that travels: a zip of a store's own folders, or a Parquet table.
+"""Archives of tasks: a zip of a store's own folders, or a Parquet table.
 
-Both hold a manifest (who made it, with what, and the hash of every file) and the same files. A zip has them
-by their paths in a store; a Parquet table has a row per task, for whoever wants to look without privbench.
-What comes from others is data to distrust: names, sizes and hashes are checked before anything is handed on.
+Both hold a manifest (its origin, versions, and the hash of every file) and the same files. A zip has them by
+their paths in a store; a Parquet table has a row per task, readable without privbench. Archives are
+untrusted: names, sizes and hashes are checked before anything is returned.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ MANIFEST = "manifest.json"
 NAME = re.compile(
     r"tasks/([0-9a-f]{2})/(\1[0-9a-f]{30})/(spec\.json|result\.json|[a-z_]+-[0-9a-f]{12}\.[a-z]+)"
 )
-"""What a file in an archive may be called: nothing else can be written, wherever it wants to go."""
+"""The allowed names of files in an archive: nothing else is ever written."""
 SWOLLEN = 100
-"""Times its own size that an archive may unpack to: a bomb unpacks to thousands."""
+"""The largest ratio of unpacked to packed size: a zip bomb has thousands."""
 SMALL_BYTES = 64 << 20
-"""What any archive may unpack to."""
+"""The unpacked size that every archive may have."""
 ROWS = 200
-"""Tasks of a Parquet file that are held in memory at once."""
+"""Tasks of a Parquet file in memory at once."""
 SCHEMA = pa.schema(
     [
         ("key", pa.string()),
@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
 SUFFIXES = (".zip", ".parquet")
 
 Contents = Mapping[str, bytes | Path]
-"""Path in the archive to the bytes, or to the file that holds them."""
+"""Path in the archive to the bytes, or to the file with them."""
 
 
 class Entry(Frozen):
@@ -57,17 +57,17 @@ class Entry(Frozen):
 
 
 class Manifest(Frozen):
-    """Who made an archive, with what, and what is in it."""
+    """The origin, versions and content of an archive."""
 
     format: int
     privbench: str = ""
     protocol: int
     schema_: str = Field(default="", alias="schema")
-    """Of the database that the results were collected into."""
+    """Of the database of the results."""
     exported: str = ""
-    """When, in UTC."""
+    """Time of creation, in UTC."""
     origin: str = ""
-    """The machine it was made on."""
+    """The host it was created on."""
     where: str | None = None
     """The condition that selected the tasks."""
     weights: bool = False
@@ -77,7 +77,7 @@ class Manifest(Frozen):
     """Of the rest of the manifest, as it was written."""
 
     def written(self) -> bytes:
-        """As it stands in an archive."""
+        """The bytes in an archive."""
         return dump(self.model_dump(by_alias=True))
 
     def signed(self, files: dict[str, Entry]) -> "Manifest":
@@ -87,13 +87,14 @@ class Manifest(Frozen):
 
 
 def check_suffix(file: Path) -> None:
-    """SpecError unless the name says which kind of archive it is."""
+    """SpecError unless the suffix is that of an archive."""
     if file.suffix not in SUFFIXES:
-        raise SpecError(f"'{file}' should end in .zip or .parquet: its name says how results are packed")
+        message = f"'{file}' should end in .zip or .parquet, which sets the kind of archive"
+        raise SpecError(message, field="FILE", value=file.suffix, allowed=tuple(SUFFIXES))
 
 
 def write_archive(file: Path, head: Manifest, contents: Contents) -> Manifest:
-    """Pack the files; the answer is the manifest, `head` with the hash of every file and of itself."""
+    """Pack the files and return the manifest, `head` with the hash of every file and of itself."""
     entries = {}
     for name, content in contents.items():
         raw = _bytes(content)
@@ -111,7 +112,7 @@ def write_archive(file: Path, head: Manifest, contents: Contents) -> Manifest:
 
 
 def read_manifest(file: Path) -> Manifest:
-    """The manifest, whole and with names that are safe to write; SpecError where it is not one of ours."""
+    """The checked manifest, with names that are safe to write; SpecError if it is not a valid one."""
     check_suffix(file)
     try:
         raw = _zip_manifest(file) if file.suffix == ".zip" else _parquet_manifest(file)
@@ -122,10 +123,10 @@ def read_manifest(file: Path) -> Manifest:
     except FileNotFoundError:
         raise SpecError(f"there is no file {file}") from None
     except UNREADABLE as error:
-        raise SpecError(f"{file} is no export of privbench, or only a part of one: {error}") from error
+        raise SpecError(f"{file} is not an export of privbench, or only a part of one: {error}") from error
     for name in manifest.files:
         if not NAME.fullmatch(name):
-            raise SpecError(f"{file} holds a file that no task has, '{name[:100]}': nothing was imported")
+            raise SpecError(f"{file} holds an unexpected file, '{name[:100]}': nothing was imported")
     total = sum(entry.bytes for entry in manifest.files.values())
     if total > max(SMALL_BYTES, SWOLLEN * file.stat().st_size):
         raise SpecError(f"{file} would unpack to {total:,} bytes, more than {SWOLLEN} times its own size")
@@ -133,7 +134,7 @@ def read_manifest(file: Path) -> Manifest:
 
 
 def read_contents(file: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
-    """Every file of the archive, checked against the manifest; SpecError at the first that differs."""
+    """Every file of the archive, checked against the manifest; SpecError at the first mismatch."""
     expected = dict(manifest.files)
     try:
         for name, raw in (_zip_contents if file.suffix == ".zip" else _parquet_contents)(file, expected):
@@ -146,7 +147,7 @@ def read_contents(file: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]
     except UNREADABLE as error:
         raise SpecError(f"{file} is damaged: {error}") from error
     if expected:
-        raise SpecError(f"{file} is not whole: {next(iter(expected))} is missing")
+        raise SpecError(f"{file} is incomplete: {next(iter(expected))} is missing")
 
 
 def _bytes(content: bytes | Path) -> bytes:
@@ -157,7 +158,7 @@ UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
-    NotImplementedError,  # a way of packing that this Python lacks
+    NotImplementedError,  # a compression that this Python lacks
     RuntimeError,  # a zip with a password
     pa.ArrowException,
     OSError,
@@ -166,7 +167,7 @@ UNREADABLE = (
     ValueError,
     AttributeError,
 )
-"""What reading a file that is not what it should be may raise."""
+"""What reading an invalid file may raise."""
 
 # -- zip -------------------------------------------------------------------------------------------
 
@@ -195,7 +196,7 @@ def _zip_contents(file: Path, expected: Mapping[str, Entry]) -> Iterator[tuple[s
                 raise ValueError(f"'{entry.filename[:100]}' is a link")
             size = expected[entry.filename].bytes
             with archive.open(entry) as source:
-                yield entry.filename, source.read(size + 1)  # whatever its header says
+                yield entry.filename, source.read(size + 1)  # whatever its header states
 
 
 # -- Parquet ---------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ def _parquet_contents(file: Path, expected: Mapping[str, Entry]) -> Iterator[tup
         )
         if declared > 2 * sum(entry.bytes for entry in expected.values()) + SMALL_BYTES:
             raise ValueError("it unpacks to more than its manifest lists")
-        for batch in source.iter_batches(1):  # a short dictionary may stand for rows of any length
+        for batch in source.iter_batches(1):  # a short dictionary may expand to rows of any length
             (row,) = batch.to_pylist()
             folder = f"tasks/{row['key'][:2]}/{row['key']}"
             yield f"{folder}/spec.json", row["spec"].encode()

@@ -1,4 +1,4 @@
-"""Which cells a bench has timed at their own batch size: fills the table `bench_match`."""
+"""The table `bench_match`: cells that a bench has timed at their own batch size."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ TIMED = (
 
 
 def write_bench_matches(connection: sa.Connection) -> None:
-    """Find every cell whose step a bench has timed, anew."""
+    """Rebuild `bench_match`: every cell whose step a bench has timed."""
     table = TABLES["bench_match"]
     connection.execute(sa.delete(table))
     benches = connection.execute(TIMED).mappings().all()
@@ -32,10 +32,10 @@ def write_bench_matches(connection: sa.Connection) -> None:
 
 
 def match_benches(benches: Iterable[Row], cells: Iterable[Row]) -> list[Row]:
-    """Rows of `bench_match`: the step of the cell is the one that was timed.
+    """Rows of `bench_match`: cells whose step was timed.
 
-    Batch size and everything else that decides the work of a step agree; real numbers (epsilon, noise, rates)
-    and `steps` may differ. The plain baseline is the same whatever way it draws its batches.
+    Batch size and everything else that determines the work of a step agree; real numbers (epsilon, noise,
+    rates) and `steps` may differ. The plain baseline is the same however it draws its batches.
     """
     by_name: dict[tuple[Any, ...], list[Row]] = {}
     for bench in benches:
@@ -54,5 +54,5 @@ def is_timed(cell: Row, bench: Row) -> bool:
         return False
     if bench["role"] == "yardstick":
         return True
-    decided = bench["step_params"]  # an older bench does not say what decided
+    decided = bench["step_params"]  # None in an older bench
     return decided is not None and all(cell["params"].get(name) == value for name, value in decided.items())

@@ -1,8 +1,7 @@
 """From the store to the database: the only writer of the database.
 
-The database is made from the store and from the published numbers that come with this program, and
-from nothing else, so building it anew gives the same rows as keeping it up to date. A collection is
-one transaction: whatever is killed, a reader sees the old rows or the new.
+The database is a function of the store and of the published numbers in this program, so a rebuild gives the
+same rows as an update. A collection is one transaction: if it is killed, readers see the old rows.
 """
 
 import contextlib
@@ -36,11 +35,11 @@ from workloads.errors import StoreError
 log = logging.getLogger(__name__)
 
 BATCH = 500
-"""Tasks whose rows are held in memory before they are inserted."""
+"""Tasks whose rows are buffered before they are inserted."""
 MANY = 5000
-"""Keys that are named in one statement; PostgreSQL takes 65,535."""
+"""Keys in one statement; PostgreSQL allows 65,535."""
 UNREAD = ("log.txt", "heartbeat", "checkpoint", "failures")
-"""What a task's folder holds beside what rows are made of."""
+"""Files of a task's folder that no row depends on."""
 OF_A_TASK = {
     "task": "key",
     "model_run": "task",
@@ -56,30 +55,30 @@ OF_A_TASK = {
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection did."""
+    """The outcome of a collection."""
 
     new: int
-    """Tasks the database did not have."""
+    """Tasks that are new in the database."""
     changed: int
-    """Tasks whose result was another, e.g. failed and then retried."""
+    """Tasks whose result changed, e.g. failed and then retried."""
     gone: int
-    """Tasks the database had and the store no longer has."""
+    """Tasks that are no longer in the store."""
     total: int
     """Tasks in the database now."""
     seconds: float
     broken: tuple[Path, ...] = ()
-    """Files that could not be read and were left out."""
+    """Unreadable files, which were skipped."""
     rebuilt: bool = False
     remeasured: int = 0
-    """Attacks whose leakage was measured anew, from the scores they left."""
+    """Attacks whose leakage was remeasured from their scores."""
 
 
 def collect(store_path: Path | str, database: Path | str | None = None, rebuild: bool = False) -> Collected:
-    """Bring the database up to the store; `rebuild` makes it from nothing and replaces it.
+    """Update the database from the store; `rebuild` replaces it by a new one.
 
-    A database is a path or a URL (db.engine); without one it is the store's own. One of another version of
-    privbench is rebuilt without being asked. Damaged files are left out and reported. StoreError where the
-    database cannot be written.
+    A database is a path or a URL (db.engine); the store's own by default. One of another version of privbench
+    is rebuilt automatically. Damaged files are skipped and reported. StoreError if the database cannot be
+    written.
     """
     begin = time.perf_counter()
     store = Store.open(store_path)
@@ -90,17 +89,17 @@ def collect(store_path: Path | str, database: Path | str | None = None, rebuild:
             try:
                 return _update(db.open_database(target), store, begin, identity)
             except db.DatabaseOutdated:
-                log.warning("%s was made by another version: rebuilding it", db.database_name(target))
+                log.warning("%s is of another version: rebuilding it", db.database_name(target))
         url = db.server_url(target)
         if url is not None:
             return _update(db.connect_server(url), store, begin, identity, rebuilt=True)
         return _rebuild(db.database_path(target), store, begin, identity)
     except db.DatabaseError as error:
         raise StoreError(str(error)) from error
-    except (sa.exc.DBAPIError, duckdb.Error) as error:  # damaged inside, or no room
+    except (sa.exc.DBAPIError, duckdb.Error) as error:  # damaged, or the disk is full
         raise StoreError(
             f"{db.database_name(target)} cannot be used: {str(error).strip().splitlines()[0]}. "
-            "`privbench collect --rebuild` makes a new one from the store"
+            "`privbench collect --rebuild` builds a new one from the store"
         ) from error
 
 
@@ -109,7 +108,7 @@ def _rebuild(path: Path, store: Store, begin: float, identity: str) -> Collected
     aside = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         done = _update(db.open_database(aside), store, begin, identity, rebuilt=True)
-        # A crashed writer's log belongs to the old file and would be replayed onto the new one.
+        # A crashed writer's log is for the old file and would be replayed onto the new one.
         _log_of(path).unlink(missing_ok=True)
         aside.replace(path)
     finally:
@@ -130,7 +129,7 @@ def _refuse_what_is_not_ours(path: Path, store: Store) -> None:
     except db.DatabaseError as error:
         if path != store.database:
             raise StoreError(
-                f"{path} is there and is no database of privbench: move it or give another path"
+                f"{path} exists and is not a database of privbench: move it or give another path"
             ) from error
 
 
@@ -141,24 +140,24 @@ def _log_of(path: Path) -> Path:
 def _update(engine: sa.Engine, store: Store, begin: float, identity: str, rebuilt: bool = False) -> Collected:
     try:
         with engine.begin() as connection:
-            db.begin_writing(connection, anew=rebuilt)
+            db.begin_writing(connection, rebuild=rebuilt)
             _take_for(connection, store, identity)
-            gathering = Gathering(connection, origins(store))
-            for origin in gathering.origins:
+            collector = Collector(connection, origins(store))
+            for origin in collector.origins:
                 for folder in origin.store.folders():
-                    gathering.look(origin, folder)
-            gathering.finish()
+                    collector.take(origin, folder)
+            collector.finish()
     finally:
         engine.dispose()
-    counts = (gathering.new, gathering.changed, len(gathering.gone), len(gathering.seen))
+    counts = (collector.new, collector.changed, len(collector.gone), len(collector.seen))
     seconds = time.perf_counter() - begin
-    return Collected(*counts, seconds, tuple(gathering.broken), rebuilt, gathering.remeasured)
+    return Collected(*counts, seconds, tuple(collector.broken), rebuilt, collector.remeasured)
 
 
-class Gathering:
+class Collector:
     """One pass over the tasks of a store, inside the transaction of a connection.
 
-    A task whose files look as they did (see `_look_of`) is not read again.
+    A task whose stamp (see `_stamp_of`) is unchanged is not re-read.
     """
 
     def __init__(self, connection: sa.Connection, origins: Sequence[Origin]) -> None:
@@ -168,11 +167,11 @@ class Gathering:
         self.homes = _pairs(connection, db.Task.key, db.Task.cell)
         """The cells of known tasks."""
         self.seen: dict[str, str] = {}
-        """The stamps of all whole tasks."""
+        """The stamps of all complete tasks."""
         self.same: list[tuple[Origin, str]] = []
-        """Tasks that were not read again."""
+        """Unchanged tasks, which were not re-read."""
         self.cells: dict[str, Row] = {}
-        """Those of tasks that were read."""
+        """The cells of tasks that were read."""
         self.pending: Rows = defaultdict(list)
         self.stale: list[str] = []
         self.broken: list[Path] = []
@@ -180,12 +179,12 @@ class Gathering:
 
     @property
     def gone(self) -> list[str]:
-        """Tasks the database has and the store no longer has."""
+        """Tasks that are no longer in the store."""
         return [key for key in self.known if key not in self.seen]
 
-    def look(self, origin: Origin, folder: Path) -> None:
-        """Take in one task, if it has ended and is not in the database as it is."""
-        key, stamp = origin.key(folder.name), _look_of(folder)
+    def take(self, origin: Origin, folder: Path) -> None:
+        """Add one task, if it has ended and is new or changed."""
+        key, stamp = origin.key(folder.name), _stamp_of(folder)
         if stamp is None:
             return
         if self.stamps.get(key) == stamp:
@@ -224,7 +223,7 @@ class Gathering:
             self._flush()
 
     def finish(self) -> None:
-        """Write what is pending, and what depends on all tasks."""
+        """Write pending rows, and the tables that depend on all tasks."""
         altered = bool(self.new or self.changed or self.gone)
         touched = self.cells.keys() | {self.homes[key] for key in self.gone}
         if altered:
@@ -245,7 +244,7 @@ class Gathering:
             write_comparisons(self.connection, self.origins)
 
     def _write_cells(self, touched: Set[str | None]) -> None:
-        """Make these cells anew from all of their tasks: of those that were not read, the specs are now."""
+        """Rebuild these cells from all of their tasks, reading the specs of unchanged ones."""
         for origin, key in self.same:
             if self.homes[origin.key(key)] in touched:
                 _merge(self.cells, cell_row(origin, origin.store.task(key)))
@@ -253,7 +252,7 @@ class Gathering:
         _insert(self.connection, "cell", list(self.cells.values()))
 
     def _flush(self) -> None:
-        """Delete the rows of stale tasks, insert what is pending, and empty both."""
+        """Delete the rows of stale tasks, insert pending rows, and clear both."""
         for name, column in OF_A_TASK.items():
             _delete(self.connection, name, column, self.stale)
         self.stale.clear()
@@ -264,29 +263,29 @@ class Gathering:
 
 
 def _identity(store: Store) -> str:
-    """A name that no other store has, whatever its path; made when first asked for."""
+    """A unique name of the store, independent of its path; created on first use."""
     file = store.path / "identity"
     aside = file.with_name(f".identity-{uuid.uuid4().hex}")
     try:
         if not file.exists():
             aside.write_text(uuid.uuid4().hex)
-            with contextlib.suppress(FileExistsError):  # another collector was quicker
+            with contextlib.suppress(FileExistsError):  # another collector was faster
                 os.link(aside, file)
             aside.unlink()
         return file.read_text()
     except OSError as error:
-        raise StoreError(f"{file}, by which a database knows its store, cannot be made: {error}") from error
+        raise StoreError(f"{file}, the identity of the store, cannot be created: {error}") from error
 
 
 def _take_for(connection: sa.Connection, store: Store, identity: str) -> None:
-    """A database outside its store mirrors that one: collecting another would delete its rows."""
+    """StoreError if a database outside the store mirrors another one, whose rows would be deleted."""
     standing = connection.scalar(sa.select(db.Schema.store))
     if identity and not standing:
         connection.execute(sa.update(db.Schema).values(store=identity))
     elif identity and standing != identity:
         raise StoreError(
             f"the database holds the results of another store than {store.path}: give another --database, "
-            "bring the results together by `privbench export` and `import`, or replace them with --rebuild"
+            "combine the results by `privbench export` and `import`, or replace them with --rebuild"
         )
 
 
@@ -294,28 +293,28 @@ def _pairs(connection: sa.Connection, key: Any, value: Any) -> dict[str, str]:
     return {row[0]: row[1] for row in connection.execute(sa.select(key, value))}
 
 
-def _look_of(folder: Path) -> str | None:
-    """Name, inode, time and size of every file that rows are made of; None where the task has not ended.
+def _stamp_of(folder: Path) -> str | None:
+    """A hash of name, inode, time and size of the files that rows depend on; None before the task has ended.
 
-    Files are written aside and renamed, so no other content has the same look; what rots on the disk without
-    a change of its time is found by `--rebuild`.
+    Files are written aside and renamed, so other content has another stamp; silent corruption on disk is
+    found by `--rebuild`.
     """
-    looks = []
+    stamps = []
     try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - a Path for every file would take as long again
-    except (FileNotFoundError, NotADirectoryError):  # somebody's file, or a task that was just deleted
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - a Path for every file would double the time
+    except (FileNotFoundError, NotADirectoryError):  # a foreign file, or a task that was just deleted
         return None
     for name in names:
         if name in UNREAD or name.startswith("."):
             continue
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: the task looks different now
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: the stamp differs
             found = os.stat(f"{folder}/{name}")  # noqa: PTH116
-            looks.append(f"{name} {found.st_ino} {found.st_mtime_ns} {found.st_size}")
-    return hashlib.sha256("\n".join(looks).encode()).hexdigest()[:32] if "result.json" in names else None
+            stamps.append(f"{name} {found.st_ino} {found.st_mtime_ns} {found.st_size}")
+    return hashlib.sha256("\n".join(stamps).encode()).hexdigest()[:32] if "result.json" in names else None
 
 
 def _ended(origin: Origin, folder: Path, broken: list[Path]) -> tuple[Task, Result] | None:
-    """A task and its result; what is damaged goes to `broken`."""
+    """A task and its result; damaged files are added to `broken`."""
     result = read_result(folder)
     if result is None or result.key != folder.name:
         broken.append(folder / "result.json")
@@ -328,7 +327,7 @@ def _ended(origin: Origin, folder: Path, broken: list[Path]) -> tuple[Task, Resu
 
 
 def _merge(cells: dict[str, Row], cell: Row | None) -> None:
-    """Tasks of one cell may be planned at different times: the highest count of tries holds."""
+    """Merge cells of tasks planned at different times: the highest count of tries holds."""
     if cell is None:
         return
     standing = cells.setdefault(cell["key"], cell)

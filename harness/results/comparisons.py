@@ -1,6 +1,6 @@
 """Paired comparisons of the cells of a workload: the table behind the view `comparison`.
 
-Models of equal number have the same members in every cell of a workload, so differences are paired. The
+Models of equal index have the same members in every cell of a workload, so differences are paired. The
 family of Holm's correction is all pairs of an axis, because the best cell is chosen on the same models.
 """
 
@@ -18,7 +18,7 @@ import db
 from harness.leakage import comparison
 from harness.leakage.candidates import FAMILY, Candidates
 from harness.leakage.comparison import Comparison, Measured
-from harness.leakage.declared import Answers, score_strongest
+from harness.leakage.declared import Signals, score_strongest
 from harness.leakage.influence import Scored
 from harness.leakage.intervals import scored_apart
 from harness.leakage.matrices import Bools
@@ -29,7 +29,7 @@ from workloads.errors import StoreError
 log = logging.getLogger(__name__)
 
 MOST_CELLS = 40
-"""Of a group that is compared: 780 pairs. The cells of larger ones are settings, not methods."""
+"""The largest group that is compared: 780 pairs. The cells of larger ones are settings, not methods."""
 ACCURACIES = {"accuracy": "test_accuracy", "validation_accuracy": "nonmember_accuracy"}
 """Axis to the column of a trained model."""
 LEAKAGES = {"auc": "auc", "tpr_at_10pct": "0.1", "tpr_at_1pct": "0.01"}
@@ -50,7 +50,7 @@ ATTACKS = f"""
 
 
 class Group(NamedTuple):
-    """Cells whose models of equal number have the same members."""
+    """Cells whose models of equal index have the same members."""
 
     origin: str
     protocol: int
@@ -64,7 +64,7 @@ class Group(NamedTuple):
 
 
 def write_comparisons(connection: sa.Connection, origins: Iterable[Origin]) -> None:
-    """Make the table `comparison_result` from the cells that the database holds now."""
+    """Rebuild the table `comparison_result` from the cells in the database."""
     groups: dict[Group, list[str]] = defaultdict(list)
     for cell, *names in connection.exec_driver_sql(CELLS):
         groups[Group(*names)].append(cell)
@@ -120,7 +120,7 @@ def _accuracy(first: Mapping[int, float], second: Mapping[int, float]) -> Compar
 
 
 def _leakage(one: str, two: str, figure: str, scores: "Scores") -> Comparison:
-    """Over the models that both cells were attacked with; a cell that has more is scored anew with those."""
+    """Over the models that both cells were attacked with; a cell with more is rescored with those."""
     common = min(scores.models(one), scores.models(two))
     first, second = scores.measure(one, common, figure), scores.measure(two, common, figure)
     if isinstance(first, str) or isinstance(second, str):
@@ -150,7 +150,7 @@ def _rows(
 
 
 class Scores:
-    """What the attack `strongest` and the trainings of a group left in a store, a cell at a time."""
+    """The scores of attack `strongest` and the signals of a group in a store, a cell at a time."""
 
     def __init__(
         self, origin: Origin, attacks: Mapping[str, tuple[str, int]], trainings: Trainings, canaries: int
@@ -160,18 +160,18 @@ class Scores:
         self._correct: dict[str, Bools] = {}
 
     def models(self, cell: str) -> int:
-        """How many models of the cell were attacked."""
+        """The number of attacked models of the cell."""
         return self.attacks[cell][1] if cell in self.attacks else 0
 
     def measure(self, cell: str, models: int, figure: str) -> Measured | str:
-        """A figure of a cell over its first models; why there is none, as text."""
+        """A figure of a cell over its first models; the reason as text if there is none."""
         if (cell, models) not in self._figures:
             self._figures[cell, models] = self._measure(cell, models)
         found = self._figures[cell, models]
         return found if isinstance(found, str) else found[figure]
 
     def test_se(self, one: str, two: str) -> float | None:
-        """The standard error over test records of a difference of accuracies; None where they are gone."""
+        """The standard error over test records of a difference of accuracies; None if they are missing."""
         for cell in (one, two):
             self.measure(cell, self.models(cell), "auc")
         first, second = self._correct.get(one), self._correct.get(two)
@@ -183,12 +183,12 @@ class Scores:
     def _measure(self, cell: str, models: int) -> dict[str, Measured] | str:
         """All figures at once, so that the scores of one cell are in memory at a time."""
         if cell not in self.attacks:
-            return f"the cell has no result of attack {STRONGEST}: run its sweep again"
+            return f"the cell has no result of attack {STRONGEST}: rerun its sweep"
         task, attacked = self.attacks[cell]
         try:
-            stored = self._read(task) if models == attacked else self._scored_anew(cell, task, models)
+            stored = self._read(task) if models == attacked else self._rescored(cell, task, models)
         except (StoreError, KeyError, ValueError) as error:
-            return f"its scores are not at hand: {error}"
+            return f"its scores are missing: {error}"
         if "correct" in stored:
             self._correct[cell] = stored["correct"]
         if any(f"scores/{name}" not in stored for name in FAMILY):
@@ -214,14 +214,14 @@ class Scores:
         found: Mapping[str, Any] = load(self._artefact(task, "scores"))
         return found
 
-    def _scored_anew(self, cell: str, task: str, models: int) -> Mapping[str, Any]:
-        """The declared attacks on the first models alone, shadows too, from what their trainings kept."""
+    def _rescored(self, cell: str, task: str, models: int) -> Mapping[str, Any]:
+        """The declared attacks on the first models only, shadows too, from their stored signals."""
         if self.origin.store.task(_key(task)).shadows:
-            raise StoreError("its shadows are of another cell: attack both with as many models")
+            raise StoreError("its shadows are of another cell: attack both with equally many models")
         tasks = [self.trainings[cell][index] for index in range(models)]
         read = [load(self._artefact(each, "signals")) for each in tasks]
         signals = {name: np.stack([each[name] for each in read]) for name in read[0]}
-        return score_strongest(Answers.of(signals))
+        return score_strongest(Signals.of(signals))
 
     def _artefact(self, task: str, name: str) -> bytes:
         result = self.origin.store.result(_key(task))

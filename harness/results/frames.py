@@ -8,7 +8,7 @@ from safetensors.numpy import load
 
 from harness.results.collect import Collected, collect
 from harness.results.query import Source, is_url, query
-from harness.results.table import Answer
+from harness.results.table import QueryResult
 from harness.store import Store
 from harness.store.imports import find_task
 from harness.store.result import Result
@@ -24,9 +24,9 @@ def open_store(source: Source = "privbench-store") -> "Results":
 
 
 class Results:
-    """What a store holds. Every view is a method; `where` is an SQL condition on its columns.
+    """The results of a store. Every view is a method; `where` is an SQL condition on its columns.
 
-    Columns of JSON come as Python values, missing numbers as NaN. Nothing is ever written but by `collect`.
+    Columns of JSON come as Python values, missing numbers as NaN. Only `collect` writes.
     """
 
     def __init__(self, source: Source) -> None:
@@ -34,15 +34,15 @@ class Results:
         self.source: Source = source if is_url(source) else Store.open(source).path
 
     def query(self, sql: str) -> "pd.DataFrame":
-        """The answer to one read-only statement, as `privbench query` gives it."""
+        """The result of one read-only statement, like `privbench query`."""
         return _frame(query(self.source, sql))
 
     def collect(self) -> Collected:
-        """Bring the store's database up to its results."""
+        """Update the store's database from its results."""
         return collect(self._store.path)
 
     def frontier(self, where: str | None = None) -> "pd.DataFrame":
-        """Accuracy, leakage, price and cost: a row per cell and attack."""
+        """Accuracy, leakage, guarantee and cost: a row per cell and attack."""
         return self._view("frontier", where)
 
     def comparison(self, where: str | None = None) -> "pd.DataFrame":
@@ -58,11 +58,11 @@ class Results:
         return self._view("runs", where)
 
     def overhead(self, where: str | None = None) -> "pd.DataFrame":
-        """What training costs relative to the plain baseline: a row per cell and kind of machine."""
+        """The cost of training relative to the plain baseline: a row per cell and kind of machine."""
         return self._view("overhead", where)
 
     def bench(self, where: str | None = None) -> "pd.DataFrame":
-        """Steps timed in turn with the plain baseline: a row per bench and method."""
+        """Steps interleaved with the plain baseline's: a row per bench and method."""
         return self._view("bench", where)
 
     def audit(self, where: str | None = None) -> "pd.DataFrame":
@@ -70,15 +70,15 @@ class Results:
         return self._view("audit", where)
 
     def attribute(self, where: str | None = None) -> "pd.DataFrame":
-        """How often a sensitive attribute is guessed."""
+        """The accuracy of attribute inference."""
         return self._view("attribute", where)
 
     def reconstruction(self, where: str | None = None) -> "pd.DataFrame":
-        """How well members' pictures are rebuilt from gradients."""
+        """The quality of members' pictures reconstructed from gradients."""
         return self._view("reconstruction", where)
 
     def reproduction(self, where: str | None = None) -> "pd.DataFrame":
-        """Published numbers with ours beside them."""
+        """Published numbers next to ours."""
         return self._view("reproduction", where)
 
     def failures(self, where: str | None = None) -> "pd.DataFrame":
@@ -90,10 +90,10 @@ class Results:
         return self._view("conflicts", where)
 
     def steps(self, task: str) -> "pd.DataFrame":
-        """Every step of one training, by its key or the beginning of it."""
+        """Every step of one training, by its key or a prefix of it."""
         origin, key = find_task(self._store, task)
         frame = self.query(f"select * from steps where task = '{origin.key(key)}' order by phase, step")
-        return frame.dropna(axis="columns", how="all")  # clocks and values that only other trainings have
+        return frame.dropna(axis="columns", how="all")  # clocks and values of other trainings only
 
     def roc(self, task: str) -> "pd.DataFrame":
         """The receiver operating characteristic of one attack: `fpr` and `tpr`."""
@@ -103,9 +103,9 @@ class Results:
         return _pandas().DataFrame(result.figures["roc"])
 
     def scores(self, task: str) -> "pd.DataFrame":
-        """An attack's score of every record against every target, and whether it was a member of it.
+        """An attack's score of every record for every target, and whether it was a member.
 
-        Without members that a target's method set aside, which are no evidence of leakage.
+        Without members that a target's method set aside, which do not count.
         """
         store, result = self._result(task)
         if "scores" not in result.artefacts:
@@ -114,7 +114,7 @@ class Results:
         target, record = np.indices(kept["scores"].shape).reshape(2, -1)
         columns = {"target": target, "record": record, "score": kept["scores"].ravel()}
         frame = _pandas().DataFrame({**columns, "member": kept["members"].ravel()})
-        if "set_aside" not in kept:  # an attack from before methods could set members aside
+        if "set_aside" not in kept:  # an older attack, or no record set aside
             return frame
         return frame[~kept["set_aside"].ravel()].reset_index(drop=True)
 
@@ -135,11 +135,11 @@ class Results:
         return self.query(f"select * from {name}" + (f" where ({where}\n)" if where else ""))
 
 
-def _frame(answer: Answer) -> "pd.DataFrame":
+def _frame(result: QueryResult) -> "pd.DataFrame":
     _pandas()
-    frame = answer.arrow.to_pandas()
-    for name in answer.json_columns:
-        frame[name] = [None if text is None else json.loads(text) for text in answer.arrow[name].to_pylist()]
+    frame = result.arrow.to_pandas()
+    for name in result.json_columns:
+        frame[name] = [None if text is None else json.loads(text) for text in result.arrow[name].to_pylist()]
     return frame
 
 

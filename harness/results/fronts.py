@@ -17,11 +17,11 @@ COMPETING = """
     from frontier
     where chosen and coalesce(valid, false) and auc is not null and validation_accuracy is not null
 """
-"""The rows that compete; those that agree in all but the first three columns do so with each other."""
+"""The rows that compete: with each other if they agree in all but the first three columns."""
 
 
 def write_fronts(connection: sa.Connection) -> None:
-    """Make the table `front_result` from the rows that the database holds now."""
+    """Rebuild the table `front_result` from the rows in the database."""
     rivals: dict[tuple[Any, ...], list[tuple[str, Point]]] = defaultdict(list)
     for task, auc, accuracy, *group in connection.exec_driver_sql(COMPETING):
         rivals[tuple(group)].append((task, (auc, accuracy)))

@@ -1,4 +1,4 @@
-"""Which of our cells are a paper's: fills the tables `published` and `published_match`."""
+"""The tables `published` and `published_match`: published numbers and the cells that match them."""
 
 import json
 import math
@@ -16,15 +16,15 @@ CELL, RUN = TABLES["cell"], TABLES["model_run"]
 VERSIONS = ("workload_version", "method_version")
 MODELS = sa.select(sa.func.count()).where(RUN.c.cell == CELL.c.key).scalar_subquery()
 OURS = (CELL.c.origin == "", CELL.c.protocol == PROTOCOL)
-"""What others made, or we under another protocol, is not to be compared."""
+"""Imported results and those of another protocol are not compared."""
 TRAINED = sa.select(CELL, MODELS.label("models")).where(*OURS, MODELS > 0)
 
 
 def write_published(connection: sa.Connection) -> bool:
-    """Put the published numbers of this program into the database; False where they were there already."""
+    """Write the published numbers of this program into the database; False if they were there already."""
     table = TABLES["published"]
     rows = to_arrow("published", [row for each in published() for row in each.rows()])
-    # JSON as it was written: a driver may read it into objects.
+    # JSON as text: a driver may parse it.
     as_text = [
         sa.cast(each, sa.String).label(each.name) if isinstance(each.type, sa.JSON) else each
         for each in table.c
@@ -38,7 +38,7 @@ def write_published(connection: sa.Connection) -> bool:
 
 
 def write_matches(connection: sa.Connection) -> None:
-    """Find every cell that has a trained model and is a paper's, anew."""
+    """Rebuild `published_match`: every cell with a trained model that is a paper's."""
     table = TABLES["published_match"]
     connection.execute(sa.delete(table))
     cells = connection.execute(TRAINED).mappings()
@@ -50,9 +50,9 @@ def write_matches(connection: sa.Connection) -> None:
 def match(printed: Iterable[Published], cells: Iterable[Row]) -> list[Row]:
     """Rows of `published_match`.
 
-    A cell is the paper's if workload, method and the identifying parameters agree. The places go by how
-    near the settings are, then by version and number of models: results have no say, or the best-looking cell
-    would stand for all.
+    A cell is the paper's if workload, method and the identifying parameters agree. They are ranked by how
+    close the settings are, then by version and number of models, never by results: that would select the
+    best-looking cell.
     """
     by_name: dict[tuple[str, str], list[Row]] = {}
     for cell in cells:
@@ -70,7 +70,7 @@ def match(printed: Iterable[Published], cells: Iterable[Row]) -> list[Row]:
 
 
 def differences(printed: Published, cell: Row) -> list[str]:
-    """What a reader of both numbers has to know, beside what holds for the whole table."""
+    """The differences between the settings of both numbers, besides those of the whole table."""
     params = cell["params"]
     texts = []
     if printed.n_train is not None and printed.n_train != cell["n_train"]:

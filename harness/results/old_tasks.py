@@ -1,6 +1,6 @@
-"""What tasks of older versions did not note: asked of their method, where it is installed.
+"""Notes that tasks of older versions lack, taken from their method if it is installed.
 
-Only here do results meet methods, and load torch with them; newer tasks carry their notes.
+The only module of results that imports methods, and torch with them; newer tasks carry their notes.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Any
 from harness.spec import Declared
 
 
-def ask_declared(method: str, params: Mapping[str, Any]) -> Declared:
-    """What the method declares of a cell with these parameters; nothing where it is not installed.
+def find_declared(method: str, params: Mapping[str, Any]) -> Declared:
+    """What the method declares about a cell with these parameters; nothing if it is not installed.
 
-    An older task does not tell a number of releases that was solved for from one that was given: the free
-    parameter is named.
+    An older task does not record whether its number of releases was solved for or given: the free parameter
+    is assumed.
     """
     from harness.plan.declarations import declared_by
     from methods import family
@@ -21,8 +21,8 @@ def ask_declared(method: str, params: Mapping[str, Any]) -> Declared:
     return declared_by(method, params) if method in family.members else Declared()
 
 
-def ask_uncounted(method: str) -> frozenset[str]:
-    """The parameters that make no other configuration; those of every method where it is not installed."""
+def find_uncounted(method: str) -> frozenset[str]:
+    """The parameters that do not define a configuration; those of every method if it is not installed."""
     from harness.plan.declarations import uncounted
     from methods import family
 

@@ -1,6 +1,6 @@
 """Published numbers: the tables of the papers as data, read from harness/papers/ and checked.
 
-A cell is one line of a printed table; it has one value for every metric of its block. What a paper does
+A cell is one row of a printed table; it has one value for every metric of its block. What a paper does
 not print is absent. Percentages and milliseconds stay as printed (`unit`); nothing is converted here.
 """
 
@@ -29,7 +29,7 @@ from workloads.toml import parse_toml
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Text = Annotated[str, Field(min_length=1)]
 RATIO_DIGITS = 3
-"""Of a ratio of two printed times, which have about as many."""
+"""Significant digits of a ratio of two printed times, which have about as many."""
 Value = StrictBool | StrictInt | FiniteFloat | StrictStr
 
 MetricName = Literal[
@@ -48,7 +48,7 @@ MetricName = Literal[
     "updates_per_record_max",
     "step_seconds",
 ]
-"""The view `reproduction` knows which of them privbench measures."""
+"""The view `reproduction` defines which of them privbench measures."""
 
 
 class _Part(BaseModel):
@@ -56,14 +56,14 @@ class _Part(BaseModel):
 
 
 class Metric(_Part):
-    """What a column of a printed table measures."""
+    """A column of a printed table."""
 
     name: MetricName
     attack: Name | None = None
-    """The attack of ours that is the paper's; `strongest` where it prints the best of several."""
+    """Our attack that is the paper's; `strongest` if it prints the best of several."""
     unit: Literal["%", "ms"] | None = None
     decimals: int = Field(ge=0, le=6)
-    """Digits after the point in print: rounding is part of the comparison."""
+    """Printed digits after the decimal point: rounding is part of the comparison."""
 
     @property
     def key(self) -> str:
@@ -72,28 +72,28 @@ class Metric(_Part):
 
 
 class PrintedCell(_Part):
-    """One line of a table, in our names where we have them and in the paper's."""
+    """One row of a table, in our names if we have them and in the paper's."""
 
     workload: Name | None = None
     method: Name | None = None
     label: Text
-    """The method as the paper calls it."""
+    """The method  by the paper's name."""
     on: Text
-    """Data and model as the paper calls them."""
+    """Data and model by the paper's names."""
     params: Mapping[str, Value] = {}
-    """What identifies the cell: a cell of ours is this one only if these agree."""
+    """The identifying parameters: a cell of ours is this one only if they agree."""
     stated: Mapping[str, Value] = {}
-    """Further settings the paper states: where ours differ, the report says so."""
+    """Further settings that the paper states: the report shows where ours differ."""
     lost: tuple[str, ...] = ()
-    """Parameters that identify the cell and cannot be known."""
+    """Identifying parameters that cannot be known."""
     values: tuple[FiniteFloat, ...]
     deviations: tuple[Annotated[FiniteFloat, Field(ge=0)], ...] = ()
-    """Standard deviations of the first values; the others have none in print."""
+    """Printed standard deviations of the first values; the others have none."""
     note: Text | None = None
 
     @property
     def unmatchable(self) -> str | None:
-        """Why no cell of ours can be this one; None where one can."""
+        """Why no cell of ours can be this one; None if one can."""
         if self.workload is None or self.method is None:
             return "the paper's data, model or method is none of privbench"
         if self.lost:
@@ -102,17 +102,17 @@ class PrintedCell(_Part):
 
 
 class Block(_Part):
-    """The lines of a table that share their columns."""
+    """The rows of a table that share their columns."""
 
     runs: int | None = Field(default=None, ge=1)
-    """Trainings behind a value."""
+    """Training runs behind a value."""
     metrics: tuple[Metric, ...] = Field(min_length=1)
     cells: tuple[PrintedCell, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _every_line_fits(self) -> "Block":
         if len({metric.key for metric in self.metrics}) < len(self.metrics):
-            raise ValueError("a metric stands twice")
+            raise ValueError("a metric is repeated")
         for number, cell in enumerate(self.cells):
             if len(cell.values) != len(self.metrics) or len(cell.deviations) > len(cell.values):
                 raise ValueError(
@@ -123,14 +123,14 @@ class Block(_Part):
 
 
 class PrintedOverhead(_Part):
-    """Which ratios a table of step times says: of every other method to the baseline on the same data."""
+    """The ratios of a table of step times: of every other method to the baseline on the same data."""
 
     baseline: Name
     """The method whose step is 1."""
     shapes: Mapping[Name, Name]
     """A workload of ours to the table's workload with a model of that shape."""
     measured: Text
-    """How, as far as the paper says."""
+    """How, as far as the paper states it."""
 
 
 class PrintedTable(_Part):
@@ -138,16 +138,16 @@ class PrintedTable(_Part):
 
     name: Name
     printed: Text
-    """Where it stands in the paper."""
+    """Its location in the paper."""
     about: Text
     n_train: Mapping[Name, Annotated[int, Field(ge=1)]] = {}
-    """Training records by workload, where the paper states them."""
+    """Training records by workload, if the paper states them."""
     unstated: tuple[str, ...] = ()
-    """Parameters the paper does not state for these cells: ours are our choice, and are told."""
+    """Parameters that the paper does not state for these cells: our choice is reported."""
     protocol: tuple[Text, ...] = ()
-    """What is done in another way by us, for the whole table."""
+    """What we do differently, for the whole table."""
     overhead: "PrintedOverhead | None" = None
-    """Of a table of step times: what makes ratios of them."""
+    """For a table of step times: how ratios are formed."""
     block: tuple[Block, ...] = Field(min_length=1)
 
 
@@ -172,7 +172,7 @@ class Published:
 
     @property
     def n_train(self) -> int | None:
-        """Training records, where the paper states them."""
+        """Training records, if the paper states them."""
         return self.table.n_train.get(self.cell.workload or "")
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -207,11 +207,11 @@ class Published:
 
 
 def read_paper(text: str, where: str) -> Paper:
-    """One file of papers; BenchError with all that is wrong with it."""
+    """One file of papers; BenchError with all problems."""
     try:
         return Paper.model_validate(parse_toml(text.encode(), where))
     except ValidationError as error:
-        raise BenchError(f"{where} is no file of published numbers: {error}") from error
+        raise BenchError(f"{where} is not a file of published numbers: {error}", field=where) from error
 
 
 @cache
@@ -222,13 +222,13 @@ def papers() -> tuple[Paper, ...]:
     found = tuple(read_paper(file.read_text(encoding="utf-8"), file.name) for file in files)
     names = [table.name for paper in found for table in paper.table]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise BenchError(f"published tables of one name: {', '.join(twice)}")
+        raise BenchError(f"duplicate names of published tables: {', '.join(twice)}")
     return found
 
 
 @cache
 def published() -> tuple[Published, ...]:
-    """Every published cell, in the order of print."""
+    """Every published cell, in printed order."""
     return tuple(
         Published(f"{table.name}/{number:03d}", paper, table, block, cell)
         for paper in papers()
@@ -242,18 +242,18 @@ class Overhead:
     """The time of a step in units of the baseline's, from a paper's step times."""
 
     workload: str
-    """Of ours: the paper's model has its shape."""
+    """Our workload, whose model has the shape of the paper's."""
     method: str
     ratio: float
     printed: str
-    """Where it stands in the paper."""
+    """Its location in the paper."""
     source: str
-    """The paper, where in it, and how it was measured."""
+    """The paper, the location in it, and how it was measured."""
 
 
 @cache
 def published_overheads() -> tuple[Overhead, ...]:
-    """Every overhead that the papers' step times say, in the order of print."""
+    """Every overhead from the papers' step times, in printed order."""
     return tuple(each for paper in papers() for table in paper.table for each in _overheads(paper, table))
 
 

@@ -1,9 +1,9 @@
-"""Ask the database in SQL, strictly read-only.
+"""SQL queries of the database, strictly read-only.
 
-A PostgreSQL server is asked by query_server.py. Around DuckDB there are four walls, each enough for
-most of what could go wrong: the file is opened read-only; only one SELECT-like statement is taken; it may
-call only table functions from a list (some of DuckDB's write, e.g. `enable_logging`); and DuckDB may touch
-no file but the step series it is asked for.
+query_server.py is for PostgreSQL. DuckDB is behind four walls, each enough for most of what could go wrong:
+the file is opened read-only; only one SELECT-like statement is accepted; it may call only table functions
+from a list (some of DuckDB's write, e.g. `enable_logging`); and DuckDB may open no file but the requested
+step series.
 """
 
 import json
@@ -16,13 +16,13 @@ from typing import Any, Protocol
 import duckdb
 
 import db
-from harness.results.table import Answer, distinct
+from harness.results.table import QueryResult, distinct
 from harness.spec import Json
 from harness.store import Store
 from workloads.errors import SpecError, StoreError
 
 Source = Path | str
-"""What rows are read from: a store's folder, or the URL of a database (db.engine)."""
+"""The source of rows: a store's folder, or the URL of a database (db.engine)."""
 
 FUNCTIONS = frozenset(
     {
@@ -42,7 +42,7 @@ FUNCTIONS = frozenset(
         "unnest",
     }
 )
-"""Table functions a query may call: none reads or writes anything outside the database."""
+"""The table functions a query may call: none reads or writes anything outside the database."""
 
 WALLS = (
     "set autoinstall_known_extensions = false",
@@ -61,19 +61,19 @@ EMPTY_STEPS = (
 
 
 class Reader(Protocol):
-    """Answers statements on one state of a database: one connection, one read-only transaction."""
+    """A read-only snapshot of a database: one connection, one transaction."""
 
-    def ask(self, sql: str) -> Answer:
-        """Answer one SELECT-like statement; SpecError for SQL that is wrong or not allowed."""
+    def execute(self, sql: str) -> QueryResult:
+        """Execute one SELECT-like statement; SpecError for SQL that is wrong or not allowed."""
         ...
 
 
 @contextmanager
 def open_reader(source: Source) -> Iterator[Reader]:
-    """Read a store's database, or another one, by several statements that all see the same rows.
+    """Open a store's database, or another one, for several statements on one snapshot.
 
-    Whatever is collected meanwhile is not seen. Beside the tables and views a store has `steps`: the full
-    series of every step. StoreError where there is no database.
+    Besides the tables and views a store has `steps`: the full series of every step. StoreError without a
+    database.
     """
     try:
         url = db.server_url(source)
@@ -88,19 +88,19 @@ def open_reader(source: Source) -> Iterator[Reader]:
         raise StoreError(str(error)) from error
 
 
-def query(source: Source, sql: str) -> Answer:
-    """Answer one SELECT, EXPLAIN, DESCRIBE, SHOW or SUMMARIZE on a store's database, or on another one."""
+def query(source: Source, sql: str) -> QueryResult:
+    """Execute one SELECT, EXPLAIN, DESCRIBE, SHOW or SUMMARIZE on a store's database, or another one."""
     refuse_other_bytes(sql)
     with open_reader(source) as reader:
-        return reader.ask(sql)
+        return reader.execute(sql)
 
 
 def refuse_other_bytes(sql: str) -> None:
-    """SpecError for bytes of the command line that are no text."""
+    """SpecError for bytes of the command line that are not text."""
     try:
         sql.encode()
     except UnicodeEncodeError as error:
-        raise SpecError(f"a query is text in UTF-8, got other bytes: {error.reason}") from error
+        raise SpecError(f"a query must be UTF-8 text, got other bytes: {error.reason}") from error
 
 
 def is_url(source: Source) -> bool:
@@ -109,18 +109,18 @@ def is_url(source: Source) -> bool:
 
 
 def explained(message: str, views: list[str], remark: str = "") -> str:
-    """The database's message with its hint, without the place; and what there is to ask."""
-    # What follows the first blank line repeats the statement.
-    said = " ".join(message.strip().split("\n\n")[0].split())
+    """The database's message with its hint, without the position; and the available views and tables."""
+    # Text after the first blank line repeats the statement.
+    problem = " ".join(message.strip().split("\n\n")[0].split())
     tables = sorted(set(db.Base.metadata.tables) - {"privbench_schema"})
-    return f"{said}\nviews: {', '.join(views)}; tables: {', '.join(tables)}{remark}"
+    return f"{problem}\nviews: {', '.join(views)}; tables: {', '.join(tables)}{remark}"
 
 
 class FileReader:
     """The reader of a DuckDB file.
 
-    The file is opened for the first statement, which decides whether `steps` is made: once the walls are up,
-    no other file can be let in.
+    The file is opened for the first statement, which determines whether `steps` is created: once the walls
+    are up, no other file can be opened.
     """
 
     def __init__(self, source: Source) -> None:
@@ -132,21 +132,21 @@ class FileReader:
         self._has_steps = False
 
     def __enter__(self) -> "FileReader":
-        """Open what parses statements, apart from the database."""
+        """Open the parser of statements, separate from the database."""
         self._parser = self._open.enter_context(duckdb.connect())
         # Parsing alone can read files: IMPORT DATABASE is replaced by what it imports.
         _wall_in(self._parser)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the transaction and let the file go."""
+        """End the transaction and release the file."""
         self._open.close()
 
-    def ask(self, sql: str) -> Answer:
-        """Answer one SELECT-like statement; SpecError for SQL that is wrong or not allowed."""
+    def execute(self, sql: str) -> QueryResult:
+        """Execute one SELECT-like statement; SpecError for SQL that is wrong or not allowed."""
         refuse_other_bytes(sql)
         if self._parser is None:
-            raise ValueError("a reader is asked inside its `with` block")
+            raise ValueError("a reader must be used inside its `with` block")
         tree = _checked(self._parser, sql)
         try:
             cursor = self._connected(_names_steps(tree)).execute(sql)
@@ -157,7 +157,7 @@ class FileReader:
         names = distinct([column[0] for column in description])
         described = zip(names, description, strict=True)
         is_json = frozenset(name for name, column in described if str(column[1]) == "JSON")
-        return Answer(arrow.rename_columns(names), is_json)
+        return QueryResult(arrow.rename_columns(names), is_json)
 
     def _connected(self, with_steps: bool) -> duckdb.DuckDBPyConnection:
         """The connection, inside its transaction."""
@@ -165,7 +165,7 @@ class FileReader:
             self._connection = self._connect(with_steps)
             self._has_steps = with_steps
         if with_steps and not self._has_steps:
-            raise ValueError("a reader that shows `steps` is asked for them by its first statement")
+            raise ValueError("a reader shows `steps` only if its first statement uses it")
         return self._connection
 
     def _connect(self, with_steps: bool) -> duckdb.DuckDBPyConnection:
@@ -173,7 +173,7 @@ class FileReader:
         connection = self._open.enter_context(db.read_file(path))
         if with_steps:
             if self.store is None:
-                raise SpecError("`steps` is read from a store's files: leave --database out to ask for it")
+                raise SpecError("`steps` is read from a store's files: leave --database out to query it")
             _show_steps(connection, self.store)
         _wall_in(connection)
         connection.execute("begin transaction read only")
@@ -213,10 +213,10 @@ def _wall_in(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _parsed(parser: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> Json | None:
-    """DuckDB's own tree of a SELECT-like statement, None for any other statement."""
+    """DuckDB's syntax tree of a SELECT-like statement, None for any other statement."""
     text = statement.query
     if statement.type == duckdb.StatementType.EXPLAIN:
-        # What is explained must itself only read: EXPLAIN ANALYZE runs it.
+        # The explained statement must itself only read: EXPLAIN ANALYZE runs it.
         text = re.sub(r"^\s*explain(\s+analyze)?\s", "", text, count=1, flags=re.IGNORECASE)
     row = parser.execute("select json_serialize_sql(?::varchar)", [text]).fetchone()
     tree: Json = json.loads(row[0]) if row else {"error": True}
@@ -241,7 +241,7 @@ def _nodes(tree: Any) -> Iterator[Json]:
 
 
 def _show_steps(connection: duckdb.DuckDBPyConnection, store: Store) -> None:
-    """Make the view `steps` and let DuckDB read exactly its files: a folder could be written to."""
+    """Create the view `steps` and allow DuckDB exactly its files: a folder could be written to."""
     listed = connection.execute("select steps_file from task where steps_file is not null")
     files = [str(file) for (name,) in listed.fetchall() if (file := store.path / name).is_file()]
     if not files:

@@ -16,7 +16,7 @@ from safetensors.numpy import load
 import db
 from harness.leakage.figures import METRICS, NO_CURVE, recompute, unmeasured
 from harness.leakage.intervals import DEPENDENCE
-from harness.results.old_tasks import ask_declared, ask_uncounted
+from harness.results.old_tasks import find_declared, find_uncounted
 from harness.spec import Task, configuration_of, spelled
 from harness.store.checks import purged_files
 from harness.store.imports import Origin
@@ -41,7 +41,7 @@ from workloads.errors import StoreError
 log = logging.getLogger(__name__)
 
 KEPT_STEPS = 1000
-"""Single steps kept per task and phase; the full series stays in Parquet."""
+"""Single steps stored per task and phase; the full series stays in Parquet."""
 QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 BENCH_JSON = ("params", "step_params", "clocks", "phases")
 RATES = {"0.1": "10pct", "0.01": "1pct", "0.001": "0p1pct", "0.0001": "0p01pct"}
@@ -49,7 +49,7 @@ RATES = {"0.1": "10pct", "0.01": "1pct", "0.001": "0p1pct", "0.0001": "0p01pct"}
 TABLES: dict[str, sa.Table] = dict(db.Base.metadata.tables)
 
 Row = dict[str, Any]
-"""A row of a table of db.models, by column; a column that it lacks is null."""
+"""A row of a table of db.models, by column; missing columns are null."""
 Rows = dict[str, list[pa.Table]]
 """Table name to pieces to insert."""
 
@@ -57,7 +57,7 @@ Rows = dict[str, list[pa.Table]]
 def task_rows(origin: Origin, task: Task, result: Result, broken: list[Path]) -> Rows:
     """All rows of one task except its cell's; an unreadable file of steps is added to `broken`.
 
-    ValueError where the outcome has another shape.
+    ValueError if the outcome has another shape.
     """
     result = publishable(result)
     key, cell = origin.key(result.key), task.cell_key and origin.key(task.cell_key)
@@ -82,24 +82,24 @@ def task_rows(origin: Origin, task: Task, result: Result, broken: list[Path]) ->
 
 
 def to_arrow(name: str, rows: list[Row]) -> pa.Table:
-    """Rows of a table, with its types; a column that a row lacks is null."""
-    # As structs: column by column, which Arrow does by itself, takes three times as long for single rows.
+    """Rows of a table, with its types; missing columns are null."""
+    # As structs: column by column, Arrow's own way, takes three times as long for single rows.
     schema = db.arrow_schema(TABLES[name])
     return pa.Table.from_struct_array(pa.array(rows, pa.struct(list(schema))))
 
 
 def _text(value: Any) -> str:
-    """JSON with one spelling per value, so that views can compare it."""
+    """Canonical JSON, so that views can compare it."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def cell_row(origin: Origin, task: Task) -> Row | None:
-    """The cell of a task; None for a bench, which belongs to none."""
+    """The cell of a task; None for a bench, which has none."""
     if task.cell_key is None:
         return None
     cell, notes = task.cell, task.notes
     method = cell.method.name
-    declared = notes.declared or ask_declared(method, cell.params)
+    declared = notes.declared or find_declared(method, cell.params)
     return {
         "key": origin.key(task.cell_key),
         "workload": cell.workload.name,
@@ -116,7 +116,7 @@ def cell_row(origin: Origin, task: Task) -> Row | None:
         "n_train": cell.n_train,
         "batch_size": _whole(cell.params.get("batch_size")),
         "label": cell.label,
-        "configuration": notes.configuration or configuration_of(cell.params, ask_uncounted(method)),
+        "configuration": notes.configuration or configuration_of(cell.params, find_uncounted(method)),
         "levels": _text(spelled(notes.levels)),
         "tried_before": notes.tried,
         "tuned_by": notes.tuned_by,
@@ -130,7 +130,7 @@ def cell_row(origin: Origin, task: Task) -> Row | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number; None for anything else that a plug-in may call so."""
+    """A whole number; None for anything else a plug-in may give."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -159,7 +159,7 @@ def _task_row(task: Task, result: Result) -> Row:
 
 
 def _moment(text: str | None) -> datetime | None:
-    """UTC without a zone: DuckDB's zoned type needs a further package to be read from Python."""
+    """UTC without a zone: DuckDB's zoned type needs another package in Python."""
     return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None) if text else None
 
 
@@ -185,7 +185,7 @@ def _model_row(task: Task, training: Training) -> Row:
 
 
 def _ceilings(guarantee: PricedGuarantee) -> Row:
-    """What the guarantee allows any attack."""
+    """The ceilings of the guarantee on any attack."""
     found = guarantee.ceilings if guarantee.states_ceilings else _older_ceilings(guarantee)
     if found is None:
         return {}
@@ -199,15 +199,15 @@ def _ceilings(guarantee: PricedGuarantee) -> Row:
 
 
 def _older_ceilings(guarantee: PricedGuarantee) -> PricedCeilings | None:
-    """Those of a result from before they were stored."""
-    from harness.accounting.ceilings import ceilings_of_guarantee  # a second, which newer stores do without
+    """The ceilings of a result stored without them."""
+    from harness.accounting.ceilings import ceilings_of_guarantee  # takes a second, only for older stores
 
     found = ceilings_of_guarantee(guarantee.model_dump())
     return None if found is None else PricedCeilings(**found)
 
 
 def _cost(phases: Mapping[str, Phase]) -> Row:
-    """Step figures of the phase that took longest, memory of the worst one, seconds of all."""
+    """Step figures of the phase that took longest, the maximum of memory, seconds of all."""
     if not phases:
         return {}
     longest = max(phases, key=lambda name: (phases[name].seconds, name))
@@ -230,10 +230,10 @@ def _cost(phases: Mapping[str, Phase]) -> Row:
 
 
 def _finding(task: Task, found: Finding) -> tuple[str, Row]:
-    """The table that an attack's outcome belongs to, and its row."""
+    """The table of an attack's outcome, and its row."""
     if task.attack is None:
         raise ValueError("an attack task names its attack")
-    # Shadows of another method make another attack: the views tell attacks apart by their parameters.
+    # Shadows of another method make another attack: the views distinguish attacks by their parameters.
     shadows = {"shadows": task.shadows.method.name} if task.shadows else {}
     head = {
         "attack": task.attack.name,
@@ -275,7 +275,7 @@ def _membership(found: Membership) -> Row:
 
 
 def _rates(points: Mapping[str, Rate], names: dict[str, str], prefix: str, parts: Sequence[str]) -> Row:
-    """The columns of TPRs: value, interval, the reason where there is none, and how many share a score."""
+    """The columns of TPRs: value, interval, the reason if there is none, and the share of ties."""
     row = {}
     for rate, name in names.items():
         row[f"{prefix}{name}"] = points[rate].value
@@ -284,13 +284,13 @@ def _rates(points: Mapping[str, Rate], names: dict[str, str], prefix: str, parts
 
 
 def is_outdated(result: Result) -> bool:
-    """Whether a result's leakage was measured in another way than now."""
+    """Whether a result's leakage was measured by another version of the metrics."""
     metrics = result.figures.get("metrics") or {}
     return "tpr" in metrics and metrics.get("version") != METRICS
 
 
 def remeasured(origin: Origin, task: Task, result: Result) -> Result:
-    """A result with its leakage measured as now, from the scores that it left; without them nothing is known.
+    """A result with its leakage remeasured from its scores; without scores there are no figures.
 
     Results of two versions of the metrics are never mixed.
     """
@@ -300,9 +300,9 @@ def remeasured(origin: Origin, task: Task, result: Result) -> Result:
     try:
         stored = load(origin.store.read_artefact(result, "scores"))
     except (StoreError, KeyError) as error:
-        why = f"measured in another way than now, and its scores are not at hand: {error}"
-        nobody = np.zeros((task.models, 0), dtype=np.bool_)
-        return result.replacing(Membership(metrics=unmeasured(nobody, nobody, why), roc=NO_CURVE))
+        why = f"measured by another version of the metrics, and its scores are missing: {error}"
+        empty = np.zeros((task.models, 0), dtype=np.bool_)
+        return result.replacing(Membership(metrics=unmeasured(empty, empty, why), roc=NO_CURVE))
     found = recompute(
         stored,
         DEPENDENCE.get(name, "learned"),
@@ -313,7 +313,7 @@ def remeasured(origin: Origin, task: Task, result: Result) -> Result:
 
 
 def _bench_rows(key: str, task: Task, bench: Benched) -> list[Row]:
-    """One row per variant; what is not the variant's own comes from the bench."""
+    """One row per variant; shared columns come from the bench."""
     shared = {
         "task": key,
         "workload": task.cell.workload.name,
@@ -350,7 +350,7 @@ def _quantile_rows(key: str, phases: Mapping[str, Phase]) -> list[Row]:
 
 
 def _steps_file(origin: Origin, result: Result) -> str | None:
-    """The series of a result as a path inside the store; None where it has none, or not any more."""
+    """The series of a result as a path inside the store; None if it is missing."""
     if "steps" not in result.artefacts:
         return None
     file = origin.store.artefact(result, "steps")
@@ -358,7 +358,7 @@ def _steps_file(origin: Origin, result: Result) -> str | None:
 
 
 def _single_steps(origin: Origin, result: Result, broken: list[Path]) -> list[pa.Table]:
-    """The steps of the Parquet file, evenly thinned; a damaged file is reported and left out."""
+    """The steps of the Parquet file, evenly thinned; a damaged file is reported and skipped."""
     if _steps_file(origin, result) is None:
         return []
     try:

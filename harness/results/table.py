@@ -1,4 +1,4 @@
-"""The rows that a query gave, and how they are written: as text for people and programs, or as Parquet."""
+"""Query results and their formats: a text table, CSV, JSON or Parquet."""
 
 import csv
 import io
@@ -14,14 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workloads.errors import SpecError
+from workloads.errors import SpecError, UnknownName
 
 FORMATS = ("table", "csv", "json", "parquet")
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The rows a query gave."""
+class QueryResult:
+    """The rows of a query."""
 
     arrow: pa.Table
     json_columns: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class Answer:
 
     @property
     def columns(self) -> list[str]:
-        """The columns' names; a repeated name has got a number."""
+        """The columns' names; duplicates are numbered."""
         return list(self.arrow.column_names)
 
     @property
@@ -40,7 +40,7 @@ class Answer:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names with a number where one is repeated."""
+    """The names, with duplicates numbered."""
     seen: dict[str, int] = {}
     out = []
     for name in names:
@@ -49,40 +49,40 @@ def distinct(names: Sequence[str]) -> list[str]:
     return out
 
 
-def render(answer: Answer, form: str, output: Path | None = None) -> str:
-    """The answer as `table`, `csv`, `json` or `parquet`.
+def render(result: QueryResult, form: str, output: Path | None = None) -> str:
+    """The result as `table`, `csv`, `json` or `parquet`.
 
-    With an output the file gets it and the text says so; Parquet is never text and needs one.
+    With an output it is written to the file and the text states so; Parquet is never text and needs one.
     """
     if form not in FORMATS:
-        raise SpecError(f"unknown format '{form}'. Known: {', '.join(FORMATS)}.")
+        raise UnknownName("format", form, FORMATS)
     if form == "parquet" and output is None:
         raise SpecError("parquet is not text: give a file with --out")
     if output is None:
-        return TEXTS[form](answer)
+        return TEXTS[form](result)
     try:
         if form == "parquet":
-            pq.write_table(answer.arrow, output)
+            pq.write_table(result.arrow, output)
         else:
-            output.write_text(TEXTS[form](answer), encoding="utf-8")
+            output.write_text(TEXTS[form](result), encoding="utf-8")
     except OSError as error:
         raise SpecError(f"{output} cannot be written: {error.strerror}; give another --out") from error
-    return f"{answer.arrow.num_rows} rows written to {output}\n"
+    return f"{result.arrow.num_rows} rows written to {output}\n"
 
 
-def _as_json(answer: Answer) -> str:
+def _as_json(result: QueryResult) -> str:
     rows = [
         {
-            name: json_value(json.loads(value) if name in answer.json_columns and value else value)
-            for name, value in zip(answer.columns, row, strict=True)
+            name: json_value(json.loads(value) if name in result.json_columns and value else value)
+            for name, value in zip(result.columns, row, strict=True)
         }
-        for row in answer.rows
+        for row in result.rows
     ]
     return json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def json_value(value: Any) -> Any:
-    """A value that JSON has: infinities as the strings `inf` and `-inf`, NaN as null."""
+    """A value as JSON allows it: infinities as the strings `inf` and `-inf`, NaN as null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     if isinstance(value, dict):
@@ -97,7 +97,7 @@ def json_value(value: Any) -> Any:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A heading and rows as RFC 4180 has them, but with plain line ends."""
+    """A header and rows as in RFC 4180, but with plain line ends."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
@@ -105,22 +105,22 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return out.getvalue()
 
 
-def _as_csv(answer: Answer) -> str:
-    return csv_text(answer.columns, answer.rows)
+def _as_csv(result: QueryResult) -> str:
+    return csv_text(result.columns, result.rows)
 
 
-def _as_table(answer: Answer) -> str:
-    """Columns in line, numbers to the right; for people, so long texts and digits are cut."""
-    rows = [[_cell_text(value) for value in row] for row in answer.rows]
-    columns = list(zip(answer.columns, *rows, strict=True))
+def _as_table(result: QueryResult) -> str:
+    """Aligned columns, numbers to the right; long texts and digits are cut."""
+    rows = [[_cell_text(value) for value in row] for row in result.rows]
+    columns = list(zip(result.columns, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    right = [pa.types.is_primitive(kind) for kind in answer.arrow.schema.types]
+    right = [pa.types.is_primitive(kind) for kind in result.arrow.schema.types]
     lines = [
         "  ".join(
             text.rjust(width) if number else text.ljust(width)
             for text, width, number in zip(line, widths, right, strict=True)
         ).rstrip()
-        for line in [answer.columns, ["-" * width for width in widths], *rows]
+        for line in [result.columns, ["-" * width for width in widths], *rows]
     ]
     count = len(rows)
     return "\n".join([*lines, f"({count} row{'' if count == 1 else 's'})"]) + "\n"
@@ -130,7 +130,7 @@ def _cell_text(value: Any) -> str:
     if value is None:
         return ""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    # A stored message may hold line breaks or a terminal's control codes.
+    # A stored message may hold line breaks or control codes of a terminal.
     text = "".join(each if each.isprintable() else " " for each in text)
     return text if len(text) <= 60 else text[:59] + "…"
 

@@ -1,7 +1,7 @@
-"""Results that leave a store and come into another, with their provenance and under their origin's name.
+"""Export and import of results, with their provenance and under their origin's name.
 
-An import is a store of its own inside ours (store/imports.py): its rows are marked with its name, and no
-file and no row of ours is ever changed by it.
+An import is a separate store inside ours (store/imports.py): its rows are marked with its name, and it never
+changes a file or row of ours.
 """
 
 import os
@@ -31,38 +31,38 @@ from harness.store.result import parse_result
 from workloads.errors import SpecError, StoreError
 
 FORMAT = 1
-"""Of an archive; raised when an older privbench could not read it."""
+"""The version of the archive; raised when an older privbench could not read it."""
 ORIGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ALWAYS = ("steps", "laps")
-"""Artefacts that are exported unasked: times, which belong to the rows."""
+"""Artefacts that are always exported: times, which rows depend on."""
 TASKS = """
     (select t.key, t.kind, t.workload, t.method, t.attack, t.index, t.status, t.reason, t.host, t.device,
         t.finished, t.protocol, c.label, c.epsilon_asked, c.delta, c.params, c.n_train, c.seed, c.canary
     from task t left join cell c on c.key = t.cell where t.origin = '') task
 """
-"""What a condition selects from: our own tasks with the columns of their cells."""
+"""The relation that a condition selects from: our own tasks with the columns of their cells."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did."""
+    """The outcome of an import."""
 
     origin: str
     tasks: int
     new: bool
-    """False where exactly this had been imported before."""
+    """False if exactly this was imported before."""
 
 
 def export_results(store_path: Path, file: Path, where: str | None = None, weights: bool = False) -> Manifest:
     """Pack our own ended tasks, or those that `where` selects (see TASKS), and return the manifest.
 
-    Without `weights` only what rows are made of: specs, results and times; never what a store keeps to itself
-    (store/private.py). SpecError where nothing is selected.
+    Without `weights` only what rows depend on: specs, results and times; never what a store keeps to itself
+    (store/private.py). SpecError if nothing is selected.
     """
     check_suffix(file)
     store = Store.open(store_path)
     if weights and file.suffix != ".zip":
-        raise SpecError("weights travel in a zip only: give a FILE that ends in .zip")
+        raise SpecError("weights are exported to a zip only: give a FILE that ends in .zip")
     wanted = _selected(store, where) if where else None
     contents: dict[str, bytes | Path] = {}
     tasks = 0
@@ -88,10 +88,10 @@ def export_results(store_path: Path, file: Path, where: str | None = None, weigh
 
 
 def import_results(store_path: Path, file: Path, name: str | None = None, replace: bool = False) -> Imported:
-    """Unpack an export beside our own results, whole or not at all, under `name` (else the file's).
+    """Unpack an export next to our own results, completely or not at all, under `name` (else the file's).
 
-    The same file again changes nothing. SpecError for a file that is damaged, altered, of a newer privbench
-    or not an export, and for a name that holds another import, unless `replace`.
+    A second import of a file changes nothing. SpecError for a file that is damaged, altered, of a newer
+    privbench or not an export, and for a name that holds another import, unless `replace`.
     """
     origin = file.stem if name is None else name
     if not ORIGIN.fullmatch(origin):
@@ -108,7 +108,7 @@ def import_results(store_path: Path, file: Path, name: str | None = None, replac
         raise SpecError(
             f"other results were imported as '{origin}': give --as NAME to keep both, or --replace the old"
         )
-    # Where there is no store yet, none is made before the file has proved to be good.
+    # A new store is not created before the file has proved to be valid.
     home = target.parent if store.exists() else store.path.parent
     aside = home / f".{origin}-{uuid.uuid4().hex}"
     try:
@@ -132,14 +132,14 @@ def conflicts(store_path: Path, origin: str) -> list[Row]:
 
 def _selected(store: Store, where: str) -> set[str]:
     collect(store.path)
-    # The newline keeps an SQL comment at the condition's end from eating the bracket.
+    # The newline keeps an SQL comment at the condition's end from swallowing the bracket.
     return {key for (key,) in query(store.path, f"select key from {TASKS} where ({where}\n)").rows}
 
 
 def _files(store: Store, folder: Path, weights: bool) -> dict[str, bytes | Path]:
-    """By their names in the store. What is read twice may have been replaced between: the result is kept."""
+    """The files by their names in the store. The result is read once: it may be replaced meanwhile."""
     result = parse_result(parse_json((folder / "result.json").read_bytes()))
-    store.task(folder.name)  # a damaged one is told here, not to whoever imports it
+    store.task(folder.name)  # a damaged one is reported here, not at import
     files: dict[str, bytes | Path] = {"spec.json": (folder / "spec.json").read_bytes()}
     files["result.json"] = dump_checked(publishable(result).document())
     for name in result.artefacts:
@@ -162,7 +162,7 @@ def _refuse_newer(file: Path, manifest: Manifest) -> None:
 
 
 def _standing(target: Path) -> str | None:
-    """The checksum of what was imported under this name, empty where that is damaged; None for nothing."""
+    """The checksum of what was imported under this name, empty if that is damaged; None for nothing."""
     try:
         return str(parse_json((target / MANIFEST).read_bytes())["checksum"])
     except FileNotFoundError:
@@ -172,7 +172,7 @@ def _standing(target: Path) -> str | None:
 
 
 def _unpack(file: Path, manifest: Manifest, store: Store) -> int:
-    """Fill an empty store; the number of tasks. SpecError where a task is not whole."""
+    """Fill an empty store and return the number of tasks. SpecError if a task is incomplete."""
     folders: dict[Path, set[str]] = {}
     for name, content in read_contents(file, manifest):
         target = store.path / name
@@ -187,7 +187,7 @@ def _unpack(file: Path, manifest: Manifest, store: Store) -> int:
 
 
 def _accept(store: Store, folder: Path, names: Collection[str]) -> None:
-    """Note what was left out, so that the rest counts as whole; SpecError where it is not."""
+    """Record what was left out, so that the rest counts as complete; SpecError if it is not."""
     try:
         artefacts = parse_result(parse_json((folder / "result.json").read_bytes())).artefacts
         left_out = sorted({each.file for each in artefacts.values()} - set(names))
@@ -204,7 +204,7 @@ def _accept(store: Store, folder: Path, names: Collection[str]) -> None:
 
 
 def _put(aside: Path, target: Path) -> None:
-    """Make a whole import visible at once, in place of an older one."""
+    """Publish a complete import atomically, in place of an older one."""
     target.parent.mkdir(exist_ok=True)
     old = target.with_name(f"{aside.name}-old")
     if target.exists():

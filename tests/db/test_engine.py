@@ -64,7 +64,7 @@ def test_opening_twice_makes_everything_once(tmp_path: Path) -> None:
         engine.dispose()
 
 
-def test_views_for_people_are_there(tmp_path: Path) -> None:
+def test_views_are_there(tmp_path: Path) -> None:
     assert {"frontier", "overhead", "failures"} <= set(db.view_names())
     engine = db.open_database(tmp_path / "results.duckdb")
     with engine.connect() as connection:
@@ -154,7 +154,7 @@ def test_reading_makes_no_file_and_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_another_version_is_told_and_left_alone(tmp_path: Path, read_only: bool) -> None:
+def test_another_version_is_reported_and_left_alone(tmp_path: Path, read_only: bool) -> None:
     file = tmp_path / "results.duckdb"
     db.open_database(file).dispose()
     with duckdb.connect(str(file)) as connection:
@@ -175,7 +175,7 @@ def test_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
     with duckdb.connect(str(file)) as connection:
         connection.execute("create table theirs (x integer)")
     before = file.read_bytes()
-    with pytest.raises(db.DatabaseError, match="no database of privbench"):
+    with pytest.raises(db.DatabaseError, match="not a database of privbench"):
         db.open_database(file)
     assert file.read_bytes() == before
 

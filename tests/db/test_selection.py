@@ -59,7 +59,7 @@ class Rows:
             )
         )  # fmt: skip
 
-    def ask(self, columns: str, view: str = "frontier") -> dict[Any, Any]:
+    def query(self, columns: str, view: str = "frontier") -> dict[Any, Any]:
         """The first column to the second."""
         self.session.flush()
         write_fronts(self.session.connection())
@@ -77,15 +77,15 @@ def rows(tmp_path: Path) -> Iterator[Rows]:
 def test_the_front_goes_by_validation_accuracy_and_not_by_test_accuracy(rows: Rows) -> None:
     rows.add_cell("better on validation", validation=0.8, test=0.7)
     rows.add_cell("better on test", validation=0.7, test=0.8)
-    assert rows.ask("cell, on_front") == {"better on validation": True, "better on test": False}
-    assert rows.ask("cell, accuracy") == {"better on validation": 0.7, "better on test": 0.8}
+    assert rows.query("cell, on_front") == {"better on validation": True, "better on test": False}
+    assert rows.query("cell, accuracy") == {"better on validation": 0.7, "better on test": 0.8}
 
 
 def test_a_configuration_is_chosen_by_validation_accuracy_and_not_by_test_accuracy(rows: Rows) -> None:
     rows.add_cell("better on validation", validation=0.8, test=0.7, **PRIVATE)
     rows.add_cell("better on test", validation=0.7, test=0.8, **PRIVATE)
     rows.add_cell("at another epsilon", validation=0.6, **(PRIVATE | {"epsilon_asked": 1.0}))
-    assert rows.ask("cell, chosen") == {
+    assert rows.query("cell, chosen") == {
         "better on validation": True,
         "better on test": False,
         "at another epsilon": True,
@@ -98,7 +98,7 @@ def test_a_cell_that_is_not_known_to_be_valid_is_on_no_front_and_beats_nobody(
 ) -> None:
     rows.add_cell("sound", validation=0.7)
     rows.add_cell("doubtful", validation=0.9, valid=verdict)
-    assert rows.ask("cell, on_front") == {"sound": True, "doubtful": False}
+    assert rows.query("cell, on_front") == {"sound": True, "doubtful": False}
 
 
 def test_configurations_are_counted_once_with_the_failed_ones(rows: Rows) -> None:
@@ -107,9 +107,9 @@ def test_configurations_are_counted_once_with_the_failed_ones(rows: Rows) -> Non
     rows.add_cell("two", validation=0.8, tried_before=18, **PRIVATE)
     rows.add_cell("diverged", validation=None, **PRIVATE)
     rows.add_cell("at another epsilon", validation=0.6, **(PRIVATE | {"epsilon_asked": 1.0}))
-    assert rows.ask("epsilon_asked, configurations", "tried") == {4.0: 3, 1.0: 1}
-    assert rows.ask("epsilon_asked, failed", "tried") == {4.0: 1, 1.0: 0}
-    assert rows.ask("cell, tuned") == {
+    assert rows.query("epsilon_asked, configurations", "tried") == {4.0: 3, 1.0: 1}
+    assert rows.query("epsilon_asked, failed", "tried") == {4.0: 1, 1.0: 0}
+    assert rows.query("cell, tuned") == {
         "one": "3 here",
         "one with another seed": "3 here",
         "two": "3 here + 18 in the recipe",
@@ -119,4 +119,4 @@ def test_configurations_are_counted_once_with_the_failed_ones(rows: Rows) -> Non
 
 def test_values_that_a_paper_tuned_on_test_data_are_marked(rows: Rows) -> None:
     rows.add_cell("theirs", validation=0.7, tuned_by="paper", tuned_on="test", **PRIVATE)
-    assert rows.ask("cell, tuned") == {"theirs": "by paper on test"}
+    assert rows.query("cell, tuned") == {"theirs": "by paper on test"}

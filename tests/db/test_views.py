@@ -45,7 +45,7 @@ class Rows:
         }
         self.pending[table].append(needed | row)
 
-    def ask(self, sql: str) -> list[dict[str, Any]]:
+    def query(self, sql: str) -> list[dict[str, Any]]:
         for name, rows in self.pending.items():
             table = pa.Table.from_pylist(rows, schema=db.arrow_schema(TABLES[name]))
             db.insert_arrow(self.connection, TABLES[name], table)
@@ -100,7 +100,7 @@ def test_the_interval_is_students_for_any_number_of_models_within_what_an_accura
         add_attack(rows, key, models=n)
         low, high = stats.t.interval(0.95, n - 1, values.mean(), stats.sem(values))
         wanted[key] = pytest.approx((values.mean(), max(low, 0.0), min(high, 1.0)), abs=1e-9)
-    table = rows.ask("select * from frontier")
+    table = rows.query("select * from frontier")
     assert {
         row["cell"]: (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) for row in table
     } == wanted
@@ -122,13 +122,13 @@ def test_a_ceiling_is_the_highest_over_the_attacked_models_and_none_where_one_ha
         add_attack(rows, cells[-1], models=2)
         task = f"attribute-{cells[-1]}"
         rows.insert("attribute_result", task=task, cell=cells[-1], attack="a", attack_params="{}", models=2)
-    found = rows.ask("select cell, ceiling_by, ceiling_auc from frontier")
+    found = rows.query("select cell, ceiling_by, ceiling_auc from frontier")
     assert {row["cell"]: (row["ceiling_by"], row["ceiling_auc"]) for row in found} == {
         cells[0]: ("pld twice", pytest.approx(0.8)),
         cells[1]: ("epsilon-delta twice", pytest.approx(0.8)),
         cells[2]: (None, None),
     }
-    gaps = rows.ask("select cell, gap_ceiling from attribute")
+    gaps = rows.query("select cell, gap_ceiling from attribute")
     assert {row["cell"]: row["gap_ceiling"] for row in gaps} == {
         cells[0]: pytest.approx(0.3), cells[1]: pytest.approx(0.3), cells[2]: None
     }  # fmt: skip
@@ -152,13 +152,13 @@ def test_a_defence_without_a_guarantee_is_average_case_only_until_canaries_were_
     ]
     untried = attacked("empirical", method="untried")
     attacked("empirical", "gradient", scored=False, method="untried")
-    found = {row["cell"]: row["tested"] for row in rows.ask("select cell, tested from frontier")}
+    found = {row["cell"]: row["tested"] for row in rows.query("select cell, tested from frontier")}
     average, worst = "average case only", "worst case too"
     assert [found[key] for key in (alone, disputed, undefended, untried)] == [average] * 4
     assert [found[key] for key in (covered, plain)] == [None, None]
     assert [found[key] for key in (shown, with_canaries, *others)] == [worst] * 6
     other = attacked("empirical", method="shown", params='{"a":3}')
-    found = {row["cell"]: row["tested"] for row in rows.ask("select cell, tested from frontier")}
+    found = {row["cell"]: row["tested"] for row in rows.query("select cell, tested from frontier")}
     assert found[other] == average, "other parameters are another defence"
 
 
@@ -195,7 +195,7 @@ def test_the_front_equals_its_definition(
             and other[2:4] != (accuracy, auc)
             for other in points
         )
-    table = rows.ask("select cell, on_front from frontier")
+    table = rows.query("select cell, on_front from frontier")
     rows.connection.rollback()
     assert {row["cell"]: row["on_front"] for row in table} == wanted
 
@@ -206,7 +206,7 @@ def test_the_front_goes_by_accuracy_on_non_members(rows: Rows) -> None:
         key = add_cell(rows, [test], nonmember_accuracy=validation)
         add_attack(rows, key, auc=0.6, models=1)
         add_attack(rows, key, attack="blind", valid=True)
-    found = {row["accuracy"]: row["on_front"] for row in rows.ask("select * from frontier")}
+    found = {row["accuracy"]: row["on_front"] for row in rows.query("select * from frontier")}
     assert found == {0.5: True, 0.9: False}
 
 
@@ -217,7 +217,7 @@ def test_of_the_configurations_at_one_epsilon_one_is_chosen(rows: Rows) -> None:
             rows, [0.5], nonmember_accuracy=validation, configuration=configuration, epsilon_asked=epsilon
         )
         add_attack(rows, key, auc=0.6, models=1)
-    found = rows.ask("select validation_accuracy, chosen, configurations, tuned from frontier")
+    found = rows.query("select validation_accuracy, chosen, configurations, tuned from frontier")
     assert {row["validation_accuracy"]: row["chosen"] for row in found} == {
         0.6: False, 0.7: True, 0.5: True, 0.4: True, 0.3: True
     }  # fmt: skip
@@ -232,7 +232,7 @@ def test_of_the_configurations_at_one_epsilon_one_is_chosen(rows: Rows) -> None:
 def test_what_was_tried_before_is_shown(rows: Rows, before: int | None, on: str | None, shown: str) -> None:
     key = add_cell(rows, [0.5], tried_before=before, tuned_on=on)
     add_attack(rows, key, auc=0.6, models=1)
-    (row,) = rows.ask("select tuned from frontier")
+    (row,) = rows.query("select tuned from frontier")
     assert row["tuned"] == shown
 
 
@@ -240,7 +240,7 @@ def test_failed_trainings_count_as_tried(rows: Rows) -> None:
     add_cell(rows, [0.5], configuration="a", epsilon_asked=1.0)
     failed = add_cell(rows, [], configuration="b", epsilon_asked=1.0)
     rows.insert("task", key=f"{failed}-0", cell=failed, kind="train", status="failed")
-    (row,) = rows.ask("select * from tried")
+    (row,) = rows.query("select * from tried")
     assert (row["configurations"], row["failed"]) == (2, 1)
 
 
@@ -249,7 +249,7 @@ def test_equal_rows_are_both_on_the_front(rows: Rows) -> None:
         key = add_cell(rows, [0.5])
         add_attack(rows, key, auc=0.6, models=1)
         add_attack(rows, key, attack="blind", valid=True)
-    assert [row["on_front"] for row in rows.ask("select * from frontier")] == [True, True]
+    assert [row["on_front"] for row in rows.query("select * from frontier")] == [True, True]
 
 
 @pytest.mark.parametrize("differs", [{"n_train": 20}, {"workload_version": "2"}])
@@ -258,7 +258,7 @@ def test_other_problems_do_not_compete(rows: Rows, differs: dict[str, Any]) -> N
         key = add_cell(rows, [accuracy], **changes)
         add_attack(rows, key, auc=0.6, models=1)
         add_attack(rows, key, attack="blind", valid=True)
-    assert [row["on_front"] for row in rows.ask("select * from frontier")] == [True, True]
+    assert [row["on_front"] for row in rows.query("select * from frontier")] == [True, True]
 
 
 def test_a_row_is_of_the_attack_with_the_most_models_and_of_those_models(
@@ -267,7 +267,7 @@ def test_a_row_is_of_the_attack_with_the_most_models_and_of_those_models(
     key = add_cell(rows, [0.1, 0.2, 0.3, 0.8])
     add_attack(rows, key, models=2, auc=0.6)
     most = add_attack(rows, key, models=3, auc=0.7)
-    (row,) = rows.ask("select * from frontier")
+    (row,) = rows.query("select * from frontier")
     assert (row["attack_task"], row["models"], row["auc"]) == (most, 3, 0.7)
     assert row["accuracy"] == pytest.approx(0.2)
 
@@ -276,7 +276,7 @@ def test_a_newer_version_of_an_attack_comes_before_more_models(rows: Rows) -> No
     key = add_cell(rows, [0.1, 0.2, 0.3])
     add_attack(rows, key, models=3, attack_version="9")
     newest = add_attack(rows, key, models=2, attack_version="10")
-    (row,) = rows.ask("select * from frontier")
+    (row,) = rows.query("select * from frontier")
     assert (row["attack_task"], row["attack_version"]) == (newest, "10")
 
 
@@ -284,7 +284,7 @@ def test_other_parameters_make_another_attack(rows: Rows) -> None:
     key = add_cell(rows, [0.1, 0.2])
     for online in (True, False):
         add_attack(rows, key, attack_params=json.dumps({"online": online}))
-    table = rows.ask("select * from frontier")
+    table = rows.query("select * from frontier")
     assert sorted(row["attack_params"]["online"] for row in table) == [False, True]
 
 
@@ -293,14 +293,14 @@ def test_the_blind_check_is_a_verdict_and_no_row(rows: Rows) -> None:
     add_attack(rows, key)
     add_attack(rows, key, attack="blind", auc=0.9, valid=False, models=1)
     add_attack(rows, key, attack="blind", auc=0.5, valid=True, models=2)
-    (row,) = rows.ask("select * from frontier")
+    (row,) = rows.query("select * from frontier")
     assert (row["attack"], row["blind_auc"], row["valid"]) == ("lira", 0.5, True)
 
 
 def test_the_price_of_a_cell_is_the_highest_of_its_models(rows: Rows) -> None:
     key = add_cell(rows, [0.1, 0.2], epsilon=4.0)
     add_attack(rows, key)
-    (row,) = rows.ask("select * from frontier")
+    (row,) = rows.query("select * from frontier")
     assert row["epsilon"] == 4.0
 
 
@@ -316,9 +316,9 @@ def test_overhead_is_relative_to_sgd(rows: Rows) -> None:
     add_cell(rows, [0.5, 0.5], **COST, **SGD)
     key = add_cell(rows, [0.5], **TWICE)
     add_attack(rows, key, models=1)
-    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    (row,) = rows.query(f"select * from overhead where cell = '{key}'")
     assert [row[name] for name in RATIOS] == [2, 2, 2, 2]
-    (row,) = rows.ask("select * from frontier")
+    (row,) = rows.query("select * from frontier")
     assert [row[name] for name in RATIOS] == [2, 2, 2, 2]
     assert (row["step_overhead"], row["overhead_by"], row["extra_memory_bytes"]) == (None, "per example", 200)
 
@@ -328,10 +328,10 @@ def test_sgd_of_the_same_host_comes_first_and_another_hosts_is_marked(rows: Rows
     slow = {name: 10 * value for name, value in COST.items()}
     add_cell(rows, [0.5], **slow, **SGD, host="far")
     key = add_cell(rows, [0.5], **TWICE)
-    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    (row,) = rows.query(f"select * from overhead where cell = '{key}'")
     assert (row["example_overhead"], row["overhead_by"]) == (0.2, "per example, other host")
     add_cell(rows, [0.5], **COST, **SGD)
-    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    (row,) = rows.query(f"select * from overhead where cell = '{key}'")
     assert (row["example_overhead"], row["overhead_by"]) == (2, "per example")
 
 
@@ -340,10 +340,10 @@ def test_steps_of_unequal_batches_are_compared_per_example(rows: Rows) -> None:
     add_cell(rows, [0.5], **COST, **SGD, batch_size=64)
     key = add_cell(rows, [0.5], **TWICE, batch_size=256)
     no_batch = add_cell(rows, [0.5], **TWICE, batch_size=None)
-    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    (row,) = rows.query(f"select * from overhead where cell = '{key}'")
     assert (row["step_overhead"], row["overhead_by"], row["batch_size"]) == (None, "per example", 256)
     assert [row[name] for name in RATIOS] == [0.5, 0.5, 2, 2]
-    (row,) = rows.ask(f"select * from overhead where cell = '{no_batch}'")
+    (row,) = rows.query(f"select * from overhead where cell = '{no_batch}'")
     assert (row["example_overhead"], row["overhead_by"], row["training_overhead"]) == (None, None, 2)
 
 
@@ -364,13 +364,13 @@ def test_a_bench_of_the_cells_step_is_its_overhead(rows: Rows) -> None:
     key = add_cell(rows, [0.5, 0.6], **TWICE, batch_size=256)
     add_attack(rows, key)
     add_bench(rows, key, 1.5)
-    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    (row,) = rows.query(f"select * from overhead where cell = '{key}'")
     assert (row["step_overhead"], row["overhead_by"], row["example_overhead"]) == (1.5, "bench", 0.5)
     assert (row["step_overhead_low"], row["step_overhead_high"]) == pytest.approx((1.4, 1.6))
     assert row["training_overhead"] == 2
-    (row,) = rows.ask("select * from frontier")
+    (row,) = rows.query("select * from frontier")
     assert (row["step_overhead"], row["overhead_by"]) == (1.5, "bench")
-    assert {run["overhead_by"] for run in rows.ask(f"select * from runs where cell = '{key}'")} == {"bench"}
+    assert {run["overhead_by"] for run in rows.query(f"select * from runs where cell = '{key}'")} == {"bench"}
 
 
 def test_the_newest_trustworthy_bench_on_such_a_machine_counts(rows: Rows) -> None:
@@ -381,7 +381,7 @@ def test_the_newest_trustworthy_bench_on_such_a_machine_counts(rows: Rows) -> No
     add_bench(rows, key, 1.9, finished=datetime(2026, 1, 3), status="failed")
     add_bench(rows, key, 2.0, finished=datetime(2026, 1, 4), threads=8)
     add_bench(rows, key, 2.1, finished=datetime(2026, 1, 4), device="gpu")
-    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    (row,) = rows.query(f"select * from overhead where cell = '{key}'")
     assert (row["step_overhead"], row["overhead_by"], row["example_overhead"]) == (1.5, "bench", None)
 
 
@@ -398,7 +398,7 @@ def test_the_newest_trustworthy_bench_on_such_a_machine_counts(rows: Rows) -> No
 def test_what_does_not_compare_has_no_ratio(rows: Rows, differs: dict[str, Any]) -> None:
     add_cell(rows, [0.5], **COST, **SGD)
     key = add_cell(rows, [0.5], **TWICE, **differs)
-    (row,) = rows.ask(f"select * from overhead where cell = '{key}'")
+    (row,) = rows.query(f"select * from overhead where cell = '{key}'")
     assert row["step_seconds"] == 0.4
     assert [row[name] for name in RATIOS] == [None] * 4
     assert row["overhead_by"] is None
@@ -406,7 +406,7 @@ def test_what_does_not_compare_has_no_ratio(rows: Rows, differs: dict[str, Any])
 
 def test_no_memory_to_compare_with_is_no_infinite_ratio(rows: Rows) -> None:
     add_cell(rows, [0.5], **(COST | {"extra_memory_bytes": 0}), **SGD)
-    table = rows.ask("select * from overhead")
+    table = rows.query("select * from overhead")
     assert [row["memory_overhead"] for row in table] == [None]
 
 
@@ -414,7 +414,7 @@ def test_two_kinds_of_machine_are_not_averaged(rows: Rows) -> None:
     key = add_cell(rows, [0.5], **COST)
     rows.insert("task", key="other", cell=key, device="gpu", threads=1)
     rows.insert("model_run", task="other", cell=key, index=1, step_seconds_median=9.0)
-    table = rows.ask("select * from overhead order by step_seconds")
+    table = rows.query("select * from overhead order by step_seconds")
     assert [(row["device"], row["models"], row["step_seconds"]) for row in table] == [
         ("cpu", 1, 0.2),
         ("gpu", 1, 9.0),
@@ -432,6 +432,8 @@ def test_a_mean_does_not_depend_on_the_order_in_which_models_were_collected(rows
     rest = [row for row in rows.pending["model_run"] if row["cell"] != other]
     rows.pending["model_run"] = [*rest, *reversed(mine)]
     columns = "accuracy, accuracy_low, accuracy_high"
-    found = {cell: rows.ask(f"select {columns} from frontier where cell = '{cell}'") for cell in (one, other)}
+    found = {
+        cell: rows.query(f"select {columns} from frontier where cell = '{cell}'") for cell in (one, other)
+    }
     assert found[one]
     assert found[one] == found[other]

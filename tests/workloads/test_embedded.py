@@ -25,7 +25,7 @@ def test_sizes(workload: Workload) -> None:
     assert workload.classes == 10
 
 
-def test_pool_and_test_are_the_source_and_share_nobody() -> None:
+def test_pool_and_test_are_the_source_and_share_no_record() -> None:
     pool, test = load_split()
     split = np.concatenate([pool.x.numpy(), test.x.numpy()]) * 16
     pixels = load_digits().data

@@ -47,8 +47,8 @@ def opened(encoder: Encoder) -> Encode:
 
 def test_packages_that_are_absent_are_named_with_the_extra() -> None:
     assert lacking(("torch", "json"), "features") is None
-    told = lacking(("torch", "no_such_package", "nor_this"), "features")
-    assert told == "it needs no_such_package and nor_this: run `pip install 'privbench[features]'`"
+    reason = lacking(("torch", "no_such_package", "nor_this"), "features")
+    assert reason == "it needs no_such_package and nor_this: run `pip install 'privbench[features]'`"
 
 
 def test_other_weights_are_refused(tmp_path: Path) -> None:
@@ -56,8 +56,9 @@ def test_other_weights_are_refused(tmp_path: Path) -> None:
     file.write_bytes(b"abc")
     right = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert trusted(file, right) == file
-    with pytest.raises(BenchError, match=f"expected weights with SHA-256 {'0' * 64}, found {right}"):
+    with pytest.raises(BenchError) as caught:
         trusted(file, "0" * 64)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (str(file), right, "0" * 64)
 
 
 def test_a_pass_is_one_row_a_record_without_dropout() -> None:
@@ -157,7 +158,7 @@ def test_clip_gives_what_it_knows_before_the_projection(open_clip: types.ModuleT
     np.testing.assert_allclose(found, images.mean(axis=(2, 3)) / 255, atol=1e-3)
 
 
-def test_clip_without_its_weights_tells_so(open_clip: types.ModuleType) -> None:
+def test_clip_without_its_weights_states_so(open_clip: types.ModuleType) -> None:
     def create(name: str, pretrained: str) -> None:
         raise RuntimeError("no network")
 
@@ -166,12 +167,12 @@ def test_clip_without_its_weights_tells_so(open_clip: types.ModuleType) -> None:
         ClipImages().open()
 
 
-def test_clip_that_is_not_here_tells_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clip_that_is_not_here_states_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workloads.features.frozen.find_spec", lambda name: None)
     assert ClipImages().missing() == "it needs open_clip: run `pip install 'privbench[vit]'`"
 
 
-def test_clip_that_does_not_fit_torch_tells_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clip_that_does_not_fit_torch_states_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_spec("open_clip") is None or "open_clip" not in sys.modules
     monkeypatch.setattr("workloads.features.clip.lacking", lambda packages, extra: None)
     monkeypatch.setitem(sys.modules, "open_clip", None)  # importing it fails

@@ -66,7 +66,7 @@ def test_it_trains_on_a_file_that_another_machine_made(
     workload = replace(head(name), fresh=None)
     bank = features.family.get(workload.bank)
     assert bank.dataset == workload.dataset
-    assert "cannot be made: it needs" in (workload.missing() or "")
+    assert "cannot be computed: it needs" in (workload.missing() or "")
     with pytest.raises(BenchError, match=f"privbench data features {bank.name}"):
         workload.pool()
     width = next(weight.shape[1] for weight in workload.model(0).parameters() if weight.ndim == 2)
@@ -88,11 +88,11 @@ def test_reviews_that_are_in_the_pool_as_well_are_left_out(small: Path) -> None:
     assert len(workload.pool()) == POOL
 
 
-def test_nobody_who_only_looks_waits_for_features(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page about scattering would otherwise make gigabytes."""
+def test_showing_a_workload_computes_no_features(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be gigabytes for scattering."""
     shown = page("workload", "cifar10-scatter-linear")
     assert shown["pool"] is None
-    assert "not made yet" in shown["data"]
+    assert "not computed yet" in shown["data"]
     assert "privbench data features cifar10-scattering" in shown["data"]
 
 

@@ -56,7 +56,7 @@ def test_lenet_starts_within_half_of_zero() -> None:
 
 
 @pytest.mark.parametrize("depth", [4, 15, 17])
-def test_an_impossible_depth_is_told(depth: int) -> None:
+def test_an_impossible_depth_is_reported(depth: int) -> None:
     with pytest.raises(ValueError, match=f"6 n \\+ 4 with n >= 1, got {depth}"):
         wrn(0, depth, 4, 10)
 

@@ -89,7 +89,7 @@ def test_a_value_that_a_paper_tuned_on_test_data_says_so() -> None:
         Setting(value=1, source="ours", tuned_on="test")
 
 
-def test_all_mistakes_are_told_at_once(elsewhere: Workload, tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(elsewhere: Workload, tmp_path: Path) -> None:
     write(
         tmp_path,
         """
@@ -117,7 +117,7 @@ def test_all_mistakes_are_told_at_once(elsewhere: Workload, tmp_path: Path) -> N
     assert len(caught.value.problems) == 5
 
 
-def test_broken_toml_is_told_with_its_line(elsewhere: Workload, tmp_path: Path) -> None:
+def test_broken_toml_is_reported_with_its_line(elsewhere: Workload, tmp_path: Path) -> None:
     write(tmp_path, "[default]\nsteps = \n")
     with pytest.raises(SpecError, match=r"theirs\.toml is not TOML.*line 2"):
         recipe(elsewhere)
@@ -171,16 +171,17 @@ def test_a_numbered_setting_is_laid_over_the_methods_own(elsewhere: Workload, tm
 
 
 @pytest.mark.parametrize(
-    ("method", "number", "told"),
+    ("method", "number", "message"),
     [
         ("pd-sgd", "2", "the table cannot be read"),
-        ("pd-sgd", "3", "there are: 1"),
+        ("pd-sgd", "3", "known: 1"),
         ("sgd", "1", "there is none"),
     ],
 )
-def test_a_setting_that_cannot_be_had_is_refused(
-    elsewhere: Workload, tmp_path: Path, method: str, number: str, told: str
+def test_an_unavailable_setting_is_refused(
+    elsewhere: Workload, tmp_path: Path, method: str, number: str, message: str
 ) -> None:
     write(tmp_path, STEPS)
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message) as caught:
         recipe(elsewhere).settings(method, ["sigma"], number)
+    assert (caught.value.field, caught.value.value) == ("setting", number)

@@ -88,7 +88,7 @@ def test_none_of_them_have_a_shape_too() -> None:
     assert [batch.shape for batch in lazy.batches(8)] == [batch.shape for batch in memory.batches(8)]
 
 
-def test_labels_that_do_not_fit_are_told() -> None:
+def test_labels_that_do_not_fit_are_reported() -> None:
     with pytest.raises(ValueError, match="2 rows of the Dataset but 50 labels"):
         LazyRecords(Counting(), IN_MEMORY.y, torch.arange(2))
 

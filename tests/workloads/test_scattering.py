@@ -113,7 +113,7 @@ def test_numbers_of_kymatio_written_down() -> None:
 
 
 @pytest.mark.parametrize("side", [0, 4, 30])
-def test_another_side_is_told(side: int) -> None:
+def test_another_side_is_reported(side: int) -> None:
     with pytest.raises(ValueError, match=f"a multiple of 4 and at least 8, got {side}"):
         Scattering(side)
 

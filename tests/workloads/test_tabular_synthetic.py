@@ -16,7 +16,7 @@ def test_two_classes_have_a_closed_form() -> None:
     assert generator.bayes_accuracy() == pytest.approx(0.5 * (1 + math.erf(1.5 / 2)), abs=1e-9)
 
 
-def test_classes_in_one_place_cannot_be_told_apart() -> None:
+def test_classes_in_one_place_cannot_be_distinguished() -> None:
     generator = GaussianClasses(classes=4, features=5, distance=0.0, seed=3)
     assert generator.bayes_accuracy() == pytest.approx(1 / 4, abs=1e-9)
 

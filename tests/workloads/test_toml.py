@@ -16,13 +16,13 @@ from workloads.toml import parse_toml, read_toml
         (b"a = 0x" + b"f" * 5_000, "thing is not TOML: .*4300 digits"),
     ],
 )
-def test_what_is_not_toml_is_told(content: bytes, told: str) -> None:
+def test_what_is_not_toml_is_reported(content: bytes, told: str) -> None:
     with pytest.raises(SpecError, match=told):
         parse_toml(content, "thing")
 
 
 @pytest.mark.parametrize("name", ["nowhere.toml", "n" * 5_000, "nul\0"])
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str) -> None:
     with pytest.raises(SpecError, match="thing cannot be read"):
         read_toml(tmp_path / name, "thing")
 

@@ -1,4 +1,4 @@
-"""Arrays that were expensive to make, kept as one memory-mapped file each."""
+"""A cache of expensive arrays, each a memory-mapped file."""
 
 import contextlib
 import hashlib
@@ -27,20 +27,20 @@ TYPES = {
     "F32": np.float32,
     "F64": np.float64,
 }
-"""How safetensors spells the types that are kept."""
+"""safetensors' names of the supported types."""
 
 
 def cached(name: str, key: str, make: Callable[[], Arrays]) -> Arrays:
-    """The arrays kept under this name and key; made, and kept, where there are none.
+    """The arrays cached under this name and key; computed and cached if missing.
 
     Args:
-        name: what they are, for people who look into the folder.
+        name: a readable name, for those who look into the folder.
         key: a hash of everything they depend on, as a part of a file name; another key is another file.
-        make: makes them. What it raises goes to the caller, and nothing is kept.
+        make: computes them. Its exceptions propagate, and nothing is cached.
 
     The arrays are mapped copy-on-write: they can be written to, the file never changes. A file whose
-    content does not have the checksum it was written with is made again. Processes that make the same
-    arrays at once do not disturb each other: each writes aside and renames.
+    checksum does not match is rebuilt. Processes may compute the same arrays concurrently: each writes
+    aside and renames.
     """
     file = file_of(name, key)
     kept = _read(file)
@@ -51,18 +51,18 @@ def cached(name: str, key: str, make: Callable[[], Arrays]) -> Arrays:
 
 
 def file_of(name: str, key: str) -> Path:
-    """Where the arrays of this name and key are kept, or will be."""
+    """The cache file of this name and key."""
     return cache_root() / f"{name}-{key}.safetensors"
 
 
 def forget(name: str, key: str) -> None:
-    """Remove what is kept under this name and key, if anything is; arrays mapped before stay good."""
+    """Remove the cache file of this name and key, if any; arrays already mapped stay valid."""
     with contextlib.suppress(OSError):
         file_of(name, key).unlink(missing_ok=True)
 
 
 def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of the arrays with their names, types and shapes; the order they come in does not matter."""
+    """SHA-256 of the arrays with their names, types and shapes, independent of their order."""
     total = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -81,8 +81,8 @@ def _write(file: Path, arrays: Arrays) -> bool:
         file.parent.mkdir(parents=True, exist_ok=True)
         save_file(whole, aside, metadata={"sha256": digest(whole)})
         aside.replace(file)
-    except (OSError, SafetensorError) as error:  # a full or read-only disk; the arrays themselves are good
-        log.warning("%s is not kept, it will be made again next time: %s", file, error)
+    except (OSError, SafetensorError) as error:  # a full or read-only disk; the arrays themselves are fine
+        log.warning("%s cannot be cached and will be recomputed next time: %s", file, error)
         return False
     finally:
         with contextlib.suppress(OSError):
@@ -101,11 +101,11 @@ def _read(file: Path) -> Arrays | None:
             name: _mapped(file, 8 + size, entry) for name, entry in header.items() if name != "__metadata__"
         }
         if digest(arrays) != header["__metadata__"]["sha256"]:
-            raise ValueError("the content does not have its checksum")
+            raise ValueError("the checksum does not match")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warning("%s is damaged and will be made again: %s", file, error)
+        log.warning("%s is damaged and will be rebuilt: %s", file, error)
         return None
     return arrays
 

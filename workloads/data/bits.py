@@ -1,4 +1,4 @@
-"""The format of Purchase-100 and Location-30: a line of text per person, its class, then zeros and ones."""
+"""The format of Purchase-100 and Location-30: a line of text per record, its class, then zeros and ones."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from workloads.data.array_cache import Arrays
 from workloads.data.foreign_files import read_members, wrong
 
 CHUNK = 8_192
-"""Lines looked at together: a few tens of megabytes."""
+"""Lines parsed at a time: a few tens of megabytes."""
 
 
 def read_bits(path: Path, member: str, rows: int, features: int, classes: int) -> Arrays:
@@ -43,7 +43,7 @@ def _parse(path: Path, content: bytes, rows: int, features: int, classes: int) -
     for begin in range(0, rows, CHUNK):
         chosen = ends[begin : begin + CHUNK]
         pairs = text[chosen[:, None] + np.arange(-tail, 0)].reshape(len(chosen), features, 2)
-        bits = pairs[:, :, 1] - np.uint8(ord("0"))  # what is not a digit becomes large: the type has no sign
+        bits = pairs[:, :, 1] - np.uint8(ord("0"))  # other characters wrap around to large values
         good = ((pairs[:, :, 0] == ord(",")) & (bits <= 1)).all(axis=1)
         if not good.all():
             line = begin + int(np.argmin(good)) + 1
@@ -59,9 +59,9 @@ def _labels(
 ) -> NDArray[np.int64]:
     y = np.empty(len(starts), np.int64)
     for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        word = text[start : min(end, start + 16)].tobytes().strip(b'" ')  # Location-30 quotes its classes
-        if not word.isdigit() or not 1 <= int(word) <= classes:
-            found = word.decode("utf-8", "replace")
+        label = text[start : min(end, start + 16)].tobytes().strip(b'" ')  # Location-30 quotes its classes
+        if not label.isdigit() or not 1 <= int(label) <= classes:
+            found = label.decode("utf-8", "replace")
             raise wrong(path, f"a class from 1 to {classes} at the start of line {row + 1}", f"'{found}'")
-        y[row] = int(word) - 1
+        y[row] = int(label) - 1
     return y

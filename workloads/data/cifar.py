@@ -17,7 +17,7 @@ PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class Label:
-    """A label of every row: the array's name, its key in the python version, and how many values it has."""
+    """A label of every row: the array's name, its key in the python version, and its number of classes."""
 
     name: str
     key: str

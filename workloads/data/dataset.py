@@ -1,4 +1,4 @@
-"""What a data set is: where it lies, whose it is, and the sums that tell it is whole."""
+"""Data sets: their location, citation, licence and checksums."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ State = Literal["good", "damaged", "unchecked", "absent"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check of a data set found."""
+    """The outcome of a check of a data set."""
 
     state: State
     detail: str = ""
@@ -27,8 +27,8 @@ class Verdict:
 class File:
     """One file as its publisher ships it.
 
-    `md5` and `bytes` are None where the publisher states none and no copy in wide use has one. `urls` are
-    tried in their order.
+    `md5` and `bytes` are None if neither the publisher nor a widely used copy states them. `urls` are tried
+    in order.
     """
 
     name: str
@@ -39,27 +39,27 @@ class File:
 
 @dataclass(frozen=True)
 class Place:
-    """A folder or file below the data root where a data set may lie.
+    """A folder or file below the data root that may hold a data set.
 
-    `needs` are the files a folder must hold to be complete; one that ends in .gz may also lie there unpacked.
+    `needs` are the files a complete folder holds; one that ends in .gz may also be unpacked.
     """
 
     path: str
     needs: tuple[str, ...] = ()
 
     def missing(self, root: Path) -> list[str]:
-        """The needed files that are not there."""
+        """The needed files that are missing."""
         here = root / self.path
         return [name for name in self.needs if not any(each.exists() for each in variants(here / name))]
 
 
 def variants(path: Path) -> list[Path]:
-    """A file as it is shipped and, where that is gzip, unpacked."""
+    """A file as shipped and, if that is gzip, unpacked."""
     return [path, path.with_suffix("")] if path.suffix == ".gz" else [path]
 
 
 class Dataset(Protocol):
-    """A set of records that workloads read. `privbench data` lists, fetches and verifies them."""
+    """The data set protocol. `privbench data` lists, fetches and verifies data sets."""
 
     @property
     def about(self) -> str:
@@ -78,20 +78,20 @@ class Dataset(Protocol):
 
     @property
     def files(self) -> tuple[File, ...]:
-        """What `privbench data fetch` gets; nothing where the data come with a package."""
+        """What `privbench data fetch` downloads; empty if the data come with a package."""
         ...
 
     @property
     def sha256(self) -> str | None:
-        """The hash of the content that our numbers were made with; None where we never had the data."""
+        """The hash of the content behind our numbers; None if we never had the data."""
         ...
 
     def location(self) -> str | None:
-        """Where it was found; None where it is not here."""
+        """Where it was found; None if it is missing."""
         ...
 
     def looked_for(self) -> list[str]:
-        """Every place it is looked for."""
+        """Every place that is searched."""
         ...
 
     def size(self) -> int | None:
@@ -99,13 +99,13 @@ class Dataset(Protocol):
         ...
 
     def verify(self) -> Verdict:
-        """Whether what is here is what it should be."""
+        """Check the local copy."""
         ...
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Data that come inside a package or out of a seeded generator: always here."""
+    """Data from a package or a seeded generator: always available."""
 
     about: str
     licence: str
@@ -128,22 +128,22 @@ class Embedded:
         return len(self.content())
 
     def verify(self) -> Verdict:
-        """Whether the content hashes to what it should."""
+        """Check the hash of the content."""
         found = hashlib.sha256(self.content()).hexdigest()
         return Verdict("good") if found == self.sha256 else Verdict("damaged", f"its SHA-256 is {found}")
 
 
 @dataclass(frozen=True)
 class Published:
-    """Data that a publisher ships as files, read from there once and from a cache ever after.
+    """Data that a publisher ships as files, parsed once and then read from a cache.
 
     Args:
         name: the name on the command line; also the folder below the data root that fetching fills.
-        places: where it is looked for below the data root; the first that holds it wins.
-        read: arrays from a place (a folder or an archive), or an error that says what is wrong with it.
+        places: searched below the data root; the first complete one wins.
+        read: arrays from a place (a folder or an archive), or an error with what was expected and found.
         files: what is fetched, into the folder `name`.
-        sums: MD5s in wide use of further files, by base name: what lies in an archive, other versions.
-        sha256: `digest` of the arrays that our numbers were made with; None where we never had them.
+        sums: widely used MD5s of further files, by base name: archive members, other versions.
+        sha256: `digest` of the arrays behind our numbers; None if we never had them.
         version: raised when `read` gives other arrays from the same files.
     """
 
@@ -159,14 +159,14 @@ class Published:
     version: int = 1
 
     def load(self) -> Arrays:
-        """The arrays; the data set's own file names them. Parsed on first use, then mapped from the cache."""
+        """The arrays, documented in the data set's module. Parsed on first use, then read from the cache."""
         place = self.place()
         if place is None:
             raise BenchError(self.absence())
         return cached(self.name, self._key(place), lambda: self.parse(place))
 
     def parse(self, place: Path) -> Arrays:
-        """The arrays from the files, past the cache; content that is not the published one is an error."""
+        """The arrays from the files, bypassing the cache; BenchError unless the content is as published."""
         try:
             arrays = self.read(place)
         except OSError as error:
@@ -186,7 +186,7 @@ class Published:
         return arrays
 
     def place(self) -> Path | None:
-        """The first place that is there and complete."""
+        """The first place that exists and is complete."""
         root = data_root()
         for place in self.places:
             if (root / place.path).exists() and not place.missing(root):
@@ -208,12 +208,12 @@ class Published:
         return None if place is None else sum(size for _, size, _ in _marks(place))
 
     def absence(self) -> str:
-        """Where it was looked for, what is half there, and how to get it."""
-        root, lines = data_root(), [f"data set '{self.name}' is not here"]
+        """Where it was searched, which places are incomplete, and how to get it."""
+        root, lines = data_root(), [f"data set '{self.name}' is missing"]
         for place in self.places:
             if place.needs and (root / place.path).exists() and len(place.missing(root)) < len(place.needs):
                 lines.append(f"{root / place.path} lacks {', '.join(place.missing(root))}")
-        lines.append(f"looked for {', '.join(self.looked_for())}")
+        lines.append(f"searched {', '.join(self.looked_for())}")
         lines.append(f"run `privbench data fetch {self.name}`, or {self.by_hand()}")
         return "; ".join(lines)
 
@@ -227,17 +227,17 @@ class Published:
         )
 
     def known(self) -> dict[str, str]:
-        """Every MD5 in wide use, by base name."""
+        """Every widely used MD5, by base name."""
         return {file.name: file.md5 for file in self.files if file.md5} | dict(self.sums)
 
     def checked(self, place: Path) -> list[Path]:
-        """The files of a place that have a known sum."""
+        """The files of a place that have a known checksum."""
         known = self.known()
         files = [place] if place.is_file() else [place / name for name, _ in walk(place) if "/" not in name]
         return [file for file in files if file.name in known]
 
     def differing(self, place: Path) -> list[str]:
-        """The files of a place that do not have their known sum; a gzip file counts by what is inside."""
+        """The files of a place whose checksum differs; a gzip file counts by its content."""
         known = self.known()
         return [
             file.name
@@ -246,7 +246,7 @@ class Published:
         ]
 
     def verify(self) -> Verdict:
-        """Read everything anew and compare with the published sums and with the content we know."""
+        """Re-read everything and compare with the published checksums and the known content."""
         place = self.place()
         if place is None:
             return Verdict("absent")
@@ -276,6 +276,6 @@ def _same_inside(file: Path, inside: str | None) -> bool:
 
 
 def _marks(place: Path) -> list[tuple[str, int, int]]:
-    """Name, size and time of change of every file: what tells that a source is another than before."""
+    """Name, size and modification time of every file, by which a changed source is detected."""
     files = [(place.name, place.stat())] if place.is_file() else list(walk(place))
     return [(name, status.st_size, status.st_mtime_ns) for name, status in files]

@@ -1,4 +1,4 @@
-"""The handwritten digits that ship with scikit-learn, split once and for all."""
+"""The handwritten digits that ship with scikit-learn, with a fixed split."""
 
 from functools import cache
 
@@ -17,7 +17,7 @@ def load_split() -> tuple[Records, Records]:
     """Pool (1,437 records) and test set (360): 64 pixels in [0, 1], labels 0 to 9.
 
     Stratified: the shuffled records are ordered by label and every fifth goes to the test set, so
-    each class is shared out to within one record. Rows keep the order of the source.
+    each class is split evenly to within one record. Rows keep the order of the source.
     """
     pixels, labels = load_digits(return_X_y=True)
     shuffled = np.random.default_rng(SPLIT_SEED).permutation(len(labels))

@@ -1,4 +1,4 @@
-"""Getting a data set from its publisher: whole, checked, or not at all."""
+"""Downloads of data sets from their publishers: complete and checked, or nothing."""
 
 import shutil
 from collections.abc import Callable
@@ -11,18 +11,18 @@ from workloads.data.places import data_root
 from workloads.errors import BenchError
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes that are here and, where it is known, how many there will be."""
+"""Called with a file's name, the bytes received and, if known, the total."""
 CHUNK = 1 << 16
-"""Bytes at a time; what is lost when a connection breaks."""
+"""Bytes at a time; the most that is lost when a connection breaks."""
 PATIENCE = 30.0
-"""Seconds a server may stay silent."""
+"""Seconds without data before a server times out."""
 
 
 def fetch(dataset: Published, progress: Progress) -> Path:
-    """Fill the data set's folder with its files; those that are there and have their sum are kept.
+    """Download the missing files of a data set; existing files with the right checksum are kept.
 
-    A transfer that broke off is taken up where it ended, in the next call, if the file's sum is known. A file
-    gets its name only when it is whole. BenchError says which file to put where if no server gives it.
+    The next call resumes a broken transfer if the file's checksum is known. A file gets its name only when it
+    is complete. BenchError states which file to put where if no server has it.
     """
     folder = data_root() / dataset.name
     new = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -32,13 +32,13 @@ def fetch(dataset: Published, progress: Progress) -> Path:
             if file.md5 is None or not target.exists() or md5(target) != file.md5:
                 _fetch(file, folder, progress)
         if any(file.md5 is None for file in dataset.files):
-            _look(dataset, folder)
+            _check_content(dataset, folder)
     except OSError as error:
         raise BenchError(f"{dataset.name} cannot be written to {folder}: {error}") from error
     except BenchError as error:
         raise BenchError(f"{error}. By hand: {dataset.by_hand()}") from error
     finally:
-        for each in new:  # innermost first: a folder that was made for nothing goes again
+        for each in new:  # innermost first: remove new folders that stayed empty
             if each.exists() and not any(each.iterdir()):
                 each.rmdir()
     return folder
@@ -58,36 +58,36 @@ def _fetch(file: File, folder: Path, progress: Progress) -> None:
         except requests.RequestException as error:
             transfer.tidy()
             reasons.append(f"{url}: {_reason(error)}")
-        except ValueError:  # pooch's word for a wrong sum
-            reasons.append(f"{url}: gave a file with another MD5 than {file.md5}")
+        except ValueError:  # pooch's error for a wrong checksum
+            reasons.append(f"{url}: the file's MD5 is not {file.md5}")
         else:
             return
     raise BenchError("; ".join(reasons))
 
 
-def _look(dataset: Published, folder: Path) -> None:
-    """Read files whose publisher states no sum, so that an error page does not pass for data."""
+def _check_content(dataset: Published, folder: Path) -> None:
+    """Parse files without a published checksum, so that an error page is not taken for data."""
     verdict = dataset.verify()
     if verdict.state == "damaged":
         for file in dataset.files:
             (folder / file.name).unlink(missing_ok=True)
-        raise BenchError(f"what came is not {dataset.name} and was removed: {verdict.detail}")
+        raise BenchError(f"the download is not {dataset.name} and was removed: {verdict.detail}")
 
 
 def _reason(error: Exception) -> str:
     import requests
 
     if isinstance(error, requests.HTTPError) and error.response is not None:
-        return f"the server answers {error.response.status_code} {error.response.reason}"
+        return f"the server returned {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
-        return "the connection broke; what arrived is kept, fetch again to go on"
+        return "the connection broke; the received part is kept, fetch again to resume"
     if isinstance(error, requests.Timeout):
-        return f"no answer for {PATIENCE:g} s"
+        return f"no response for {PATIENCE:g} s"
     return "no connection" if isinstance(error, requests.ConnectionError) else str(error)
 
 
 class _Transfer:
-    """pooch's downloader with a memory: what arrived before a break is kept aside and completed later."""
+    """A resumable downloader for pooch: a partial file is kept aside and completed later."""
 
     def __init__(self, part: Path, file: File, progress: Progress) -> None:
         self.part, self.file, self.progress = part, file, progress
@@ -96,19 +96,19 @@ class _Transfer:
         """Fetch the url into the file that pooch will check and rename."""
         import requests
 
-        # Without a sum nobody would notice that two halves belong to different versions.
+        # Without a checksum, parts of two different versions could be joined unnoticed.
         have = self.part.stat().st_size if self.file.md5 and self.part.exists() else 0
         headers = {"Range": f"bytes={have}-"} if have else {}
         with requests.get(url, stream=True, timeout=PATIENCE, headers=headers) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
-                self.part.unlink(missing_ok=True)  # longer than the file: it was of something else
+                self.part.unlink(missing_ok=True)  # longer than the file: it was of another one
             response.raise_for_status()
             resumed = response.status_code == requests.codes.partial_content
             self._receive(response, have if resumed else 0)
         shutil.move(self.part, output_file)
 
     def tidy(self) -> None:
-        """Remove a part that no later transfer can build on."""
+        """Remove a partial file that no later transfer can resume."""
         if self.part.exists() and (self.file.md5 is None or not self.part.stat().st_size):
             self.part.unlink()
 

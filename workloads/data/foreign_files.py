@@ -1,4 +1,4 @@
-"""Reading files of others: whole or not at all, in memory, never by a path that an archive names."""
+"""Reading third-party files: completely or not at all, in memory, never to a path from an archive."""
 
 import gzip
 import hashlib
@@ -14,19 +14,22 @@ from workloads.errors import BenchError
 
 ARCHIVES = (".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar")
 BROKEN = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError)
-"""What the standard library raises on archives that are cut off or were never archives."""
+"""What the standard library raises on truncated archives and other files."""
 
 
 def wrong(path: Path | str, expected: str, found: str) -> BenchError:
-    """The error for a file that is not what it should be."""
+    """The error for unexpected content of a file: `value` is what was found, `allowed` what was expected."""
     return BenchError(
         f"{path}: expected {expected}, found {found}. Nothing was cached. "
-        "Put the publisher's file there, or get it with `privbench data fetch`."
+        "Put the publisher's file there, or get it with `privbench data fetch`.",
+        field=str(path),
+        value=found,
+        allowed=expected,
     )
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the name is that of a tar archive."""
+    """Whether the path is named like a tar archive."""
     return path.name.lower().endswith(ARCHIVES)
 
 
@@ -35,10 +38,10 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int) -> Itera
 
     Args:
         path: a folder, a tar archive or one plain file.
-        wanted: says by its name (parts joined by /) whether a file is to be read.
+        wanted: selects files by their name (parts joined by /).
         limit: the largest size in bytes a wanted file may have.
 
-    Links and devices in an archive are skipped and nothing is written, so its names cannot lead anywhere.
+    Links and devices in an archive are skipped and nothing is written, so no path of it is followed.
     """
     if path.is_dir():
         yield from _folder(path, wanted, limit)
@@ -77,7 +80,7 @@ def _checked(name: Path | str, size: int, limit: int, opened: IO[bytes]) -> byte
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Every file below a folder with its status, in the order of the names; links to folders are left out."""
+    """Every file below a folder with its status, sorted by name; links to folders are skipped."""
     pending, found = [""], []
     while pending:
         below = pending.pop()
@@ -91,13 +94,13 @@ def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def open_plain(path: Path) -> IO[bytes]:
-    """Open a file, or what is inside it where it is gzip; told by its first bytes."""
+    """Open a file, decompressed if its first bytes are those of gzip."""
     with path.open("rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
     return gzip.open(path, "rb") if zipped else path.open("rb")  # type: ignore[return-value]
 
 
 def md5(path: Path) -> str:
-    """The MD5 of a file: what publishers print, against accidents and not against enemies."""
+    """The MD5 of a file, as publishers state it: against accidents, not against attacks."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -44,9 +44,9 @@ class GaussianClasses:
         return posterior
 
     def bayes_accuracy(self) -> float:
-        """The accuracy of the best classifier there is, to 1e-9.
+        """The accuracy of the Bayes classifier, to 1e-9.
 
-        It answers the largest latent coordinate among the class directions; that is right when the
+        It predicts the largest latent coordinate among the class directions; that is right when the
         shifted one beats classes - 1 standard normals: the integral over t of
         phi(t - distance) Phi(t)^(classes - 1).
         """
@@ -55,7 +55,7 @@ class GaussianClasses:
             density = math.exp(-0.5 * (t - self.distance) ** 2) / math.sqrt(2 * math.pi)
             return float(density * ndtr(t) ** (self.classes - 1))
 
-        # Beyond twelve standard deviations the density holds less than 1e-32.
+        # Beyond twelve standard deviations the mass is below 1e-32.
         low, high = self.distance - 12, self.distance + 12
         return float(quad(integrand, low, high, epsabs=1e-11, epsrel=1e-11, limit=200)[0])
 

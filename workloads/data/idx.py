@@ -1,4 +1,4 @@
-"""The IDX format of MNIST and its kin: a magic number, the sizes, then bytes; usually gzip."""
+"""The IDX format of MNIST and its relatives: a magic number, the sizes, then bytes; usually gzip."""
 
 import math
 import zlib
@@ -53,7 +53,7 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     try:
         with open_plain(path) as file:
             header = file.read(length)
-            content = file.read(size + 1)  # one more tells of a longer file; never more: it may be a bomb
+            content = file.read(size + 1)  # one more detects a longer file; no more, against gzip bombs
     except (EOFError, OSError, zlib.error) as error:
         raise wrong(path, expected, f"a broken or truncated file ({error})") from error
     magic = bytes([0, 0, 8, len(shape)])

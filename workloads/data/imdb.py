@@ -89,11 +89,11 @@ dataset = Published(
 
 
 def load_tokens(vocabulary: int = 20_000, length: int = 80) -> Arrays:
-    """train_x, test_x: int64 (n, length) as tokens.py says; train_y, test_y. Made once, then from the cache.
+    """train_x, test_x: int64 (n, length), encoded by tokens.py; train_y, test_y. Computed once and cached.
 
-    Words are ranked by their frequency in the 25,000 training reviews, as Keras does. A model that is private
-    towards its members does not cover that choice: the vocabulary counts as public. 20,000 words and the
-    first 80 of every review are DPSUR's setting.
+    Words are ranked by their frequency in the 25,000 training reviews, as in Keras. A model's guarantee does
+    not cover that choice: the vocabulary counts as public. 20,000 words and the first 80 of every review are
+    DPSUR's setting.
     """
     arrays = dataset.load()
     key = f"{(dataset.sha256 or digest(arrays))[:12]}-{vocabulary}-{length}"
@@ -101,7 +101,7 @@ def load_tokens(vocabulary: int = 20_000, length: int = 80) -> Arrays:
 
 
 def tokens(arrays: Arrays, vocabulary: int, length: int) -> Arrays:
-    """What `load_tokens` gives, from the arrays of this data set."""
+    """The result of `load_tokens`, from the arrays of this data set."""
     texts = {split: reviews(arrays, split) for split in ("train", "test")}
     ranked = ranks(texts["train"])
     made: Arrays = {f"{split}_x": encode(each, ranked, vocabulary, length) for split, each in texts.items()}

@@ -1,8 +1,8 @@
 """Labelled Faces in the Wild, reduced as in DirDP-SGD: 106 people, 14 photographs each, 32 x 32 colour.
 
 Arrays: x (uint8, (1484, 3, 32, 32), red, green, blue), y (int64: people in the order of their names, from 0).
-There is no split; the paper trains on 1,113 and tests on 371. It does not say which 14 photographs of each
-person it takes, nor how it shrinks them; ours are the first 14 by number, shrunk by Pillow's bilinear filter.
+There is no split; the paper trains on 1,113 and tests on 371. It does not state which 14 photographs of each
+person it uses, nor how it resizes them; ours are the first 14 by number, resized by Pillow's bilinear filter.
 """
 
 import io
@@ -31,9 +31,9 @@ def read_faces(path: Path, people: int = 106, each: int = 14, side: int = 32) ->
 
     Args:
         path: the folder lfw with a folder per person, or the archive as published.
-        people: how many people with enough photographs there must be.
-        each: photographs a person must have, and that are taken of each.
-        side: pixels to shrink to, both ways.
+        people: the number of people with enough photographs there must be.
+        each: photographs used per person.
+        side: pixels to resize to, both ways.
     """
     found: dict[str, dict[int, bytes]] = {}
     for name, content in read_members(path, lambda name: NAME.search(name) is not None, LARGEST):

@@ -9,7 +9,7 @@ URL = "https://github.com/privacytrustlab/datasets/raw/master/dataset_location.t
 
 dataset = Published(
     name="location-30",
-    about="5,010 people, 446 bits each (places visited in Bangkok), 30 classes",
+    about="5,010 users, 446 bits each (places visited in Bangkok), 30 classes",
     licence="none stated by the publisher",
     citation="Shokri, Stronati, Song and Shmatikov: Membership inference attacks, IEEE S&P 2017; "
     "from check-ins by Yang, Zhang and Qu, 2016",

@@ -3,7 +3,7 @@
 from workloads.data.dataset import File, Published
 from workloads.data.idx import places, read_images
 
-# The first is the publisher's page, which no longer answers reliably; the second is the copy PyTorch uses.
+# The first is the publisher's page, which is no longer reliable; the second is the copy PyTorch uses.
 HOSTS = ("http://yann.lecun.com/exdb/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/")
 
 

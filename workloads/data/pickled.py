@@ -1,4 +1,4 @@
-"""Pickles of others as plain data: no class of theirs or of numpy's is ever built, no code of theirs runs."""
+"""Third-party pickles as plain data: no class is ever instantiated, no code of theirs runs."""
 
 import io
 import pickle
@@ -13,11 +13,11 @@ TYPES = ("u1", "i4", "i8")
 
 
 COUNTS = ("PUT", "BINPUT", "LONG_BINPUT")
-"""The codes of a pickle that give what was seen a number."""
+"""The opcodes of a pickle that memoise an object by number."""
 
 
 class _Kind:
-    """Stands in for numpy.dtype: keeps its code and refuses every other trick of a type."""
+    """A stand-in for numpy.dtype: keeps its code and refuses everything else a type can do."""
 
     def __init__(self, code: object, *_: object) -> None:
         self.code = code.decode("ascii", "replace") if isinstance(code, bytes) else str(code)
@@ -35,7 +35,7 @@ class _Kind:
 
 
 class _Array:
-    """Stands in for numpy.ndarray: keeps shape, type and bytes until they have been looked at."""
+    """A stand-in for numpy.ndarray: keeps shape, type and bytes until they are checked."""
 
     def __init__(self) -> None:
         self.content: NDArray[Any] | None = None
@@ -75,10 +75,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _refuse_bombs(content: bytes) -> None:
-    """Refuse what would make the unpickler reserve more memory than the file can fill.
+    """Refuse a pickle that would make the unpickler allocate more memory than the file can fill.
 
-    It keeps a list of what it has seen as long as the highest number that a file gives one of them, which
-    may be four thousand million in a file of ten bytes. That lengths fit is checked by genops itself.
+    Its memo is as long as the highest number that the file uses, which may be four thousand million in a file
+    of ten bytes. Lengths are checked by genops itself.
     """
     try:
         codes = pickletools.genops(content)
@@ -92,13 +92,13 @@ def _refuse_bombs(content: bytes) -> None:
 def read_dict(content: bytes) -> dict[str, Any]:
     """The dictionary of a pickle: numbers, text, bytes, lists and arrays of whole numbers, keys as text.
 
-    ValueError says what else was found. pickle.load would run whatever the file says; here the few names
-    that arrays need are answered by stand-ins, and every other name is refused.
+    ValueError states what else was found. pickle.load would run any code in the file; here the few names that
+    arrays need resolve to stand-ins, and every other name is refused.
     """
     try:
         _refuse_bombs(content)
         found = _Unpickler(io.BytesIO(content), encoding="bytes").load()
-    except Exception as error:  # a pickle is a program: a broken one can end in any error
+    except Exception as error:  # a pickle is a program: a broken one can raise anything
         raise ValueError(str(error) or type(error).__name__) from error
     if not isinstance(found, dict):
         raise ValueError(f"a pickle of a {type(found).__name__}")

@@ -1,4 +1,4 @@
-"""Where data sets and their caches live."""
+"""The folders of data sets and their caches."""
 
 import os
 from pathlib import Path
@@ -13,14 +13,14 @@ def data_root() -> Path:
 def cache_root() -> Path:
     """The folder of parsed arrays: $PRIVBENCH_CACHE, else `arrays` in the user's cache folder.
 
-    Not beside the data: those may be shared by many and writable by none.
+    Not beside the data, which may be shared and read-only.
     """
     given = os.environ.get("PRIVBENCH_CACHE")
     return Path(given).expanduser() if given else user_folder() / "arrays"
 
 
 def user_folder() -> Path:
-    """Where this operating system keeps what a program can get again."""
+    """The user's cache folder on this operating system."""
     import pooch  # on demand: listing workloads must not load a web client
 
     return Path(pooch.os_cache("privbench"))

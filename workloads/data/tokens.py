@@ -1,4 +1,4 @@
-"""Text as numbers, the way Keras counts and pads words.
+"""Text as tokens, encoded and padded as in Keras.
 
 Numbers as in `keras.datasets.imdb`: 0 pads, 1 begins a text, 2 is a word outside the vocabulary, and the word
 of rank r (the most frequent has rank 1) is r + 3.
@@ -20,19 +20,19 @@ def words(text: str) -> list[str]:
 
 
 def ranks(texts: Iterable[str]) -> dict[str, int]:
-    """Every word's rank by frequency, from 1; among equally frequent words the one seen first comes first."""
+    """Every word's rank by frequency, from 1; ties in order of first occurrence."""
     counts = Counter(word for text in texts for word in words(text))
     return {word: rank for rank, (word, _) in enumerate(counts.most_common(), start=1)}
 
 
 def encode(texts: Sequence[str], ranked: dict[str, int], vocabulary: int, length: int) -> NDArray[np.int64]:
-    """(texts, length): the first `length` numbers of every text, all below `vocabulary`; zeros at the end.
+    """(texts, length): the first `length` tokens of every text, all below `vocabulary`; zeros at the end.
 
     Args:
         texts: what to encode.
-        ranked: the rank of every word; a word that is not in it is unknown.
-        vocabulary: the number of different numbers, the three special ones among them.
-        length: the numbers per text, the start sign among them.
+        ranked: the rank of every word; other words are unknown.
+        vocabulary: the number of tokens, including the three special ones.
+        length: the tokens per text, including the start token.
     """
     encoded = np.full((len(texts), length), PAD, np.int64)
     for row, text in zip(encoded, texts, strict=True):

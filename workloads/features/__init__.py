@@ -1,4 +1,4 @@
-"""Frozen features of records: modules that bind `banks = [...]`, and the encoders they are made by."""
+"""Frozen features of records: modules that bind `banks = [...]`, and their encoders."""
 
 from typing import TYPE_CHECKING
 

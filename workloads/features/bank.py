@@ -1,4 +1,4 @@
-"""Feature banks: what a frozen network says of every record of a data set, computed once and kept on disk."""
+"""Feature banks: a frozen network's features of every record of a data set, computed once and cached."""
 
 import fcntl
 from collections.abc import Callable, Iterator
@@ -20,22 +20,22 @@ Features = NDArray[np.float16]
 Inputs = NDArray[Any] | list[str]
 """Images as bytes, (n, planes, height, width), or texts."""
 Encode = Callable[[Any], Features]
-"""Some of the inputs to as many rows."""
+"""Maps inputs to one row of features each."""
 SPLITS = ("train", "test")
 PART = 2_000
-"""Records between two marks from which a making that was broken off goes on."""
+"""Records between two checkpoints from which an interrupted computation resumes."""
 
 
 class Encoder(Protocol):
     """A frozen map from a record to its features.
 
-    It looks at that record and at public weights alone, so that features cost no privacy: nothing of it is
-    learnt from the data or normalised with them.
+    It depends on that record and on public weights only, so features cost no privacy: nothing is learnt from
+    the data or normalised with them.
     """
 
     @property
     def about(self) -> str:
-        """One line: the network, the features, whom to cite."""
+        """One line: the network, the features, the citation."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Encoder(Protocol):
         ...
 
     def missing(self) -> str | None:
-        """What must be done before `open` works; None where it does."""
+        """What must be done before `open` works; None if it does."""
         ...
 
     def inputs(self, arrays: Arrays, split: str) -> Inputs:
@@ -53,7 +53,7 @@ class Encoder(Protocol):
         ...
 
     def open(self) -> Encode:
-        """Load the weights; what it gives runs on all of torch's threads."""
+        """Load the weights; the returned function runs on all of torch's threads."""
         ...
 
 
@@ -71,30 +71,30 @@ class Bank:
         return f"{self.dataset}: {self.encoder.about}"
 
     def missing(self) -> str | None:
-        """Why the features can neither be read nor made here; else None."""
+        """Why the features can neither be read nor computed; else None."""
         dataset = published(self.dataset)
         if dataset.location() is None:
             return dataset.absence()
         if self.kept() or (reason := self.encoder.missing()) is None:
             return None
         return (
-            f"the features '{self.name}' are not here and cannot be made: {reason}, then "
-            f"`privbench data features {self.name}`; or put what another machine made at {self.file()}"
+            f"the features '{self.name}' are missing and cannot be computed: {reason}, then "
+            f"`privbench data features {self.name}`; or put those of another machine at {self.file()}"
         )
 
     def file(self) -> Path:
-        """Where the features are kept. The data must be here: their content is a part of the name."""
+        """The cache file. Needs the data: their content is part of its name."""
         return file_of(self.name, self._key())
 
     def kept(self) -> bool:
-        """Whether the features are on disk already."""
+        """Whether the features are cached."""
         return self.file().is_file()
 
     def load(self, progress: Progress | None = None) -> Arrays:
-        """train_x and test_x, float16, mapped from disk; train_y and test_y. Made where they are not kept.
+        """train_x and test_x, float16, mapped from disk; train_y and test_y. Computed if not cached.
 
-        A making that was broken off goes on at its last mark. Of processes that want the same features at
-        once one makes them and the others wait.
+        An interrupted computation resumes at its last checkpoint. Of concurrent processes one computes the
+        features and the others wait.
         """
         if reason := self.missing():
             raise BenchError(reason)
@@ -107,13 +107,16 @@ class Bank:
         return features | {f"{split}_y": arrays[f"{split}_y"] for split in SPLITS}
 
     def _check(self, features: Arrays, arrays: Arrays) -> None:
-        """A file that another machine made could be of other records."""
+        """BenchError if the file, perhaps of another machine, is of other records."""
         found = [len(features[f"{split}_x"]) for split in SPLITS]
         right = [len(arrays[f"{split}_y"]) for split in SPLITS]
         if found != right:
             raise BenchError(
                 f"{self.file()}: expected features of {right[0]} train and {right[1]} test records, "
-                f"found {found[0]} and {found[1]}; delete it, or put the right one there"
+                f"found {found[0]} and {found[1]}; delete it, or put the right one there",
+                field=str(self.file()),
+                value=found,
+                allowed=right,
             )
 
     def _key(self) -> str:
@@ -123,7 +126,7 @@ class Bank:
 
 @dataclass(frozen=True)
 class Making:
-    """The features of a bank, part by part; every part is kept until the whole is."""
+    """The computation of a bank's features in parts, each cached until all are done."""
 
     bank: Bank
     arrays: Arrays
@@ -165,11 +168,11 @@ def _encoded(encode: Encode, rows: Inputs) -> Arrays:
 
 @contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """Hold off other processes that are about to make the same file."""
+    """Hold a lock against other processes that compute the same file."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = file.with_name(f".{file.name}.lock").open("w")
-    except OSError:  # nothing can be kept here, so there is nothing to wait for
+    except OSError:  # nothing can be cached here, so there is nothing to wait for
         yield
         return
     with lock:

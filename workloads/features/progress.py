@@ -1,4 +1,4 @@
-"""Telling how far something long is."""
+"""Progress of long computations."""
 
 import logging
 import time
@@ -7,25 +7,25 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being made, how much of it there is, and how much there will be."""
+"""Called with a name, the amount done and the total."""
 PATIENCE = 10.0
 """Seconds between two lines."""
 
 
 class Lines:
-    """A line now and then, in the log unless told otherwise, for where nobody watches a bar."""
+    """Progress as occasional lines, by default in the log, for output without a progress bar."""
 
-    def __init__(self, say: Callable[[str], None] = log.info) -> None:
-        self._say = say
+    def __init__(self, write: Callable[[str], None] = log.info) -> None:
+        self._write = write
         self._began: dict[str, float] = {}
-        self._told = time.monotonic()
+        self._written = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Say how far it is, at the end or when the last line is long ago; with 0 done its clock begins."""
+        """Report at the end, or when the last line is long ago; the clock starts with 0 done."""
         now = time.monotonic()
         began = self._began.setdefault(what, now)
-        if done == 0 or (done < total and now - self._told < PATIENCE):
+        if done == 0 or (done < total and now - self._written < PATIENCE):
             return
-        self._told, taken = now, now - began
+        self._written, taken = now, now - began
         left = taken / done * (total - done)
-        self._say(f"{what}: {done:,} of {total:,} in {taken:.0f} s, about {left:.0f} s left")
+        self._write(f"{what}: {done:,} of {total:,} in {taken:.0f} s, about {left:.0f} s left")

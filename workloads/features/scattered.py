@@ -18,15 +18,15 @@ from workloads.features.pixels import GREY, IMAGENET, Scale
 from workloads.features.scattering import CHANNELS, STRIDE, scattering
 
 Norm = Literal["gn27", "photographs"]
-"""Of the features: in 27 groups of the image's own maps, as Tramer and Boneh 2021 do for Fashion-MNIST; or
-every map by what is usual in public photographs, where they take private statistics of the data."""
+"""The normalisation: in 27 groups of the image's own maps, as Tramer and Boneh 2021 do for Fashion-MNIST; or
+every map by statistics of public photographs, where they use private statistics of the data."""
 GROUPS = 27
 VERSIONS: dict[Norm, int] = {"gn27": 1, "photographs": 2}
 """Raised when the same images give other features."""
 PLANES = 24
-"""Transformed together: their spectra fit the processor's cache, which twice as many do not."""
+"""Images transformed together: their spectra fit the processor's cache, twice as many do not."""
 CHUNK = 240
-"""Images that a thread takes at a time."""
+"""Images per thread at a time."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Scattered:
 
     @property
     def version(self) -> str:
-        """Our number, and the constants of both normalisations."""
+        """Our version, and the constants of both normalisations."""
         offsets = "-".join(f"{number:g}" for number in (*self.scale.mean, *self.scale.deviation))
         return f"{VERSIONS[self.norm]}-{self.norm}-{offsets}"
 
     def missing(self) -> str | None:
-        """Nothing: the transform is ours."""
+        """None: the transform needs no other package."""
         return None
 
     def inputs(self, arrays: Arrays, split: str) -> Inputs:
@@ -63,7 +63,7 @@ def transform(images: NDArray[Any], scale: Scale, norm: Norm) -> Features:
     batch = PLANES // planes
 
     def fill(begin: int) -> None:
-        # Inference mode is of a thread, not of the process.
+        # Inference mode is per thread.
         with torch.inference_mode():
             for start in range(begin, min(begin + CHUNK, count), batch):
                 part = images[start : min(start + batch, begin + CHUNK)]
@@ -71,7 +71,7 @@ def transform(images: NDArray[Any], scale: Scale, norm: Norm) -> Features:
                 features[start : start + len(part)] = normalised(found, scale, norm).numpy()
 
     threads = torch.get_num_threads()
-    # Whole batches in parallel: the maps are too small to share one among threads.
+    # Whole batches in parallel: the maps are too small to split one among threads.
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as workers:

@@ -1,8 +1,8 @@
 """The scattering transform of images, second order, two scales, eight angles: fixed features, nothing learnt.
 
-Bruna and Mallat 2013, with the filters and the borders of kymatio (Andreux et al. 2020), whose numbers it
-gives to 1e-5. Wavelets are applied as products of spectra. What kymatio does with more Fourier transforms for
-every map (smooth, subsample, cut the border off) is one product with a precomputed matrix here.
+Bruna and Mallat 2013, with the filters and the borders of kymatio (Andreux et al. 2020), matched to 1e-5.
+Wavelets are applied as products of spectra. kymatio smooths, subsamples and crops every map by further
+Fourier transforms; here that is one product with a precomputed matrix.
 """
 
 import math
@@ -17,9 +17,9 @@ from torch.nn.functional import pad
 SCALES, ANGLES = 2, 8
 STRIDE = 2**SCALES
 CHANNELS = 1 + SCALES * ANGLES + ANGLES**2
-"""81 maps for a grey image: smoothed itself, 16 of first order, 64 of second."""
+"""81 maps for a grey image: the smoothed image, 16 of first order, 64 of second."""
 PI = 3.1415
-"""As kymatio's norm of a filter has it; with more digits features would differ by 3e-5."""
+"""kymatio's value in the norm of a filter; with more digits features would differ by 3e-5."""
 
 
 class Scattering:
@@ -30,7 +30,7 @@ class Scattering:
 
     def __init__(self, side: int) -> None:
         if side < 2 * STRIDE or side % STRIDE:
-            raise ValueError(f"scattering wants a side that is a multiple of 4 and at least 8, got {side}")
+            raise ValueError(f"scattering needs a side that is a multiple of 4 and at least 8, got {side}")
         self.side, self.out = side, side // STRIDE
         padded = side + 2 * STRIDE
         wavelets = [
@@ -72,7 +72,7 @@ def folded(waves: Tensor) -> Tensor:
 
 
 def smoothing(filtered: NDArray[np.float64], stride: int) -> Tensor:
-    """(pixels, kept pixels): smooth, keep every stride-th pixel, cut one off at each border."""
+    """(pixels, kept pixels): smooth, keep every stride-th pixel, crop one at each border."""
     side = len(filtered)
     units = np.eye(side * side).reshape(-1, side, side)
     smoothed = np.fft.ifft2(np.fft.fft2(units) * filtered).real
@@ -94,7 +94,7 @@ def spectrum(kernel: NDArray[np.complex128]) -> NDArray[np.float64]:
 
 
 def morlet(side: int, scale: int, angle: int) -> NDArray[np.complex128]:
-    """A wavelet: a Gabor kernel less its envelope, so that its mean is zero."""
+    """A wavelet: a Gabor kernel minus its envelope, so that its mean is zero."""
     width, slant = 0.8 * 2**scale, 4 / ANGLES
     turn = (ANGLES // 2 - 1 - angle) * math.pi / ANGLES
     wave = gabor(side, width, turn, 0.75 * math.pi / 2**scale, slant)
@@ -111,6 +111,6 @@ def gabor(side: int, width: float, turn: float, frequency: float, slant: float) 
     across = right * math.cos(turn) - down * math.sin(turn)
     gaussian = np.exp(-(along**2 + (slant * across) ** 2) / (2 * width**2))
     kernel = gaussian * np.exp(1j * frequency * along) / (2 * PI * width**2 / slant)
-    # Periodic: what leaves at one border comes in at the other.
+    # Periodic: wrap around at the borders.
     periodic: NDArray[np.complex128] = kernel.reshape(5, side, 5, side).sum(axis=(0, 2))
     return periodic

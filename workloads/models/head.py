@@ -7,10 +7,10 @@ from workloads.models.init import seeded
 
 
 class Widened(nn.Module):
-    """Records in float32, however narrow they are kept."""
+    """A cast to float32, for records stored in half precision."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same numbers."""
+        """The same values in float32."""
         return x.to(torch.float32)
 
 

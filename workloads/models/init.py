@@ -1,4 +1,4 @@
-"""Seeded initialisation: the same seed gives the same weights, and nobody else's randomness moves."""
+"""Seeded initialisation: the same seed gives the same weights, and global random streams stay untouched."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Build a model inside: its weights depend on `seed` only, and the global streams stay as they were.
+    """A context to build a model in: its weights depend on `seed` only, and global streams are restored.
 
     Layers initialise themselves from torch's global CPU stream; build on the CPU, move afterwards.
     """

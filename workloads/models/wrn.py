@@ -13,15 +13,15 @@ GROUPS = 16
 
 @dataclass(frozen=True)
 class Standardisation:
-    """What standardisation does to a gradient g of an output's kernel: scale * (g - mean(g) - r <r, g>).
+    """The Jacobian of standardisation, applied to a gradient g: scale * (g - mean(g) - r <r, g>).
 
-    This is its Jacobian, a symmetric one: the scaled projection that leaves out the mean and the direction r.
+    It is symmetric: the scaled projection that removes the mean and the direction r.
     """
 
     scale: Tensor
     """(outputs, 1, 1, 1)"""
     free: Tensor
-    """(outputs, 1, 1, 1): 1 where the scale follows the kernel, 0 where it is at its floor."""
+    """(outputs, 1, 1, 1): 1 if the scale follows the kernel, 0 if it is at its floor."""
     kernel: Tensor
     """The standardised kernel; r is `free` times it, of norm 1 or 0 and mean 0."""
 
@@ -43,7 +43,7 @@ class StandardisedConv2d(nn.Conv2d):
     floor = 1e-4
 
     def standardisation(self) -> Standardisation:
-        """The kernel that the convolution uses, and how its gradients are those of the stored one."""
+        """The kernel that the convolution uses, and the map from its gradients to the stored kernel's."""
         centred = self.weight - self.weight.mean(dim=(1, 2, 3), keepdim=True)
         squares = centred.square().sum(dim=(1, 2, 3), keepdim=True)
         scale = squares.clamp(min=self.floor).rsqrt()
@@ -56,7 +56,7 @@ class StandardisedConv2d(nn.Conv2d):
 
 
 class Block(nn.Module):
-    """Normalise, activate, convolve, twice; added to the input, or to its projection where widths differ."""
+    """Normalise, activate, convolve, twice; added to the input, or to its projection if widths differ."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Block(nn.Module):
             self.project = StandardisedConv2d(inputs, outputs, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways."""
+        """The sum of both paths."""
         active = F.relu(self.norm1(x))
         around = x if self.project is None else self.project(active)
         deep: Tensor = self.conv2(F.relu(self.norm2(self.conv1(active))))

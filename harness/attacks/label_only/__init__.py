@@ -1,4 +1,4 @@
-"""Label-only: how firmly the model holds to a record's label when it gives labels and nothing else."""
+"""Label-only: the robustness of a record's label, from predicted labels only."""
 
 from harness.attacks.label_only.label_only import attack
 

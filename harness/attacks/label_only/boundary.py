@@ -1,4 +1,4 @@
-"""How far a record is from another answer: exactly for a linear model, else by asking for labels."""
+"""The distance of a record to the decision boundary: exact for a linear model, else from label queries."""
 
 import math
 from collections.abc import Callable
@@ -6,23 +6,23 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from harness.attacks.parts.queries import ask
+from harness.attacks.parts.queries import predict
 
 BISECTIONS = 10
-"""Halvings of a way to the boundary: it is then known to a thousandth."""
+"""Halvings of a segment across the boundary, which is then known to a thousandth."""
 DIRECTIONS = 24
-"""Labels asked for around a point of the boundary to estimate its normal."""
+"""Label queries around a point of the boundary to estimate its normal."""
 LEAPS = 4
-"""Lengths tried for a step along the normal, each half of the one before."""
+"""Lengths tried for a step along the normal, each half of the previous one."""
 ROUND = DIRECTIONS + LEAPS + BISECTIONS
 """Queries of one round."""
 
 Kept = Callable[[Tensor], Tensor]
-"""Of (b, d) points, one for each record: whether the answer is still the record's label."""
+"""For (b, d) points, one per record: whether the prediction is still the record's label."""
 
 
 def linear_layer(model: nn.Module, x: Tensor) -> nn.Linear | None:
-    """The layer of a model that is one linear layer and nothing else, judged by its answers on `x`."""
+    """The layer of a model that is a single linear layer, judged by its logits on `x`; else None."""
     layers = [each for each in model.modules() if next(each.parameters(recurse=False), None) is not None]
     if len(layers) != 1 or not isinstance(layers[0], nn.Linear):
         return None
@@ -35,12 +35,12 @@ def linear_layer(model: nn.Module, x: Tensor) -> nn.Linear | None:
 
 
 def linear_distance(layer: nn.Linear, x: Tensor, y: Tensor) -> Tensor:
-    """(b,): the L2 distance min over j of (z_y - z_j) / |w_y - w_j|; 0 where the answer is not y."""
+    """(b,): the L2 distance min over j of (z_y - z_j) / |w_y - w_j|; 0 if the prediction is not y."""
     with torch.no_grad():
         logits = layer(x.flatten(1).to(layer.weight.dtype)).double()
     margins = logits.gather(1, y[:, None]) - logits
     slopes = torch.cdist(layer.weight.detach().double(), layer.weight.detach().double())[y]
-    # A class of equal weights is never reached, and the record's own is none to reach.
+    # A class of equal weights is never reached, and the record's own does not count.
     ways = torch.where(slopes > 0, margins / slopes, torch.where(margins < 0, 0.0, math.inf))
     ways.scatter_(1, y[:, None], math.inf)
     return ways.amin(1).clamp(min=0)
@@ -49,24 +49,24 @@ def linear_distance(layer: nn.Linear, x: Tensor, y: Tensor) -> Tensor:
 def hop_skip_jump(
     model: nn.Module, x: Tensor, y: Tensor, start: Tensor, queries: int, random: torch.Generator
 ) -> Tensor:
-    """(b,): L2 distances to the nearest points found that are not answered with y (Chen et al. 2020).
+    """(b,): L2 distances to the nearest points found that are not predicted as y (Chen et al. 2020).
 
-    All records are asked about at once. From the boundary between a record and its start every round
-    estimates the boundary's normal from labels around the point, leaps along it, and goes back to the
-    boundary on the way to the record. Nothing but labels is used.
+    All records are processed at once. From the boundary between a record and its start every round estimates
+    the boundary's normal from labels around the point, steps along it, and returns to the boundary on the way
+    to the record. Only labels are used.
 
     Args:
         model: as released.
-        x: (b, ...) records that are answered with y.
+        x: (b, ...) records that are predicted as y.
         y: (b,) labels.
-        start: (b, ...) points that are answered otherwise.
-        queries: labels that may be asked for each record, BISECTIONS at least.
+        start: (b, ...) points that are predicted otherwise.
+        queries: the query budget per record, at least BISECTIONS.
         random: for the directions.
     """
     here, shape = x.flatten(1).float(), x.shape[1:]
 
     def kept(points: Tensor) -> Tensor:
-        labels = ask(model, points.reshape(-1, *shape)).argmax(1).view(points.shape[:-1])
+        labels = predict(model, points.reshape(-1, *shape)).argmax(1).view(points.shape[:-1])
         return labels == (y if points.dim() == 2 else y[:, None])
 
     edge = _bisect(kept, here, start.flatten(1).float())
@@ -80,7 +80,7 @@ def hop_skip_jump(
 
 
 def _bisect(kept: Kept, near: Tensor, far: Tensor) -> Tensor:
-    """The boundary between points that are answered with y and points that are not, on the latter's side."""
+    """The boundary between points that are predicted as y and points that are not, on the latter's side."""
     low, high = torch.zeros(len(near), 1), torch.ones(len(near), 1)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
@@ -90,15 +90,15 @@ def _bisect(kept: Kept, near: Tensor, far: Tensor) -> Tensor:
 
 
 def _normal(kept: Kept, edge: Tensor, span: Tensor, random: torch.Generator) -> Tensor:
-    """(b, d): unit vectors away from y, the mean of random directions weighted by what lies there.
+    """(b, d): unit vectors away from y, the mean of random directions weighted by the labels there.
 
-    The directions reach span / sqrt d: their part along the normal is then above the error of the bisection.
+    The directions have length span / sqrt d: their part along the normal then exceeds the bisection error.
     """
     draws = torch.randn(len(edge), DIRECTIONS, edge.shape[1], generator=random)
     units = draws / torch.linalg.vector_norm(draws, dim=2, keepdim=True)
     reach = span[:, None] / math.sqrt(edge.shape[1])
     outside = (~kept(edge[:, None] + reach * units)).to(edge.dtype)
-    # As in the paper: without the mean, a point just outside would see all directions alike.
+    # As in the paper: without centring, a point just outside would weight all directions alike.
     weights = outside - outside.mean(1, keepdim=True)
     mean = torch.einsum("bk,bkd->bd", weights, units)
     length: Tensor = torch.linalg.vector_norm(mean, dim=1, keepdim=True)

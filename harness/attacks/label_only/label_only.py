@@ -1,4 +1,4 @@
-"""Label-only: how firmly the model holds to a record's label when it gives labels and nothing else."""
+"""Label-only: the robustness of a record's label, from predicted labels only."""
 
 from functools import partial
 from typing import ClassVar, Literal
@@ -20,7 +20,7 @@ from harness.attacks.label_only.boundary import (
 from harness.attacks.label_only.perturbation import Noise
 from harness.attacks.parts.augment import check_images, near_views
 from harness.attacks.parts.posteriors import shadows_of
-from harness.attacks.parts.queries import ask, blocks, share_right
+from harness.attacks.parts.queries import blocks, predict, share_right
 from harness.leakage.influence import Scored, auc
 from harness.leakage.intervals import Dependence
 from methods.base import Count
@@ -28,29 +28,29 @@ from workloads.base import Records
 from workloads.errors import BenchError
 
 TRIED = 1024
-"""Records of a shadow on which the level of the noise is chosen, at most."""
+"""Records of a shadow on which the noise level is chosen, at most."""
 TRIALS = 16
 """Queries for each of them and each level, at most."""
 DONORS = 512
-"""Population records among which the search for the boundary finds its starts."""
+"""Population records from which the boundary search takes its starts."""
 
 
 class LabelOnlyParams(methods.base.Params):
-    """What is asked, and how often."""
+    """The strategy and the query budget."""
 
     strategy: Literal["gap", "augmentation", "noise", "boundary"] = Field(
         default="noise",
-        description="gap: is the label right; augmentation: right on mirrored and moved images; noise: right "
-        "on disturbed records; boundary: how far away another label is",
+        description="gap: is the label right; augmentation: right on mirrored and shifted images; noise: "
+        "right on perturbed records; boundary: distance to another label",
     )
     queries: Count = Field(
-        default=100, description="Labels asked of the target for each record, at most; `gap` asks for one."
+        default=100, description="Queries of the target per record, at most; `gap` needs one."
     )
     level: float | None = Field(
         default=None,
         ge=0,
-        description="Strength of the noise: the chance that a bit flips, or the deviation in spreads of a "
-        "feature; none = the one that works best on a shadow",
+        description="Strength of the noise: the probability that a bit flips, or the deviation in units of a "
+        "feature's; none = the one that works best on a shadow",
     )
     seed: int = Field(default=0, ge=0, description="seed of noise and directions")
 
@@ -58,18 +58,18 @@ class LabelOnlyParams(methods.base.Params):
 class LabelOnly:
     """Choquette-Choo et al. 2021, with hard labels of the target alone.
 
-    Members are held to more firmly. `augmentation` and `noise` score by the share of right labels among
-    `queries` copies, the record itself the first of them; bits are flipped, other features get normal noise.
-    `boundary` scores by the L2 distance to another label, 0 where the label is
-    wrong already: HopSkipJump (Chen et al. 2020) within the queries. For a model that is one linear layer the
-    distance is taken from its weights, which is what a search without end would find.
+    Labels of members are more robust. `augmentation` and `noise` score by the share of right labels among
+    `queries` copies, the first of which is the record itself; bits are flipped, other features get normal
+    noise. `boundary` scores by the L2 distance to another label, 0 if the label is wrong already: HopSkipJump
+    (Chen et al. 2020) within the queries. For a single linear layer the distance is taken from its weights,
+    the limit of an unbounded search.
     """
 
     version: ClassVar[str] = "1"
-    about: ClassVar[str] = "how firmly the label stands under noise, views or distance; hard labels only"
+    about: ClassVar[str] = "robustness of the label to noise, views or distance; hard labels only"
     source: ClassVar[str] = "Choquette-Choo et al. 2021, Label-Only Membership Inference (arXiv:2007.14321)"
     caveats: ClassVar[tuple[str, ...]] = (
-        "compare at equal `queries`: so often every model is asked about every record, and it takes long",
+        "compare at equal `queries`: every model is queried that often for every record, which takes long",
         "with q queries `noise` and `augmentation` have q + 1 scores: TPR at low FPR is coarse",
         "`boundary` reads the weights of a linear model; on others 100 queries find a rough upper bound only",
         "queries need not be possible records: noise and search leave the range of the data",
@@ -84,7 +84,7 @@ class LabelOnly:
         scores = np.empty(evidence.members.shape)
         for m in range(len(scores)):
             model, pool = evidence.released(m), evidence.pool
-            # Every target has the same draws: it does not matter which models are in the cell.
+            # Every target has the same draws, whichever models are in the cell.
             random = torch.Generator().manual_seed(params.seed)
             match params.strategy:
                 case "gap":
@@ -100,7 +100,7 @@ class LabelOnly:
 
 
 def _public(evidence: Evidence) -> Records:
-    """Records like the members that nobody needs to be asked for."""
+    """Public records distributed like the members."""
     return evidence.pool if evidence.population is None else evidence.population
 
 
@@ -109,7 +109,7 @@ def _noise(evidence: Evidence) -> Noise:
 
 
 def _levels(evidence: Evidence, params: LabelOnlyParams) -> list[float]:
-    """The level of the noise for every target, chosen on the next model; a lone target takes a middle one."""
+    """The noise level for every target, chosen on the next model; a single target takes a middle one."""
     models = len(evidence.members)
     if params.strategy != "noise":
         return [0.0] * models
@@ -124,9 +124,9 @@ def _levels(evidence: Evidence, params: LabelOnlyParams) -> list[float]:
 
 def _best_level(evidence: Evidence, shadow: int, noise: Noise, params: LabelOnlyParams) -> float:
     """The level with the highest AUC on a model whose members are known, the lowest of equals."""
-    people = len(evidence.pool) - evidence.canaries
+    records = len(evidence.pool) - evidence.canaries
     random = torch.Generator().manual_seed(params.seed)
-    rows = torch.randperm(people, generator=random)[:TRIED]
+    rows = torch.randperm(records, generator=random)[:TRIED]
     model, some = evidence.released(shadow), evidence.pool.take(rows)
     members, evaluated = (each[shadow, rows.numpy()] for each in (evidence.members, evidence.evaluated))
     aucs = []
@@ -154,28 +154,31 @@ def _under_noise(
 def _distances(
     model: nn.Module, records: Records, public: Records, queries: int, random: torch.Generator
 ) -> Tensor:
-    """(n,): how far another label is."""
+    """(n,): the distance to another label."""
     donors = public.take(torch.arange(min(DONORS, len(public)))).x
     layer = linear_layer(model, donors)
     if layer is not None:
         return torch.cat([linear_distance(layer, x, y) for x, y in blocks(records, 1)])
     if queries <= BISECTIONS:
         raise BenchError(
-            f"queries = {queries}: a search for the boundary needs {BISECTIONS + 1} or more; "
-            "give them, or strategy = noise"
+            f"queries = {queries}: the boundary search needs {BISECTIONS + 1} or more; "
+            "give them, or strategy = noise",
+            field="queries",
+            value=queries,
+            allowed=BISECTIONS + 1,
         )
-    answers = ask(model, donors).argmax(1)
+    predictions = predict(model, donors).argmax(1)
     found = []
     for x, y in blocks(records, DIRECTIONS):
-        right = ask(model, x).argmax(1) == y
-        start = donors[_otherwise(answers, y, random)]
+        right = predict(model, x).argmax(1) == y
+        start = donors[_otherwise(predictions, y, random)]
         found.append(torch.where(right, hop_skip_jump(model, x, y, start, queries - 1, random), 0.0))
     return torch.cat(found).double()
 
 
-def _otherwise(answers: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
-    """(b,): for every label a random donor that the model answers otherwise; any where there is none."""
-    usable = (answers != y[:, None]).double()
+def _otherwise(predictions: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
+    """(b,): for every label a random donor with another prediction; any donor if there is none."""
+    usable = (predictions != y[:, None]).double()
     usable[usable.sum(1) == 0] = 1.0
     return torch.multinomial(usable, 1, generator=random).squeeze(1)
 

@@ -1,1 +1,1 @@
-"""What several attacks share: queries, moments, posteriors, inversion and its figures."""
+"""Shared parts of attacks: queries, posteriors, augmentation, inversion and its metrics."""

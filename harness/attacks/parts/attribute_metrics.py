@@ -1,4 +1,4 @@
-"""Attribute inference: what an attack hands over, and how the harness judges it."""
+"""Attribute inference: the output of an attack, and its evaluation by the harness."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Guesses:
-    """The sensitive value of every record, as the number of one of the attribute's values."""
+    """The sensitive value of every record, as an index into the attribute's values."""
 
     attribute: str
     """Its name."""
@@ -24,26 +24,26 @@ class Guesses:
     guessed: Ints
     """(M, n): by the attack on each target."""
     imputed: Ints
-    """(n,): by somebody who knows the other columns and the label, and public records, but no model."""
+    """(n,): imputed from the other columns, the label and public records, without any model."""
     prior: float
     """The share of the most common value among public records."""
 
 
 @runtime_checkable
 class Inference(Attacker, Protocol):
-    """Guesses a column of a record from the rest of it and a model."""
+    """Infers a column of a record from the rest of it and a model."""
 
     def guesses(self, evidence: Evidence, params: Any) -> Guesses:
-        """Row m may ask model m but not know `members[m]`."""
+        """Row m may query model m but not read `members[m]`."""
         ...
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """How often guesses are right, over all targets of a cell.
+    """The accuracy of the guesses, over all targets of a cell.
 
-    What a model tells about everybody is no leak of a member's record: an advantage over imputation that
-    non-members have as well is what the model has learnt. Differential privacy bounds `gap` alone.
+    What a model reveals about the distribution is no leak of a member's record: an advantage over imputation
+    on non-members as well is what the model has learnt. Differential privacy bounds `gap` only.
     """
 
     attribute: str
@@ -56,23 +56,23 @@ class Inferred:
     imputation_members: float
     imputation_nonmembers: float
     advantage_members: float
-    """Accuracy less that of the imputation, on members."""
+    """Accuracy minus that of the imputation, on members."""
     advantage_nonmembers: float
     gap: float
-    """The advantage on members less that on non-members, the mean over targets."""
+    """The advantage on members minus that on non-members, the mean over targets."""
     gap_low: float
     gap_high: float
     gap_interval: str
-    """How the interval was made: over `targets`, or over the `records` of one."""
+    """The basis of the interval: over `targets`, or over the `records` of one."""
 
 
-def evaluate(guesses: Guesses, members: Bools, people: int, evaluated: Bools | None = None) -> Inferred:
-    """Judge guesses about the first `people` records; BenchError where a target has no members among them, or
-    nobody else. `evaluated` is False for members that their method set aside."""
-    members = members[:, :people]
-    attacked = (guesses.guessed == guesses.truth)[:, :people].astype(np.float64)
-    imputed = np.broadcast_to((guesses.imputed == guesses.truth)[:people].astype(np.float64), attacked.shape)
-    scored = Scored(attacked, members, None if evaluated is None else evaluated[:, :people])
+def evaluate(guesses: Guesses, members: Bools, records: int, evaluated: Bools | None = None) -> Inferred:
+    """Evaluate guesses about the first `records` records; BenchError if a target has no members or no
+    non-members among them. `evaluated` is False for members that their method set aside."""
+    members = members[:, :records]
+    attacked = (guesses.guessed == guesses.truth)[:, :records].astype(np.float64)
+    imputed = np.broadcast_to((guesses.imputed == guesses.truth)[:records].astype(np.float64), attacked.shape)
+    scored = Scored(attacked, members, None if evaluated is None else evaluated[:, :records])
     scored.check()
     included, excluded = scored.included, scored.excluded
     gained = attacked - imputed

@@ -1,4 +1,4 @@
-"""Views of an image: mirrored and moved, as a model may have seen it in training."""
+"""Views of an image: mirrored and shifted, as in training with augmentation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from workloads.base import Records
 from workloads.errors import BenchError
 
 SHIFT = 4
-"""Pixels that LiRA's views are moved by, as far as the usual random crops move a 32 x 32 image."""
+"""The shift of LiRA's views in pixels, as far as the usual random crops shift a 32 x 32 image."""
 CHANNELS = (1, 3)
-"""Grey and colour: maps of features have more channels, and a mirrored feature is none."""
+"""Grey and colour: feature maps have more channels, and cannot be mirrored."""
 
 
 @dataclass(frozen=True)
 class View:
-    """An image mirrored or not, then moved by whole pixels; what comes in at an edge is reflected."""
+    """An image mirrored or not, then shifted by whole pixels, with reflection at the edges."""
 
     mirrored: bool = False
     down: int = 0
@@ -37,15 +37,15 @@ class View:
 
 
 def lira_views(queries: int) -> list[View]:
-    """The first of LiRA's 18 queries: the image, its mirror image, and both moved in eight directions."""
+    """The first of LiRA's 18 queries: the image, its mirror image, and both shifted in eight directions."""
     moves = sorted(product((-SHIFT, 0, SHIFT), repeat=2), key=lambda move: abs(move[0]) + abs(move[1]))
     return [View(mirrored, *move) for move in moves for mirrored in (False, True)][:queries]
 
 
 def near_views(queries: int) -> list[View]:
-    """The image, its mirror image, and the image moved by one pixel, then by two, and so on.
+    """The image, its mirror image, and the image shifted by one pixel, then by two, and so on.
 
-    The moves with |down| + |right| = d are the 4 d of Choquette-Choo et al. 2021.
+    The shifts with |down| + |right| = d are the 4 d of Choquette-Choo et al. 2021.
     """
     return [View(), View(mirrored=True), *islice(_moves(), max(queries - 2, 0))][:queries]
 
@@ -58,16 +58,21 @@ def _moves() -> Iterator[View]:
 
 
 def check_images(records: Records, attack: str, views: list[View]) -> None:
-    """Refuse records that are no images, or too small to be moved so far."""
+    """BenchError if records are not images, or too small for the shifts."""
     shape = tuple(records.take(torch.arange(1)).x.shape[1:])
     if len(shape) != 3 or shape[0] not in CHANNELS:
         raise BenchError(
-            f"{attack} asks for mirrored and moved images, but a record of this workload has shape {shape}: "
-            "take a workload on images of shape (1 or 3, height, width)"
+            f"{attack} needs mirrored and shifted images, but a record of this workload has shape {shape}: "
+            "take a workload on images of shape (1 or 3, height, width)",
+            field="shape",
+            value=shape,
         )
     far = max(max(abs(view.down), abs(view.right)) for view in views)
     if far >= min(shape[1:]):
         raise BenchError(
-            f"{attack} moves images by up to {far} pixels, but these have {shape[1]} x {shape[2]}: "
-            "give fewer queries"
+            f"{attack} shifts images by up to {far} pixels, but these have {shape[1]} x {shape[2]}: "
+            "give fewer queries",
+            field="shift",
+            value=far,
+            allowed=min(shape[1:]) - 1,
         )

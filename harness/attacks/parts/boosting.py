@@ -1,4 +1,4 @@
-"""Boosted trees that tell members from others by whatever columns they are given."""
+"""Boosted trees that classify members by any columns."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from harness.attacks.base import Bools, Floats
 
 
 def boosted_log_odds(x: Floats, y: Bools, asked: Floats, trees: int, even: bool = False) -> Floats:
-    """The log odds of `asked` under trees taught with (x, y); 0 where y is of one kind only.
+    """The log odds of `asked` under trees trained on (x, y); 0 if y has one class only.
 
-    Where `even`, as if half of those who taught were members: odds of different classifiers then compare.
+    If `even`, members and non-members weigh the same: odds of different classifiers are then comparable.
     """
-    # Loaded here: listing attacks and planning need no boosting library.
+    # Imported here: listing attacks and planning need no boosting library.
     import lightgbm
 
     if y.all() or not y.any():
         return np.zeros(len(asked))
-    # One thread and row order: the same bits every time.
+    # One thread and row order, for reproducible bits.
     settings: dict[str, Any] = {"objective": "binary", "deterministic": True, "force_row_wise": True}
     settings |= {"num_threads": 1, "seed": 0, "verbosity": -1}
     booster = lightgbm.train(settings, lightgbm.Dataset(x, y.astype(np.float64)), trees)

@@ -1,4 +1,4 @@
-"""Gradient inversion, records rebuilt from the gradients they shared: what such attacks have in common."""
+"""Shared parts of gradient inversion: records reconstructed from their gradients."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,28 +17,29 @@ from workloads.base import Records
 
 READ_AT_ONCE = 2048
 HELD_AT_ONCE = 2**22
-"""Numbers of per-record gradients in one graph, which keeps about ten such tensors: some 160 MB."""
+"""Elements of per-record gradients in one graph, which keeps about ten such tensors: some 160 MB."""
 
 Gradients = Sequence[Tensor]
 """(k, *shape) for each trainable weight: the gradients of k records."""
 
 
 class InversionParams(methods.base.Params):
-    """What every inversion is asked."""
+    """The parameters of every inversion."""
 
     images: Count = Field(
-        default=32, description="Members to rebuild, spread evenly over the cell's models; one gradient each."
+        default=32, description="Members to reconstruct, evenly over the cell's models; one gradient each."
     )
     when: When = Field(
-        default="start", description="The model that shares: untrained (start) or as released (end)."
+        default="start",
+        description="The model whose gradients are shared: untrained (start) or released (end).",
     )
-    label: str = Field(default="known", description="Whether labels are `known`, or how they are found out.")
+    label: str = Field(default="known", description="Whether labels are `known`, or how they are recovered.")
     seed: int = Field(default=0, description="Of the choice of members and of the attack's own randomness.")
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """What numbers the pixels of a pool are: (planes, 1, 1) each. Public for every data set of pictures."""
+    """The range, mean and deviation of a pool's pixels, (planes, 1, 1) each. Public for picture data sets."""
 
     low: Tensor
     high: Tensor
@@ -47,7 +48,7 @@ class Pixels:
 
     @classmethod
     def of(cls, pool: Records) -> "Pixels":
-        """Read off a pool; a plane that never changes has a deviation of 1."""
+        """Those of a pool; a constant plane has a deviation of 1."""
         lows, highs, sums, squares, count = [], [], [], [], 0
         for part in pool.batches(READ_AT_ONCE):
             planes = part.double().transpose(0, 1).flatten(1)
@@ -63,26 +64,26 @@ class Pixels:
         return cls(*(each.float().view(-1, 1, 1) for each in found))
 
     def standardised(self, x: Tensor) -> Tensor:
-        """With mean 0 and deviation 1 in each plane: the numbers that the papers' attacks move."""
+        """With mean 0 and deviation 1 in each plane: the values that the papers' attacks optimise."""
         return (x - self.mean) / self.deviation
 
     def original(self, z: Tensor) -> Tensor:
-        """From standardised numbers back to the workload's."""
+        """From standardised values back to the workload's."""
         return z * self.deviation + self.mean
 
     def unit(self, x: Tensor) -> Tensor:
-        """From the workload's numbers to [0, 1]; what lies outside is cut."""
+        """From the workload's values to [0, 1], clipped."""
         return ((x - self.low) / (self.high - self.low)).clamp(0, 1)
 
 
 @dataclass(frozen=True)
 class Intercepted:
-    """What an observer of one model's training sees of k lone records. The records are not among it."""
+    """What an observer of one model's training sees of k single records, without the records."""
 
     model: nn.Module
     gradients: Gradients
     labels: Tensor | None
-    """(k,); None where the attack must find them out."""
+    """(k,); None if the attack must recover them."""
     shape: torch.Size
     """Of one record."""
     pixels: Pixels
@@ -100,17 +101,17 @@ class Intercepted:
 
 @dataclass(frozen=True)
 class Reconstructions:
-    """What an inversion makes of k gradients."""
+    """The output of an inversion for k gradients."""
 
     x: Tensor
-    """(k, *shape): pictures in the workload's numbers."""
+    """(k, *shape): pictures in the workload's values."""
     labels: Tensor
     """(k,)"""
 
 
 @runtime_checkable
 class Inversion(Attacker, Protocol):
-    """Rebuilds pictures from gradients; its Params are InversionParams. The harness compares the pictures."""
+    """Reconstructs pictures from gradients; its Params are InversionParams. The harness evaluates them."""
 
     def rebuild(self, seen: Intercepted, params: Any, stream: torch.Generator) -> Reconstructions:
         """One picture and one label for each gradient."""
@@ -120,15 +121,15 @@ class Inversion(Attacker, Protocol):
 def read_labels(gradients: Gradients) -> Tensor:
     """(k,): the class whose output bias alone has a negative gradient (iDLG, Zhao et al. 2020).
 
-    Exact for cross-entropy on a lone record without noise. Without an output bias, by the sums of the rows
-    of the output weights, which tell where the last features are positive.
+    Exact for cross-entropy on a single record without noise. Without an output bias, by the sums of the rows
+    of the output weights, which works if the last features are positive.
     """
     last = gradients[-1]
     return last.flatten(2).sum(2).argmin(1) if last.dim() > 2 else last.argmin(1)
 
 
 def together(gradients: Gradients) -> int:
-    """How many records to rebuild in one graph."""
+    """The number of records to reconstruct in one graph."""
     return max(1, HELD_AT_ONCE // sum(each[0].numel() for each in gradients))
 
 
@@ -148,7 +149,7 @@ def record_gradients(model: nn.Module) -> Callable[[Tensor, Tensor], list[Tensor
 
 
 def cosine_distance(found: Gradients, wanted: Gradients) -> Tensor:
-    """(k,): 1 - cosine over all weights together; 1 where one side is zero."""
+    """(k,): 1 - cosine over all weights together; 1 if one side is zero."""
     products = inner(found, wanted)
     lengths = (inner(found, found) * inner(wanted, wanted)).sqrt()
     return 1 - products / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 HISTORY = 100
 FLAT = 1e-7
-"""A problem is solved where no slope is steeper, as in torch.optim.LBFGS."""
+"""A problem is solved when no slope is steeper, as in torch.optim.LBFGS."""
 CURVED = 1e-10
-"""Below this product of step and change of slope a step tells nothing of the curvature."""
+"""Below this product of step and change of slope a step has no information about the curvature."""
 
 Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Points (k, d) to values (k,) and slopes (k, d); row i of both depends on row i of the points alone."""
@@ -19,8 +19,8 @@ Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 def minimise(evaluate: Evaluate, start: Tensor, steps: int, ceiling: float) -> tuple[Tensor, Tensor]:
     """Points and values after at most `steps` steps of length 1 (Liu and Nocedal 1989), without line search.
 
-    The same steps as torch.optim.LBFGS makes on each problem alone. A problem that is solved stays where
-    it is, as does one that has diverged: whose value is not finite, or above the ceiling.
+    The same steps as torch.optim.LBFGS on each problem alone. A solved problem stays where it is, as does one
+    that has diverged: whose value is not finite, or above the ceiling.
     """
     point = start.clone()
     value, slope = evaluate(point)
@@ -32,7 +32,7 @@ def minimise(evaluate: Evaluate, start: Tensor, steps: int, ceiling: float) -> t
             break
         move = torch.where(moving[:, None], length * memory.direction(slope), 0.0)
         point, before = point + move, slope
-        # Rows that do not move find their old value and slope again.
+        # Rows that do not move get their old value and slope.
         value, slope = evaluate(point)
         memory.learn(move, slope - before)
         length = torch.ones_like(length)
@@ -40,14 +40,14 @@ def minimise(evaluate: Evaluate, start: Tensor, steps: int, ceiling: float) -> t
 
 
 class Curvature:
-    """The last steps of k problems and how the slopes changed over them: the inverse Hessian in small."""
+    """The last steps of k problems and their changes of slope: a low-rank inverse Hessian."""
 
     def __init__(self) -> None:
         self._pairs: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=HISTORY)
         self._scale: Tensor | None = None
 
     def learn(self, step: Tensor, change: Tensor) -> None:
-        """Take in a step (k, d) of every problem; one without curvature counts for nothing."""
+        """Add a step (k, d) of every problem; one without curvature is ignored."""
         product = _products(step, change)
         curved = product > CURVED
         inverse = torch.where(curved, 1 / product, 0.0)

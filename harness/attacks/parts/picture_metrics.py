@@ -1,4 +1,4 @@
-"""How well pictures were rebuilt: errors, likeness, and the baseline of the picture's own mean colour."""
+"""Metrics of reconstructed pictures: errors, similarity, and the baseline of the picture's mean colour."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from harness.leakage.intervals import CONFIDENCE, FEW, clopper_pearson, linear
 from harness.leakage.matrices import Ints
 
 WINDOW, SIGMA, K1, K2 = 11, 1.5, 0.01, 0.03
-"""Of SSIM, as its authors have them (Wang et al. 2004); the range of values is 1."""
+"""Constants of SSIM, from its authors (Wang et al. 2004); the range of values is 1."""
 SUCCESS = 1e-3
 """A picture with a smaller mean squared error counts as recovered."""
 EXACT = 1e-10
@@ -25,29 +25,29 @@ EXACT = 1e-10
 
 @dataclass(frozen=True)
 class Likeness:
-    """How near n rebuilt pictures are to their originals; an array of n each."""
+    """The similarity of n reconstructed pictures to their originals; an array of n each."""
 
     mse: Floats
     """In [0, 1]."""
     mse_normalised: Floats
     """In units of each colour plane's standard deviation over the pool: the scale of the papers."""
     ssim: Floats | None
-    """None where the pictures are smaller than the window."""
+    """None if the pictures are smaller than the window."""
     mse_mean_colour: Floats
-    """What the original's own mean colour would have got: a smooth picture that shows nothing."""
+    """The error of the original's own mean colour: a smooth picture without content."""
 
     def arrays(self) -> dict[str, Floats]:
-        """By name, for the record."""
+        """By name, for the result file."""
         return {name: each for name, each in vars(self).items() if each is not None}
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a result reports of a number of pictures. `_low` and `_high` bound 95 % intervals.
+    """The figures of a result over several pictures. `_low` and `_high` bound 95 % intervals.
 
     Pictures of one model share its weights. From 4 models on, a figure with an interval is the mean over
-    models of each model's own, with Student's interval over models; where that has no spread (a share of 0 in
-    every model), and with fewer models, it is the figure over all pictures with its exact interval.
+    models of each model's own, with Student's interval over models; if that has no spread (a share of 0 in
+    every model), or with fewer models, it is the figure over all pictures with its exact interval.
     """
 
     images: int
@@ -76,7 +76,7 @@ class Figures:
 
 
 def compare(originals: Tensor, rebuilt: Tensor, deviation: Tensor) -> Likeness:
-    """Hold pictures (n, planes, height, width) in [0, 1] against each other.
+    """Compare pictures (n, planes, height, width) in [0, 1].
 
     `deviation` (planes, 1, 1) is that of the pool's pictures in [0, 1].
     """
@@ -95,8 +95,8 @@ def summarise(found: Likeness, right_labels: Tensor, models: Ints) -> Figures:
 
     Args:
         found: of n pictures.
-        right_labels: (n,): whose label was found.
-        models: (n,): the number of the model that each picture was rebuilt from.
+        right_labels: (n,): whether the label was recovered.
+        models: (n,): the index of the model that each picture was reconstructed from.
     """
     n = len(found.mse)
     groups = [models == model for model in np.unique(models)]
@@ -131,7 +131,7 @@ def summarise(found: Likeness, right_labels: Tensor, models: Ints) -> Figures:
 def _over_models(
     values: Floats, figure: Callable[[Floats], Any], groups: list[Bools], ends: tuple[float, float]
 ) -> tuple[float, float, float] | None:
-    """The mean over models of each one's figure, with Student's interval; None where it says nothing."""
+    """The mean over models of each one's figure, with Student's interval; None if it is uninformative."""
     if len(groups) < FEW:
         return None
     each = np.array([float(figure(values[group])) for group in groups])

@@ -1,4 +1,4 @@
-"""What a classifier-based attack sees of a model: its posteriors, and models whose members are known."""
+"""The input of classifier-based attacks: posteriors, and models whose members are known."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,10 @@ def posteriors(logits: NDArray[np.float32]) -> Floats:
     if bad:
         raise BenchError(
             f"a model gives NaN, +inf or only -inf logits on {bad} of {len(logits)} records; attacks need "
-            "finite logits: look for a diverged training or a broken predictor"
+            "finite logits: look for a diverged training or a broken predictor",
+            field="logits",
+            value=int(bad),
+            allowed=0,
         )
     chances = np.exp(logits.astype(np.float64) - highest)
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))

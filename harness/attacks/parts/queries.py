@@ -12,17 +12,20 @@ ROWS = 2048
 """Rows in one pass of a model."""
 
 
-def ask(model: nn.Module, x: Tensor) -> Tensor:
-    """(rows, C): the model's logits, however many rows there are."""
+def predict(model: nn.Module, x: Tensor) -> Tensor:
+    """(rows, C): the model's logits, computed in batches."""
     with torch.no_grad():
-        answers = torch.cat([model(part) for part in torch.split(x, ROWS)])
-    unknown = int(torch.isnan(answers).any(1).sum())
+        logits = torch.cat([model(part) for part in torch.split(x, ROWS)])
+    unknown = int(torch.isnan(logits).any(1).sum())
     if unknown:
         raise BenchError(
-            f"the model answers NaN to {unknown} of {len(x)} queries; attacks need numbers: "
-            "look for a diverged training or a broken predictor"
+            f"the model's logits are NaN for {unknown} of {len(x)} queries; attacks need numbers: "
+            "look for a diverged training or a broken predictor",
+            field="logits",
+            value=unknown,
+            allowed=0,
         )
-    return answers
+    return logits
 
 
 def blocks(records: Records, queries: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -34,7 +37,7 @@ def blocks(records: Records, queries: int) -> Iterator[tuple[Tensor, Tensor]]:
 def share_right(
     model: nn.Module, records: Records, copies: Callable[[Tensor], Tensor], queries: int
 ) -> Tensor:
-    """(n,) in float64: the share of a record's copies on which the model gives the record's label.
+    """(n,) in float64: the share of a record's copies that the model predicts as the record's label.
 
     Args:
         model: as released.
@@ -44,6 +47,6 @@ def share_right(
     """
     shares = []
     for x, y in blocks(records, queries):
-        given = ask(model, copies(x).flatten(0, 1)).argmax(1).view(len(x), queries)
+        given = predict(model, copies(x).flatten(0, 1)).argmax(1).view(len(x), queries)
         shares.append((given == y[:, None]).double().mean(1))
     return torch.cat(shares)

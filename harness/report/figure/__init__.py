@@ -1,1 +1,1 @@
-"""What figures share: style, paper sizes, panels, labels, artists."""
+"""Shared parts of figures: style, paper sizes, panels, labels, artists."""

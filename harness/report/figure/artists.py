@@ -1,4 +1,4 @@
-"""Points and bars of many rows as a few artists: matplotlib's time goes by artists, not by points."""
+"""Points and bars of many rows as a few artists: matplotlib's time is per artist, not per point."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from matplotlib.collections import LineCollection
 
 
 class Marks:
-    """Points, gathered by how they look. They are drawn look by look, in the order of the first of each."""
+    """Points, grouped by style. They are drawn style by style, in the order of the first of each."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[tuple[str, Any], ...], list[tuple[float, float]]] = {}
@@ -17,24 +17,24 @@ class Marks:
         self._found.setdefault(tuple(look.items()), []).append((x, y))
 
     def draw(self, axes: Axes) -> None:
-        """Put them into a panel, without lines between them."""
+        """Draw them in a panel, without lines between them."""
         for look, points in self._found.items():
             axes.plot([x for x, _ in points], [y for _, y in points], **{"ls": "", **dict(look)})
 
 
 class Bars:
-    """Straight strokes of one width, each in its colour."""
+    """Straight lines of one width, each in its colour."""
 
     def __init__(self) -> None:
         self._strokes: list[tuple[tuple[float, float], tuple[float, float]]] = []
         self._colours: list[str] = []
 
     def add(self, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
-        """A stroke from one place of the data to another."""
+        """A line from one data point to another."""
         self._strokes.append((start, end))
         self._colours.append(colour)
 
     def draw(self, axes: Axes, **look: Any) -> None:
-        """Put them into a panel and make room for them; `look` is what a LineCollection takes."""
+        """Draw them in a panel and update its limits; `look` is what a LineCollection takes."""
         axes.add_collection(LineCollection(self._strokes, colors=self._colours, **look))
         axes.autoscale_view()

@@ -1,4 +1,4 @@
-"""Draws the figure that a method brought (workloads.drawings)."""
+"""Drawing a method's own figure (workloads.drawings)."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,11 +8,11 @@ from harness.report.figure.style import FAINT, INK, PALETTE, log_ticks, new_figu
 from workloads.drawings import Drawing, DrawnPanel
 
 ROW_LETTERS = 25
-"""Of the name of a row, at most."""
+"""Characters of a row's name, at most."""
 
 
 def draw(drawing: Drawing, sheet: Sheet = SCREEN) -> Figure:
-    """All its panels, three to a line."""
+    """All its panels, three to a row."""
     count = len(drawing.panels)
     figure = new_figure(sheet.inches(13), sheet.lines(count) * sheet.height(3.8))
     if not sheet.printed:
@@ -36,7 +36,7 @@ def draw_panel(axes: Axes, panel: DrawnPanel) -> None:
     if panel.shaded is not None:
         axes.axvspan(*panel.shaded, color="#dff0e8", lw=0, zorder=0)
     _scale(axes, panel)
-    width = 0.8 * panel_width(axes)  # the title begins at the left axis
+    width = 0.8 * panel_width(axes)  # the title starts at the left axis
     axes.set_title(wrap(panel.title, width, 10), loc="left", fontsize=scaled(10))
     axes.set_xlabel(wrap(panel.x, width, SCREEN.font))
     axes.set_ylabel(panel.y)

@@ -1,4 +1,4 @@
-"""Texts beside points of a plot, placed so that they do not cover each other, other points or error bars."""
+"""Labels of points, placed so that they do not cover each other, other points or error bars."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ RINGS = (7.0, 15.0, 25.0, 37.0)
 """Distances from the point to try, in points (1/72 inch)."""
 DIRECTIONS = 12
 MARKER = 4.5
-"""Half the side of the square that a marker takes, in points."""
+"""Half the side of a marker's square, in points."""
 FONT = 8
 
 Box = tuple[float, float, float, float]
@@ -28,7 +28,7 @@ Box = tuple[float, float, float, float]
 class Label:
     """A text for the data point (x, y), whose error bars reach over these ranges.
 
-    Without a text it is a point that the others keep off.
+    Without a text it is a point for others to avoid.
     """
 
     x: float
@@ -40,7 +40,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a text could stand: its box in pixels, its offset in points, and its distance from the point."""
+    """A candidate position of a text: its box in pixels, its offset in points, distance from the point."""
 
     box: Box
     offset: tuple[float, float]
@@ -50,10 +50,10 @@ class Place:
 def place_labels(
     figure: Figure, axes: Axes, labels: Sequence[Label], line: Sequence[tuple[float, float]] = ()
 ) -> None:
-    """Write each text at the free place nearest to its point, with a thin stroke where that is not beside it.
+    """Write each text at the nearest free position, with a leader line if that is not next to its point.
 
-    `line` holds the corners of a rectilinear line to keep off. The figure must have its final
-    layout: places are found in pixels.
+    `line` holds the corners of a rectilinear line to avoid. The figure must have its final layout:
+    positions are in pixels.
     """
     scale = figure.dpi / 72
     inside = _boxes([axes.get_window_extent().extents])
@@ -90,7 +90,7 @@ def _write(axes: Axes, label: Label, place: Place) -> None:
         x, y = axes.transData.transform((label.x, label.y))
         left, low, right, high = place.box
         near = (min(max(x, left), right), min(max(y, low), high))
-        # In shares of the figure, which hold for every resolution.
+        # In fractions of the figure, which hold for every resolution.
         ends = axes.figure.transFigure.inverted().transform([(x, y), near])
         stroke = Line2D(ends[:, 0], ends[:, 1], transform=axes.figure.transFigure, lw=0.5, color="#8a8a8a")
         stroke.set_clip_on(False)
@@ -99,7 +99,7 @@ def _write(axes: Axes, label: Label, place: Place) -> None:
 
 
 def _places(figure: Figure, axes: Axes, label: Label) -> list[Place]:
-    """Rings of places around the point, nearest first."""
+    """Rings of positions around the point, nearest first."""
     scale = figure.dpi / 72
     trial = axes.text(0, 0, label.text, fontsize=scaled(FONT))
     extent = trial.get_window_extent()

@@ -1,4 +1,4 @@
-"""What a panel of the frontier shows: one axis of leakage, one group, and the attack it is drawn by."""
+"""Panels of the frontier: one axis of leakage, one group, and one attack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from harness.report.leakage import STRONGEST, Leakage, choose_attack, drawn_by, 
 from harness.report.reading import Row
 
 NAMED = 24
-"""Points of a panel up to which all have their names; of more, some of those on the front."""
+"""The most points of a panel that are all named; of more, some of those on the front are."""
 FRONT_NAMED = 12
-"""How many of them, at most: more would cover the points."""
+"""The number of those, at most: more would cover the points."""
 DRAWN = 500
-"""Cells that a panel draws, at most: more are a blot, and take minutes. The tables hold all."""
+"""Cells drawn in a panel, at most: more overlap and take minutes. The tables hold all."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One axis of leakage for one group, with one row for each cell that the attack was tried on."""
+    """One axis of leakage for one group, with one row for each cell under the attack."""
 
     leakage: Leakage
     attack: str
@@ -27,7 +27,7 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """Which attack, and where it was not tried."""
+        """The attack, and the share of cells it was run on."""
         named = (
             "strongest attack of each cell"
             if self.attack == STRONGEST
@@ -38,7 +38,7 @@ class Panel:
 
     @property
     def drawn(self) -> list[Row]:
-        """Its cells; of very many, the front's and others evenly by method and epsilon."""
+        """Its cells; if they are many, the front's and others evenly by method and epsilon."""
         if len(self.rows) <= DRAWN:
             return self.rows
         front = {row["cell"] for row in spread(rows_on_front(self.rows, self.leakage), DRAWN // 2)}
@@ -48,38 +48,38 @@ class Panel:
 
     @property
     def thinning(self) -> str:
-        """What is said where not all cells are drawn."""
+        """The note if not all cells are drawn."""
         return say_thinned(DRAWN, len(self.rows))
 
 
 def spread(rows: Sequence[Row], most: int) -> list[Row]:
-    """At most so many of the rows, two or more: the first, the last and even steps between them."""
+    """At most `most` of the rows, two or more: the first, the last and evenly spaced ones between."""
     if len(rows) <= most:
         return list(rows)
     return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
 
 
 def say_thinned(most: int, cells: int) -> str:
-    """That so many cells at most are drawn, where there are more."""
+    """The note that only `most` cells are drawn, if there are more."""
     return f"; {most:,} of {cells:,} cells drawn, the table has all" if cells > most else ""
 
 
 def choose_panel(rows: Sequence[Row], leakage: Leakage, attack: str | None = None) -> Panel:
-    """The rows of one group under the attack asked for, else under `strongest`."""
+    """The rows of one group under the given attack, else under `strongest`."""
     cells = len({row["cell"] for row in rows})
     return Panel(leakage, choose_attack(rows, attack), drawn_by(rows, attack), cells)
 
 
 def describe_group(rows: Sequence[Row]) -> str:
-    """The group's name, and over how many models and non-members its numbers are."""
+    """The group's name, with its numbers of models and non-members."""
     models = _span([row["models"] for row in rows])
-    people = _span([row["n_nonmembers"] for row in rows])
-    word = "model" if models == "1" else "models"
-    return f"{shorten(rows[0]['group'], 60)} · {models} {word} a cell, {people} non-members pooled"
+    nonmembers = _span([row["n_nonmembers"] for row in rows])
+    noun = "model" if models == "1" else "models"
+    return f"{shorten(rows[0]['group'], 60)} · {models} {noun} a cell, {nonmembers} non-members pooled"
 
 
 def name_point(row: Row) -> str:
-    """The priced epsilon, or what the label says besides the method."""
+    """The computed epsilon, or the rest of the label after the method."""
     if row["epsilon"] is not None:
         return format_epsilon(row["epsilon"])
     label = str(row["label"] or row["method"])

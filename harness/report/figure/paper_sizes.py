@@ -1,4 +1,4 @@
-"""The paper that a figure is drawn for: a screen, one column of a paper, or both."""
+"""The size that a figure is drawn for: a screen, or one or two columns of a paper."""
 
 import textwrap
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from matplotlib.axes import Axes
 
 Columns = Literal["1", "2"]
 BASE = 9.0
-"""Points of the text that all sizes in this package are meant beside."""
+"""The text size in points that all sizes in this package are relative to."""
 PRINTED = 2.4
-"""Inches of a line of panels in print."""
+"""Height of a row of panels in print, in inches."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """How wide a figure is, how large its text, and how many panels stand side by side."""
+    """The width of a figure, its text size, and the number of panels side by side."""
 
     width: float | None
-    """Inches; None lets every figure have its own."""
+    """Inches; None for each figure's own."""
     across: int
     font: float
 
@@ -34,11 +34,11 @@ class Sheet:
         return own if self.width is None else self.width
 
     def lines(self, panels: int) -> int:
-        """How many lines so many panels take."""
+        """The number of rows for this many panels."""
         return -(-panels // self.across)
 
     def height(self, own: float) -> float:
-        """The height of a line of panels that takes `own` inches on a screen; the same for all in print."""
+        """The height of a row of panels that takes `own` inches on a screen; the same for all in print."""
         return own if self.width is None else PRINTED
 
 
@@ -57,8 +57,8 @@ def scaled(points: float) -> float:
 
 
 def wrap(text: str, inches: float, points: float) -> str:
-    """Text in lines that fit into so many inches, at that size on the sheet in use."""
-    letter = 0.56 * scaled(points) / 72  # inches, about, of DejaVu Sans
+    """Text wrapped to this many inches, at that size on the sheet in use."""
+    letter = 0.56 * scaled(points) / 72  # approximate width of DejaVu Sans in inches
     bound = text.replace(" %", "\N{NO-BREAK SPACE}%")
     width = max(int(inches / letter), 12)
     lines = [textwrap.wrap(line, width, break_on_hyphens=False) for line in bound.splitlines()]
@@ -66,7 +66,7 @@ def wrap(text: str, inches: float, points: float) -> str:
 
 
 def lay_out(part: Any, panels: int, sheet: Sheet) -> list[Axes]:
-    """So many axes in a part of a figure, side by side as the sheet takes them; the last fills its line."""
+    """Axes for this many panels, side by side as the sheet allows; the last fills its row."""
     across = min(panels, sheet.across)
     grid = part.add_gridspec(sheet.lines(panels), across)
     axes = [part.add_subplot(grid[divmod(place, across)]) for place in range(panels - 1)]
@@ -75,7 +75,7 @@ def lay_out(part: Any, panels: int, sheet: Sheet) -> list[Axes]:
 
 
 def panel_width(axes: Axes) -> float:
-    """Inches that a text along a panel may take, about."""
+    """Approximate inches for a text along a panel."""
     place: Any = axes.get_subplotspec()
     share = len(place.colspan) / place.get_gridspec().ncols
     return float(0.85 * share * axes.figure.bbox.width / axes.figure.dpi)

@@ -1,4 +1,4 @@
-"""How every figure looks: colours, markers, short texts, and files that are equal when the data are."""
+"""The style of figures: colours, markers, short texts, and reproducible files."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -19,12 +19,12 @@ from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.metadata import Imprint
 from harness.report.reading import Reading
 
-# Okabe and Ito, "Color Universal Design" (2008): told apart with every common colour blindness.
+# Okabe and Ito, "Color Universal Design" (2008): distinguishable with every common colour blindness.
 # Yellow comes last, it is faint on white. The baseline is grey, which no method gets.
 BASELINE_COLOUR = "#767676"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")
 
-# Kind of guarantee: what a reader sees, matplotlib's marker, plotly's symbol.
+# Kind of guarantee: displayed name, matplotlib's marker, plotly's symbol.
 KINDS = {
     "approximate-dp": ("approximate DP", "o", "circle"),
     "pure-dp": ("pure DP", "s", "square"),
@@ -42,7 +42,7 @@ INK, FAINT, ALARM = "#1a1a1a", "#8a8a8a", "#b00020"
 
 
 def assign_colours(methods: Sequence[str], baselines: Collection[str] = ()) -> dict[str, str]:
-    """One colour for each method of the database; from the eighth on, darker turns of the same ones."""
+    """One colour for each method of the database; from the eighth on, darker variants."""
     others = sorted(set(methods) - set(baselines))
     colours = {
         name: darken(PALETTE[i % len(PALETTE)], 0.6 ** (i // len(PALETTE))) for i, name in enumerate(others)
@@ -51,24 +51,24 @@ def assign_colours(methods: Sequence[str], baselines: Collection[str] = ()) -> d
 
 
 def shorten(text: object, length: int = 28) -> str:
-    """One printable line for a figure, however long or odd a name is."""
+    """A name shortened to one printable line."""
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 def format_epsilon(epsilon: float) -> str:
-    """Two significant digits: calibration stays a thousandth below what was asked; infinity as a sign."""
+    """Two significant digits: calibration stays a thousandth below the target; infinity as a symbol."""
     return "ε=∞" if math.isinf(epsilon) else f"ε={epsilon:.2g}"
 
 
 @contextmanager
 def house_style(sheet: Sheet = SCREEN) -> Iterator[None]:
-    """Settings that hold while a figure is drawn and saved, and nowhere else."""
+    """Settings that apply only while a figure is drawn and saved."""
     settings: dict[Any, Any] = {
         "svg.hashsalt": "privbench",  # stable ids
         "svg.fonttype": "path",  # letters as shapes: the same picture wherever it is opened
         "pdf.fonttype": 42,  # fonts embedded as TrueType; publishers refuse matplotlib's own Type 3
-        "text.parse_math": False,  # a name with dollar signs is a name
+        "text.parse_math": False,  # names may have dollar signs
         "font.size": sheet.font,
         "axes.titlesize": sheet.font,
         "axes.spines.top": False,
@@ -94,14 +94,14 @@ def log_ticks(axis: Axis) -> None:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure that belongs to no global state; sizes in inches."""
+    """An empty figure outside pyplot's global state; sizes in inches."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 
 
 def lay_out_once(figure: Figure) -> None:
-    """Give everything its place, unless that was done; from then on it stays there."""
+    """Compute the layout once and freeze it."""
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
         if figure.axes:
@@ -112,30 +112,30 @@ def lay_out_once(figure: Figure) -> None:
 def save(figure: Figure, out: Path, stem: str, imprint: Imprint) -> list[Path]:
     """Write `stem`.png, .svg and .pdf, each with the imprint in its metadata."""
     out.mkdir(parents=True, exist_ok=True)
-    lay_out_once(figure)  # the same picture in every form
+    lay_out_once(figure)  # the same layout in every format
     files = []
     for form, canvas in FORMS.items():
         files.append(out / f"{stem}.{form}")
         figure.set_dpi(float(matplotlib.rcParams["savefig.dpi"]))
-        # Not by `savefig`, which draws everything twice for the sake of a layout.
+        # Not by `savefig`, which draws everything twice for the layout.
         getattr(canvas(figure), f"print_{form}")(files[-1], metadata=imprint.metadata(form))
     return files
 
 
 def empty_figure(title: str, text: str, sheet: Sheet = SCREEN) -> Figure:
-    """A figure that says what is missing and what to run."""
+    """A figure that states what is missing and what to run."""
     width = sheet.inches(8)
     figure = new_figure(width, 2.4)
     figure.text(0.5, 0.75, wrap(title, 0.9 * width, 13), ha="center", fontsize=scaled(13), weight="bold")
-    told = wrap(text, 0.9 * width, 10)
-    figure.text(0.5, 0.34, told, ha="center", va="center", fontsize=scaled(10))
+    wrapped = wrap(text, 0.9 * width, 10)
+    figure.text(0.5, 0.34, wrapped, ha="center", va="center", fontsize=scaled(10))
     return figure
 
 
 def explain_empty(reading: Reading) -> str:
     """Why there is nothing to draw, and what to run."""
     if reading.where:
-        return f"No row of {reading.view} fits the condition\n{shorten(reading.where, 90)}"
+        return f"No row of {reading.view} matches the condition\n{shorten(reading.where, 90)}"
     if reading.failures:
         tasks = len(reading.failures)
         return f"No result yet; {tasks} failed task{'s' * (tasks > 1)}.\nLook with: privbench status"
@@ -143,6 +143,6 @@ def explain_empty(reading: Reading) -> str:
 
 
 def darken(colour: str, share: float) -> str:
-    """A colour with this share of its light."""
+    """A colour darkened to this share of its brightness."""
     channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(channel * share):02X}" for channel in channels)

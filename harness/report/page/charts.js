@@ -1,17 +1,17 @@
-// What plotly draws: how every plot looks, when it is drawn, the frontier and the ROC curves.
+// Plots: their style, when they are drawn, the frontier and the ROC curves.
 
 const CONFIG = {
   responsive: true, displaylogo: false,
-  // Plotly's own "Share chart" would send the data to its makers' server.
+  // Plotly's own "Share chart" would send the data to its vendor's server.
   showSendToCloud: false, plotlyServerURL: "",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 };
 const DASHES = ["solid", "dash", "dashdot", "dot"];
-const NAMED_POINTS = 40;  // names of more would cover each other; hovering tells them
+const NAMED_POINTS = 40;  // names of more would cover each other; hovering shows them
 const DRAWN_CURVES = 12;
 const NARROW_PX = 560;  // of a plot on which a whole tooltip would stick out
 
-// Its script stands below this one, so that the reader has text and tables while the browser reads it.
+// Its script is below this one, so that text and tables are shown while the browser parses it.
 const plotlyRead = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
 
 async function drawSoon(draw) {
@@ -19,7 +19,7 @@ async function drawSoon(draw) {
   if (window.Plotly) draw();
 }
 
-// ---- when: what is far below the fold is made as the reader comes near it
+// ---- when: plots far below the fold are drawn when they come near the screen
 
 const waiting = new Map(), near = new Set();
 const watcher = new IntersectionObserver((entries) => {
@@ -45,7 +45,7 @@ function drawLater(element, draw) {
   whenNear(element, () => drawSoon(draw));
 }
 
-// ---- how
+// ---- style
 
 function cssColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -64,7 +64,7 @@ function baseLayout(xTitle, yTitle) {
     font: { color: cssColour("--ink"), family, size: 12 },
     margin: { l: 56, r: 14, t: 14, b: 48 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: cssColour("--soft"), activecolor: cssColour("--ink") },
-    // A finger that scrolls the page must not be caught by a plot.
+    // Scrolling by touch must not be caught by a plot.
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     hoverlabel: { bgcolor: cssColour("--panel"), bordercolor: cssColour("--line"), align: "left",
                   font: { color: cssColour("--ink"), size: 12, family } },
@@ -81,7 +81,7 @@ function verticalLine(x, colour) {
 
 // ---- the frontier
 
-// The shown rows that no other shown one beats, by rising leakage; which beat which is looked up. Accuracy is
+// The shown rows that no other shown one dominates, sorted by leakage; dominance is looked up. Accuracy is
 // selected by that on non-members and shown by that on test records.
 function findFront(rows, column, gain = DATA.utilities[0]) {
   const { rivals, sets, beaten } = DATA.fronts, by = beaten[`${column} ${gain.column}`];
@@ -99,13 +99,13 @@ function errorBar(rows, column, colour) {
   };
 }
 
-// Diameters whose areas are as the values; the usual one without a third axis, a dot where there is no value.
+// Diameters with areas proportional to the values; the default without a third axis, a dot without a value.
 function pointSize(value, most) {
   if (most == null) return 11;
   return value == null ? 5 : Math.max(6, 30 * Math.sqrt(Math.max(0, value) / most));
 }
 
-// Beside which corner of its point each name stands: points that lie close take turns.
+// The corner of its point that each name is placed at: close points alternate.
 function textPlaces(rows, x, y) {
   const corners = ["top right", "bottom right", "top left", "bottom left"];
   const width = (column) => Math.max(...rows.map((row) => row[column])) - Math.min(...rows.map((row) => row[column])) || 1;
@@ -156,7 +156,7 @@ function drawFrontier(rows, axes, chosen) {
   const layout = baseLayout(axes.leakage.name + " (dotted: guessing)", axes.utility.name + mean + turned);
   layout.shapes = [verticalLine(axes.leakage.chance, cssColour("--soft"))];
   layout.yaxis.autorange = axes.utility.higher ? true : "reversed";
-  // While the axes stay the same, what the reader zoomed into stays too.
+  // While the axes stay the same, so does the reader's zoom.
   layout.uirevision = [rows[0]?.group, x, y].join();
   Plotly.react("frontier-plot", traces, layout, CONFIG);
 }
@@ -172,7 +172,7 @@ function rocTrace(row, turn) {
   };
 }
 
-// Those of all rows, or where they are too many to be told apart, of the front's.
+// Those of all rows, or of the front if they are too many to distinguish.
 function chooseCurves(rows) {
   const drawn = rows.filter((row) => DATA.rocs[row.attack_task]);
   return drawn.length <= DRAWN_CURVES ? drawn : findFront(drawn, state.leakage, utility()).slice(0, DRAWN_CURVES);

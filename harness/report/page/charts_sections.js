@@ -13,7 +13,7 @@ function lineLayout(title, names) {
   return layout;
 }
 
-// Of a cell only the time of a step may come from a bench.
+// For a cell only the time of a step may come from a bench.
 function ofTraining(row, column) {
   return column !== "time_overhead" && row.cell != null;
 }
@@ -72,7 +72,7 @@ function drawOffers(target, each) {
   Plotly.react(target, [...bands, ...lines], layout, CONFIG);
 }
 
-// ---- audits: a bar up to what is proved, a circle at the price, a stroke at the paper's claim
+// ---- audits: a bar up to the lower bound, a circle at the guarantee, a line at the paper's claim
 
 function drawAudits(rows) {
   const finite = (value) => (typeof value === "number" ? value : null);
@@ -82,7 +82,7 @@ function drawAudits(rows) {
     type: "scatter", mode: "markers", name, x: rows.map((row) => finite(row[column])), y: places, hoverinfo: "x+name",
     marker: { symbol, size, color: cssColour("--ink"), line: { color: cssColour("--ink"), width: 2 } } });
   const traces = [
-    { type: "bar", orientation: "h", name: "proved at least", x: rows.map((row) => row.epsilon_audited), y: places, width: 0.5,
+    { type: "bar", orientation: "h", name: "lower bound", x: rows.map((row) => row.epsilon_audited), y: places, width: 0.5,
       marker: { color: colours, pattern: { shape: rows.map((row) => (row.alarm ? "/" : "")) } }, hoverinfo: "x+name",
       text: rows.map((row) => (row.alarm ? "ALARM" : "")), textposition: "outside", textfont: { color: cssColour("--alarm") } },
     sign("priced", "epsilon_priced", "circle", 9),

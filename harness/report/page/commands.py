@@ -1,7 +1,7 @@
-"""The command that makes a point of the frontier again: its cell, and the attack on it.
+"""The command that reproduces a point of the frontier: its cell, and the attack on it.
 
-A cell's parameters are resolved, so the command names all of them, whatever a recipe says by then. What
-the options of `privbench run` cannot say (a seed, a list, an attack's own parameters) goes into a sweep file.
+A cell's parameters are resolved, so the command names all of them, whatever the recipe is by then. What the
+options of `privbench run` cannot express (a seed, a list, an attack's own parameters) goes into a sweep file.
 """
 
 import json
@@ -17,10 +17,7 @@ FILE = "point.toml"
 
 
 def command_of(row: Row) -> str:
-    """What to type to make a row of the view `frontier`, in a shell.
-
-    The cell it makes is the row's own: it has the same key.
-    """
+    """The shell command that reproduces a row of the view `frontier`: its cell has the same key."""
     settings = _settings(row)
     plain = all(_is_plain(value) for value in settings.values())
     if plain and row.get("seed", 0) == 0 and row["attack_defaults"]:
@@ -29,9 +26,9 @@ def command_of(row: Row) -> str:
 
 
 def _settings(row: Row) -> dict[str, Any]:
-    """The cell's parameters as a grid takes them.
+    """The cell's parameters for a grid.
 
-    One that is null was given by nobody; one that was solved for may not be given beside its epsilon.
+    Without nulls, which were not given, and without the solved parameter, which excludes its epsilon.
     """
     params = despelled(row["params"] or {})
     given = {name: value for name, value in params.items() if value is not None and name != row["solved"]}
@@ -40,7 +37,7 @@ def _settings(row: Row) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether an option can say it: commas separate values there."""
+    """Whether an option can express it: commas separate values there."""
     return not isinstance(value, list | dict) and "," not in str(value)
 
 
@@ -65,16 +62,16 @@ def _by_file(row: Row, settings: Mapping[str, Any]) -> str:
         f"attacks = [{_toml(known)}]",
         "",
         "[[grid]]",
-        # A list in a grid is a list of choices: here each has one.
+        # A list in a grid is a list of choices: here of one each.
         *(f"{_key(name)} = [{_toml(value)}]" for name, value in grid.items()),
     ]
     return f"cat > {FILE} <<'TOML'\n" + "\n".join(lines) + f"\nTOML\nprivbench run {FILE}"
 
 
 def _option(value: Any) -> str:
-    """A value as --set reads it: a bare word is text already."""
-    word = isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha()
-    return value if word and value not in ("true", "false", "inf", "nan") else _toml(value)
+    """A value as --set parses it: a bare word is text already."""
+    bare = isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha()
+    return value if bare and value not in ("true", "false", "inf", "nan") else _toml(value)
 
 
 def _toml(value: Any) -> str:
@@ -84,7 +81,7 @@ def _toml(value: Any) -> str:
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else ("inf" if value > 0 else "-inf")
-    return json.dumps(value, ensure_ascii=False)  # spelled alike in JSON and TOML
+    return json.dumps(value, ensure_ascii=False)  # the same in JSON and TOML
 
 
 def _key(name: str) -> str:

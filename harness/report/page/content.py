@@ -1,6 +1,6 @@
-"""What the page shows, as plain values: the views' rows, and what is worked out from them.
+"""The data of the page, as plain values: the views' rows, and what is derived from them.
 
-Rows travel as tables, `{"columns": [...], "rows": [[...], ...]}`; the page makes them rows again.
+Rows are sent as tables, `{"columns": [...], "rows": [[...], ...]}`, and unpacked by the page.
 """
 
 import math
@@ -44,18 +44,18 @@ THIRDS = (
     {"column": "memory_overhead", "name": "extra memory (baseline = 1)"},
     {"column": "train_seconds", "name": "seconds of training"},
 )
-"""What the size of a point can tell."""
+"""The choices for the size of a point."""
 
 ADDED = ("group", "provenance")
-"""What reports know of a row beside its view."""
+"""Columns that reports add to a view's rows."""
 CURVE_POINTS = 64
-"""Points of a ROC curve, at most: what a small plot can show."""
+"""Points of a ROC curve, at most: enough for a small plot."""
 DIGITS = 5
 """Significant digits of drawn curves."""
 NAMED_VALUES = 3
 """Parameters in a cell's name, at most."""
 MADE = ("host", "device", "threads", "git", "image", "privbench", "torch", "opacus", "python")
-"""What the page tells of where a cell was made, of all that provenance holds."""
+"""The parts of the provenance that the page shows."""
 
 
 def page_data(reading: Reading) -> dict[str, Any]:
@@ -107,13 +107,13 @@ def page_data(reading: Reading) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row], columns: Sequence[str] | None = None) -> dict[str, Any]:
-    """Rows of one kind with their names told once; without columns, all of them."""
+    """Rows as a table with a list of columns; by default all of them."""
     names = list(dict.fromkeys(name for row in rows for name in row)) if columns is None else list(columns)
     return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
 
 def thin(roc: Roc, lowest: float) -> dict[str, list[float]]:
-    """The curve from the lowest FPR that is resolved, at points about even on a log axis."""
+    """The curve from the lowest resolved FPR, at points about evenly spaced on a log axis."""
     kept = [
         (fpr, tpr) for fpr, tpr in zip(roc.fpr, roc.tpr, strict=True) if fpr >= lowest and fpr > 0 and tpr > 0
     ]
@@ -137,13 +137,13 @@ def _kinds(rows: Iterable[Row]) -> dict[str, Any]:
 
 
 def _defaults(rows: Sequence[Row], reading: Reading) -> dict[str, Any]:
-    """The axis and the attack to begin with."""
+    """The initial axis and attack."""
     leakage = choose_leakage(drawn_by(rows, reading.attack), reading.fpr)
     return {"leakage": leakage.column, "attack": choose_attack(rows, reading.attack)}
 
 
 def _points(groups: Mapping[str, Sequence[Row]], runs: Iterable[Row]) -> Iterable[dict[str, Any]]:
-    """What the page knows of a point beside its row of the view, in the order of those rows."""
+    """The page's own columns of a point, in the order of the view's rows."""
     losses: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for run in runs:
         if run["test_loss"] is not None and math.isfinite(run["test_loss"]):
@@ -162,7 +162,7 @@ def _points(groups: Mapping[str, Sequence[Row]], runs: Iterable[Row]) -> Iterabl
 
 
 def distinct_names(rows: Iterable[Row]) -> dict[str, str]:
-    """By cell, the label; cells of one label get the first values added in which they differ."""
+    """By cell, the label; cells of one label get the first values in which they differ."""
     alike: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         alike[str(row["label"] or row["method"])][row["cell"]] = row
@@ -172,8 +172,8 @@ def distinct_names(rows: Iterable[Row]) -> dict[str, str]:
         known = dict.fromkeys(name for each in values.values() for name in each)
         differing = [name for name in known if len({str(each.get(name)) for each in values.values()}) > 1]
         for key, own in values.items():
-            told = [f"{name}={_short(own.get(name))}" for name in differing[:NAMED_VALUES]]
-            names[key] = " ".join([label, *told, *["…"] * (len(differing) > NAMED_VALUES)])
+            shown = [f"{name}={_short(own.get(name))}" for name in differing[:NAMED_VALUES]]
+            names[key] = " ".join([label, *shown, *["…"] * (len(differing) > NAMED_VALUES)])
     return names
 
 
@@ -182,7 +182,7 @@ def _short(value: Any) -> str:
 
 
 def _made(runs: Iterable[Row]) -> dict[str, dict[str, list[str]]]:
-    """By cell: where, on what and with which versions its models were trained; the last day too."""
+    """By cell: hosts, devices and versions of its training runs, and their last day."""
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for run in runs:
         known = {**(run["provenance"] or {}), "host": run["host"], "device": run["device"]}
@@ -195,7 +195,7 @@ def _made(runs: Iterable[Row]) -> dict[str, dict[str, list[str]]]:
 
 
 def _views(reading: Reading, frontier: Sequence[Row]) -> dict[str, Any]:
-    """The rows of every view with a row, as the database gave them."""
+    """The rows of every non-empty view, as in the database."""
     rows = {
         "frontier": frontier,
         "runs": reading.runs,
@@ -214,6 +214,6 @@ def _views(reading: Reading, frontier: Sequence[Row]) -> dict[str, Any]:
 
 
 def _columns(reading: Reading, view: str, rows: Sequence[Row]) -> Sequence[str]:
-    """Those of the view alone."""
+    """The columns of the view itself."""
     known = reading.columns.get(view)
     return known or list(dict.fromkeys(name for row in rows for name in row if name not in ADDED))

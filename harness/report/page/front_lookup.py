@@ -1,8 +1,8 @@
-"""The front of whatever the page shows, to be looked up: nothing is compared in the browser.
+"""A lookup table of fronts for the page: nothing is compared in the browser.
 
-A reader may hide methods and kinds of guarantee. So for every row and every pair of axes the page knows its
-`rivals` that beat it: the (method, kind) with a row that dominates this one. A row is on the front of what is
-shown where no such rival is shown.
+A reader may hide methods and kinds of guarantee. So for every row and every pair of axes the page has its
+`rivals`: every (method, kind) with a row that dominates this one. A row is on the front of the shown rows if
+no rival is shown.
 """
 
 from collections import defaultdict
@@ -17,13 +17,13 @@ from harness.report.leakage import AUC, SELECTED_BY, TPRS, Leakage
 from harness.report.reading import Row
 
 Beaten = dict[int, tuple[int, ...]]
-"""By the position of a row that competes: the rivals that beat it."""
+"""By the index of a row that competes: its rivals."""
 
 
 def front_data(points: Sequence[Row], utilities: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """By the columns of two axes, which of `sets` of rivals beats each row; null where it does not compete.
+    """By the columns of two axes, the index of each row's rivals in `sets`; null if it does not compete.
 
-    `points` have `group` and `attack_name`: rows compete where both are equal.
+    `points` have `group` and `attack_name`: rows compete if both are equal.
     """
     rivals = {pair: number for number, pair in enumerate(sorted({_rival(row) for row in points}))}
     arenas: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -46,7 +46,7 @@ def front_data(points: Sequence[Row], utilities: Sequence[Mapping[str, Any]]) ->
 
 
 def _rival(row: Row) -> tuple[str, str]:
-    """What the page hides rows by."""
+    """The (method, kind) that the page hides rows by."""
     return str(row["method"]), str(row["guarantee_kind"])
 
 
@@ -57,7 +57,7 @@ def _compete(
     utility: Mapping[str, Any],
     rivals: Mapping[tuple[str, str], int],
 ) -> Beaten:
-    # What is drawn by test accuracy is selected on non-members (docs/rules.md: no selection on test data).
+    # Points drawn by test accuracy are selected on non-members (docs/rules.md: no selection on test data).
     judged = SELECTED_BY if utility["column"] == "accuracy" else utility["column"]
     needed, sign = (leakage.column, utility["column"], judged), 1 if utility["higher"] else -1
     able = [place for place in arena if all(points[place].get(name) is not None for name in needed)]

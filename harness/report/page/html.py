@@ -1,6 +1,6 @@
-"""The interactive page: one HTML file that holds its data, its code and plotly, without a network.
+"""The interactive page: one HTML file with its data, its code and plotly, for use offline.
 
-Served live (`privbench serve`), the same page asks its own server, and nobody else, for newer data.
+Served live (`privbench serve`), the same page polls its own server, and no other, for newer data.
 """
 
 import base64
@@ -32,10 +32,10 @@ SCRIPTS = (
     "page_live.js",
     "page.js",
 )
-"""In the order in which they stand in the page."""
+"""In the order of the page."""
 
 PLOTLY = "vendor/plotly-basic-4.1.1.min.js"
-"""As it is: a browser reads it sooner than it would unpack it."""
+"""Not compressed: a browser parses it faster than it would unpack it."""
 
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 
@@ -46,7 +46,7 @@ def write_page(store: Source, out: Path, where: str | None = None) -> list[Path]
 
 
 def draw_page(reading: Reading, out: Path) -> list[Path]:
-    """The same from rows that were read already."""
+    """The same from rows already read."""
     out.mkdir(parents=True, exist_ok=True)
     page = out / "index.html"
     page.write_text(render_page(reading), encoding="utf-8")
@@ -54,10 +54,10 @@ def draw_page(reading: Reading, out: Path) -> list[Path]:
 
 
 def render_page(reading: Reading, live: bool = False) -> str:
-    """The page as text. All names travel as data; none becomes markup.
+    """The page as text. All names are data; none becomes markup.
 
-    A live page asks for `data.json` (what `encode_data(page_data(...))` gives) and `progress.json`
-    beside it, with the query string it was itself asked for with.
+    A live page fetches `data.json` (from `encode_data(page_data(...))`) and `progress.json`, with the query
+    string of its own request.
     """
     parts = {
         "style": _part("page.css"),
@@ -68,17 +68,17 @@ def render_page(reading: Reading, live: bool = False) -> str:
         "live": " data-live" if live else "",
         "empty": "" if reading.frontier or reading.overhead else escape(f" {explain_empty(reading)}"),
     }
-    # One pass: what is filled in is not searched for slots again, so data that look like one stay data.
+    # One pass: inserted data are not searched for slots.
     return SLOT.sub(lambda slot: parts[slot[1]], _part("page.html"))
 
 
 def encode_data(data: Any) -> str:
-    """JSON; an infinite number becomes the text "inf" or "-inf", one that is none becomes null."""
+    """JSON; infinities become the text "inf" or "-inf", NaN becomes null."""
     return json.dumps(_finite(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
 
 
 def pack(content: bytes) -> str:
-    """Compressed and in letters that are safe inside an element; equal contents give equal text."""
+    """Compressed and encoded as text that is safe inside an element; deterministic."""
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
 
 

@@ -1,6 +1,6 @@
-// The whole: what is shown when, and the beginning.
+// The page as a whole: what is shown when, and the start.
 
-// What depends on the reader's choices.
+// The parts that depend on the reader's choices.
 function show() {
   showExplorer();
   showOverhead();
@@ -60,7 +60,7 @@ async function start() {
       + "The tables below hold the same numbers; frontier.svg and overhead.svg hold the figures.");
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showAll);
-  // On paper there is no coming nearer.
+  // In print everything is drawn.
   addEventListener("beforeprint", () => { for (const element of [...waiting.keys()]) doWaiting(element); });
   if (isLive()) follow();
 }

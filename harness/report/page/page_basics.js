@@ -1,5 +1,5 @@
 "use strict";
-// What every other part uses: the data, elements, and tables of rows. Names are written with textContent alone.
+// Shared by all parts: the data, elements, and tables of rows. Names are written with textContent only.
 
 let DATA = null;
 
@@ -25,7 +25,7 @@ function showOnly(id, visible) {
 
 async function unpack(id) {
   const letters = atob(find(id).textContent), packed = new Uint8Array(letters.length);
-  // A plain loop: Uint8Array.from with a function takes ten times as long over two million signs.
+  // A plain loop: Uint8Array.from with a function takes ten times as long over two million characters.
   for (let place = 0; place < letters.length; place += 1) packed[place] = letters.charCodeAt(place);
   return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip")));
 }
@@ -40,7 +40,7 @@ function rowsOf(table) {
   });
 }
 
-// The rows that the page works with, made once of what came. `frontier` is the view with the page's own columns.
+// The rows of the page, built once from the data. `frontier` is the view with the page's own columns.
 function take(data) {
   const points = rowsOf(data.points);
   const frontier = rowsOf(data.views.frontier).map((row, place) => ({ ...row, ...points[place], place }));
@@ -52,7 +52,7 @@ function take(data) {
 function fillSelect(select, options, chosen) {
   const same = options.length === select.options.length
     && options.every(([value, text], place) => select.options[place].value === value && select.options[place].text === text);
-  // A list that a reader has open must not close because the same names came again.
+  // An open list must not close because the same names arrived.
   if (!same) {
     select.replaceChildren(...options.map(([value, text]) => {
       const option = make("option", text);
@@ -63,7 +63,7 @@ function fillSelect(select, options, chosen) {
   select.value = chosen;
 }
 
-// Redraws, and gives the focus back to what stands where the focused element stood.
+// Redraws, and restores the focus to the element at the same place.
 function keepFocus(redraw) {
   const held = document.activeElement;
   const mark = held?.id || held?.dataset?.mark;

@@ -1,9 +1,9 @@
-// The frontier explorer: what is chosen, the controls, and the table of the rows shown.
+// The frontier explorer: the selection, the controls, and the table of the shown rows.
 
 const state = {
   workload: "", attack: "", leakage: "", utility: "accuracy", third: "", point: "", status: "", printed: "", view: "frontier",
   order: { name: "", down: false },  // of the table
-  // What was unticked, so that a method that appears later is shown.
+  // Unticked names, so that a method that appears later is shown.
   hiddenMethods: new Set(), hiddenKinds: new Set(),
 };
 
@@ -15,7 +15,7 @@ const chosen = (row) => row.group === state.workload && !state.hiddenMethods.has
   && !state.hiddenKinds.has(String(row.guarantee_kind ?? "None"));
 const shownRows = () => DATA.frontier.filter((row) => chosen(row) && row.attack_name === state.attack);
 
-// The attack to begin with: the strongest of each cell, where the group has it.
+// The initial attack: the strongest of each cell, if the group has it.
 const firstAttack = () => DATA.defaults[state.workload]?.attack ?? "";
 
 function chooseWorkload(name) {
@@ -62,7 +62,7 @@ function swatch(method) {
 function fillControls() {
   const rows = [...DATA.frontier, ...DATA.costs];
   const workloads = unique(rows.map((row) => row.group)).sort();
-  // One that was attacked, where there is one: else the first plot would be empty.
+  // One that was attacked, if there is one: else the first plot would be empty.
   if (!workloads.includes(state.workload)) chooseWorkload(workloads.find((name) => name in DATA.defaults) ?? workloads[0] ?? "");
   const own = DATA.frontier.filter((row) => row.group === state.workload);
   const attacks = unique(own.map((row) => row.attack_name));
@@ -101,16 +101,16 @@ function explorerColumns(rows) {
   const auc = DATA.leakages.at(-1), gains = unique([DATA.utilities[0], utility()]);
   return [
     ["cell", pointButton, "text name", (row) => row.name],
-    ["models", (row) => say(row.models, 0), "", (row) => row.models],
-    ...gains.map((each) => [each.column === "accuracy" ? "accuracy" : each.name, (row) => sayUtility(row, each), "", (row) => row[each.column]]),
-    ...unique([leakage(), auc]).map((each) => [each.name, (row) => sayLeakage(row, each), "", (row) => row[each.column]]),
+    ["models", (row) => format(row.models, 0), "", (row) => row.models],
+    ...gains.map((each) => [each.column === "accuracy" ? "accuracy" : each.name, (row) => formatUtility(row, each), "", (row) => row[each.column]]),
+    ...unique([leakage(), auc]).map((each) => [each.name, (row) => formatLeakage(row, each), "", (row) => row[each.column]]),
     ["on the front", (row) => (front.includes(row) ? "yes" : "no"), "", (row) => (front.includes(row) ? 0 : 1)],
-    ["balanced accuracy", (row) => say(row.balanced_accuracy, 3), "", (row) => row.balanced_accuracy],
-    ["guarantee", sayGuarantee, "text wide", (row) => row.epsilon, (row) => kindOf(row).name],
+    ["balanced accuracy", (row) => format(row.balanced_accuracy, 3), "", (row) => row.balanced_accuracy],
+    ["guarantee", formatGuarantee, "text wide", (row) => row.epsilon, (row) => kindOf(row).name],
     ["blind check", (row) => (row.valid == null ? "not run" : row.valid ? "passed" : "failed: invalid")],
-    ["time (baseline = 1)", sayTime, "", (row) => row.step_overhead ?? row.example_overhead],
-    ["training (baseline = 1)", (row) => say(row.training_overhead, 2), "", (row) => row.training_overhead],
-    ["memory (baseline = 1)", (row) => say(row.memory_overhead, 2), "", (row) => row.memory_overhead],
+    ["time (baseline = 1)", formatTime, "", (row) => row.step_overhead ?? row.example_overhead],
+    ["training (baseline = 1)", (row) => format(row.training_overhead, 2), "", (row) => row.training_overhead],
+    ["memory (baseline = 1)", (row) => format(row.memory_overhead, 2), "", (row) => row.memory_overhead],
     ["tuned", (row) => row.tuned ?? "", "", (row) => row.configurations],
   ];
 }
@@ -132,11 +132,11 @@ function showTexts(rows) {
   const models = unique(rows.map((row) => row.models)).sort((a, b) => a - b);
   const span = models.length ? `${models[0]}${models.length > 1 ? " to " + models.at(-1) : ""} models a cell` : "no cell chosen";
   find("frontier-note").textContent = `${state.workload}, attack ${state.attack}, ${span}; the front is over the valid cells shown. `
-    + "Click a point for its curve, its runs and the command that made it.";
+    + "Click a point for its curve, its runs and the command that reproduces it.";
   find("frontier-missing").textContent = missingText(rows);
 }
 
-// The legend of the third axis: three points as large as drawn.
+// The legend of the third axis: three points in their drawn size.
 function showSizes(rows) {
   const each = third(), values = each ? rows.map((row) => row[each.column]).filter((value) => value > 0) : [];
   if (!values.length) { find("sizes").replaceChildren(); return; }
@@ -150,7 +150,7 @@ function showSizes(rows) {
   find("sizes").replaceChildren(make("span", `Area: ${each.name}`), ...samples);
 }
 
-// Up, down, then as the database gave them.
+// Ascending, descending, then in the database's order.
 function chooseOrder(name) {
   const same = state.order.name === name;
   state.order = same && state.order.down ? { name: "", down: false } : { name, down: same };
@@ -184,7 +184,7 @@ function showExplorer() {
   });
 }
 
-// Once: the plot can be listened to from its first drawing on.
+// Once: the plot has events from its first drawing on.
 function listenToPoints() {
   const plot = find("frontier-plot");
   if (plot.dataset.heard) return;

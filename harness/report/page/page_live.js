@@ -2,13 +2,13 @@
 
 const PAUSE_MS = 2000;
 
-// What the server has, or null where it is what we have already. Its answers need the page's own token.
+// The server's data, or null if unchanged. Requests need the page's own token.
 async function ask(name, tag) {
-  const answer = await fetch(name + location.search, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
-  const text = await answer.text();
-  if (answer.status === 304) return null;
-  if (!answer.ok) throw new Error(`it answered ${answer.status}`);
-  return { tag: answer.headers.get("ETag"), value: JSON.parse(text) };
+  const response = await fetch(name + location.search, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
+  const text = await response.text();
+  if (response.status === 304) return null;
+  if (!response.ok) throw new Error(`status ${response.status}`);
+  return { tag: response.headers.get("ETag"), value: JSON.parse(text) };
 }
 
 function barOf(done, total, label) {
@@ -39,20 +39,20 @@ function showProgress(progress) {
   if (!progress.sweeps) return;  // a database alone is served: of sweeps it knows nothing
   const open = progress.sweeps.filter((sweep) => sweep.running || sweep.waiting);
   const over = progress.sweeps.filter((sweep) => !open.includes(sweep));
-  const text = !progress.sweeps.length ? "No sweep was sent to this store yet: privbench run SWEEP, or privbench quickstart."
-    : open.length ? `${plural(open.length, "sweep")} at work.` : "All sweeps are over.";
+  const text = !progress.sweeps.length ? "No sweep in this store yet: privbench run SWEEP, or privbench quickstart."
+    : open.length ? `${plural(open.length, "sweep")} running.` : "All sweeps have finished.";
   showOnly("progress", true);
-  // A screen reader says a status again whenever it is written.
+  // A screen reader repeats a status whenever it is written.
   if (find("progress-note").textContent !== text) find("progress-note").textContent = text;
   find("sweeps").replaceChildren(...open.map(sweepLine));
   find("running").replaceChildren(...progress.running.map(runningLine));
   showOnly("over", over.length > 0);
-  find("over").firstElementChild.textContent = `Over: ${plural(over.length, "sweep")}`;
+  find("over").firstElementChild.textContent = `Finished: ${plural(over.length, "sweep")}`;
   find("over").lastElementChild.replaceChildren(...over.map(sweepLine));
 }
 
 function showAway(error) {
-  const text = error ? `The server does not answer (${error.message}). Asking again every ${PAUSE_MS / 1000} s; what is shown is the last that came.` : "";
+  const text = error ? `The server does not respond (${error.message}). Retrying every ${PAUSE_MS / 1000} s; the page shows the last data received.` : "";
   find("away").hidden = !error;
   if (find("away").textContent !== text) find("away").textContent = text;
 }

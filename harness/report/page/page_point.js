@@ -1,11 +1,11 @@
-// One point: what made it, the command that makes it again, and the runs behind it.
+// One point: its provenance, the command that reproduces it, and the runs behind it.
 
 function choosePoint(task) {
   state.point = task;
   show();
 }
 
-// The name of a cell in the table: pressed, it shows the point and takes the reader there.
+// The name of a cell in the table: a click shows the point and scrolls to it.
 function pointButton(row) {
   const button = make("button", row.name, "link");
   button.type = "button";
@@ -35,7 +35,7 @@ async function copyCommand(text, button) {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    // A page from the disk may not be let near the clipboard: select it, so that the keys copy it.
+    // A page from disk may have no access to the clipboard: select the text, to be copied by keys.
     getSelection().selectAllChildren(find("command"));
     button.textContent = "Selected: press Ctrl+C";
   }
@@ -45,7 +45,7 @@ function commandBlock(row) {
   const block = make("div", null, "command"), text = make("pre"), button = make("button", "Copy");
   text.id = "command";
   text.tabIndex = 0;
-  text.setAttribute("aria-label", "The command that makes this point");
+  text.setAttribute("aria-label", "The command that reproduces this point");
   text.append(make("code", row.command));
   button.type = "button";
   button.id = "copy";
@@ -56,15 +56,15 @@ function commandBlock(row) {
 
 function runTable(row) {
   const runs = DATA.runs.filter((run) => run.cell === row.cell && run.index < row.models);
-  if (!runs.length) return make("p", "The runs behind it are not in this report.", "soft");
+  if (!runs.length) return make("p", "Its runs are not in this report.", "soft");
   const box = make("div", null, "scroll tall"), table = make("table");
   box.tabIndex = 0;
   box.dataset.mark = "runs";
   table.id = "runs";
   fillTable(table, [
-    ["run", (run) => say(run.index, 0)], ["accuracy", (run) => say(run.test_accuracy, 4)],
-    ["train accuracy", (run) => say(run.train_accuracy, 4)], ["test loss", (run) => say(run.test_loss, 4)],
-    ["priced ε", (run) => sayShort(run.epsilon)], ["seconds", (run) => say(run.train_seconds, 2)],
+    ["run", (run) => format(run.index, 0)], ["accuracy", (run) => format(run.test_accuracy, 4)],
+    ["train accuracy", (run) => format(run.train_accuracy, 4)], ["test loss", (run) => format(run.test_loss, 4)],
+    ["ε", (run) => formatShort(run.epsilon)], ["seconds", (run) => format(run.train_seconds, 2)],
     ["host", (run) => run.host ?? "–"], ["task", (run) => { const key = make("code", clip(run.task, 12)); key.title = run.task; return key; }],
   ], runs);
   box.append(table);
@@ -73,7 +73,7 @@ function runTable(row) {
 
 function showPoint(row) {
   const panel = find("point"), key = row ? JSON.stringify([row, DATA.made[row.cell], DATA.runs.length]) : "";
-  // Drawn anew only when it has changed: a reader may be selecting text in it.
+  // Redrawn only when it has changed: a reader may be selecting text in it.
   if (panel.dataset.key === key) return;
   panel.dataset.key = key;
   panel.classList.toggle("quiet", !row);
@@ -93,17 +93,17 @@ function showPoint(row) {
     head,
     factList([
       ["cell", `${row.group}, attack ${row.attack_name}, ${plural(row.models, "model")}`],
-      ["accuracy", `${sayUtility(row, DATA.utilities[0])}; train ${say(row.train_accuracy, 3)}`],
-      ["leakage", DATA.leakages.filter((each) => row[each.column] != null).map((each) => `${each.name} ${sayLeakage(row, each)}`).join("; ")],
-      ["guarantee", sayGuarantee(row)],
-      ["check", `${sayValid(row)}; tuned: ${row.tuned ?? "not counted"}`],
-      ["parameters", sayParams(row)],
-      ["versions", sayVersions(row)],
+      ["accuracy", `${formatUtility(row, DATA.utilities[0])}; train ${format(row.train_accuracy, 3)}`],
+      ["leakage", DATA.leakages.filter((each) => row[each.column] != null).map((each) => `${each.name} ${formatLeakage(row, each)}`).join("; ")],
+      ["guarantee", formatGuarantee(row)],
+      ["check", `${formatValid(row)}; tuned: ${row.tuned ?? "not counted"}`],
+      ["parameters", formatParams(row)],
+      ["versions", formatVersions(row)],
       ...madeOf(row),
     ]),
-    make("h4", "The command that makes it"),
+    make("h4", "Command to reproduce it"),
     commandBlock(row),
-    make("h4", "The runs behind it"),
+    make("h4", "Runs"),
     runTable(row),
   );
 }

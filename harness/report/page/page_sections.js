@@ -1,8 +1,8 @@
-// The sections below the frontier. Each says what to run where it has nothing to show, or is hidden.
+// The sections below the frontier. An empty one states what to run, or is hidden.
 
 const SHOWN_ROWS = 100;
 
-// As many blocks as wanted, each a heading, a plot and a table; those that are there stay.
+// A number of blocks, each with a heading, a plot and a table; existing ones are kept.
 function blocksIn(place, count) {
   while (place.children.length > count) {
     const last = place.lastElementChild;
@@ -51,17 +51,17 @@ function showAudits() {
     return;
   }
   const alarms = rows.filter((row) => row.alarm).map((row) => `ALARM: ${row.workload}, ${row.label}: ${row.message}`);
-  const meaning = "What canaries prove: ε is at least so much. A small bound proves nothing; one above the price is an alarm. "
-    + "Bar: proved; circle: priced; stroke: the paper's claim.";
+  const meaning = "Lower bounds on ε from canaries. A small bound proves nothing; one above the guarantee's ε is an alarm. "
+    + "Bar: lower bound; circle: guarantee; line: the paper's claim.";
   place.replaceChildren(make("p", meaning, "soft"), ...alarms.map((alarm) => make("p", alarm, "alarm")));
   drawLater(find("audit-plot"), () => drawAudits(rows));
-  const digits = (value) => (typeof value === "number" ? value.toPrecision(3) : sayShort(value));
+  const digits = (value) => (typeof value === "number" ? value.toPrecision(3) : formatShort(value));
   fillTable(find("audit-table"), [
     ["workload", (row) => row.workload, "text"], ["cell", (row) => row.label, "text"], ["audit", (row) => row.attack],
-    ["canaries", (row) => `${row.canaries} ${row.canary}`, "text"], ["models", (row) => say(row.models, 0)],
-    ["right guesses", (row) => `${row.correct} of ${row.guesses}`],
-    ["proved ε ≥", (row) => `${digits(row.epsilon_audited)} (${100 * row.confidence} %)`],
-    ["priced ε", (row) => digits(row.epsilon_priced)], ["paper's ε", (row) => digits(row.epsilon_paper)],
+    ["canaries", (row) => `${row.canaries} ${row.canary}`, "text"], ["models", (row) => format(row.models, 0)],
+    ["correct guesses", (row) => `${row.correct} of ${row.guesses}`],
+    ["audited ε ≥", (row) => `${digits(row.epsilon_audited)} (${100 * row.confidence} %)`],
+    ["guaranteed ε", (row) => digits(row.epsilon_priced)], ["paper's ε", (row) => digits(row.epsilon_paper)],
     ["meaning", (row) => row.meaning, "text"], ["alarm", (row) => (row.alarm ? "ALARM" : "no")],
   ], rows, (row) => (row.alarm ? "alarm" : ""));
 }
@@ -72,26 +72,26 @@ const OURS = "ours";
 const withOurs = (row) => row.ours != null;
 
 function showReproduction() {
-  const rows = DATA.reproduction, beside = rows.filter(withOurs).length;
+  const rows = DATA.reproduction, reproduced = rows.filter(withOurs).length;
   showOnly("reproduction", rows.length > 0);
   if (!state.status) state.status = OURS;
   const tables = unique(rows.map((row) => row.table_name));
   const statuses = DATA.reproduced.statuses.map((each) => [each.status, `${each.name} (${each.count})`]);
-  fillSelect(find("status"), [[OURS, `ours beside it (${beside})`], ...statuses, ["all", `all (${rows.length})`]], state.status);
+  fillSelect(find("status"), [[OURS, `with ours (${reproduced})`], ...statuses, ["all", `all (${rows.length})`]], state.status);
   fillSelect(find("printed"), [["", "all tables"], ...tables.map((name) => [name, name])], state.printed);
-  find("reproduction-note").textContent = beside
-    ? `${beside} of ${rows.length} published numbers have one of ours beside them.`
-    : `None of ${rows.length} published numbers has one of ours beside it yet. The papers' cells are ready-made sweeps: `
+  find("reproduction-note").textContent = reproduced
+    ? `${reproduced} of ${rows.length} published numbers are reproduced here.`
+    : `None of ${rows.length} published numbers is reproduced here yet. The papers' cells are ready-made sweeps: `
       + "see privbench list sweeps, then privbench run papers/NAME.";
   whenNear(find("reproduction"), fillReproduction);
 }
 
-function sayPublished(row) {
+function formatPublished(row) {
   const spread = row.deviation == null ? "" : ` ± ${row.deviation.toFixed(row.decimals)}`;
   return `${row.value.toFixed(row.decimals)}${spread}${row.unit ? " " + row.unit : ""}`;
 }
 
-function sayOurs(row) {
+function formatOurs(row) {
   if (row.ours == null) return "–";
   const digits = row.decimals + 1;  // one more than in print, so that rounding hides no difference
   const spread = row.ours_low != null ? ` [${row.ours_low.toFixed(digits)}, ${row.ours_high.toFixed(digits)}]`
@@ -104,12 +104,12 @@ function fillReproduction() {
     && (!state.printed || row.table_name === state.printed);
   const rows = DATA.reproduction.filter(fits);
   const figure = (row) => (DATA.reproduced.figures[row.metric] ?? row.metric) + (row.attack ? `, ${row.attack}` : "");
-  const method = (row) => row.label + (Object.keys(row.params ?? {}).length ? ` (${sayParams(row)})` : "");
+  const method = (row) => row.label + (Object.keys(row.params ?? {}).length ? ` (${formatParams(row)})` : "");
   const box = find("reproduction-table").parentElement;
   box.hidden = !rows.length;
   fillTable(find("reproduction-table"), [
     ["source", (row) => `${row.citation}, ${row.printed}`, "text"], ["workload", (row) => row.workload ?? row.printed_workload, "text"],
-    ["method", method, "text"], ["figure", figure, "text"], ["paper", sayPublished], ["ours", sayOurs],
+    ["method", method, "text"], ["figure", figure, "text"], ["paper", formatPublished], ["ours", formatOurs],
     ["difference", (row) => (row.difference == null ? "–" : (row.difference > 0 ? "+" : "") + row.difference.toFixed(row.decimals + 1))],
     ["verdict", (row) => row.status], ["remarks", (row) => row.remarks, "text wide"],
   ], rows, (row) => (row.status === "outside" ? "outside" : ""));
@@ -120,7 +120,7 @@ function fillReproduction() {
 function showTheory() {
   const panels = DATA.theory;
   showOnly("theory", panels.length > 0);
-  find("theory-note").textContent = "What methods state of themselves, and where measured, what their trainings reported. "
+  find("theory-note").textContent = "The methods' theory, with statistics of their training runs if there are any. "
     + "All figures and their tables: privbench report theory.";
   blocksIn(find("theory-plots"), panels.length).forEach(({ title, plot, box }, place) => {
     title.textContent = panels[place].title;
@@ -135,9 +135,9 @@ function showPictures() {
   const { blocks, left_out: left } = DATA.pictures;
   const rest = left ? ` Left out: ${plural(left, "attack")}; all of them: privbench report reconstructions.` : "";
   find("pictures-note").textContent = blocks.length
-    ? `Members, and what an attack rebuilt of them from the gradients of single steps.${rest}`
-    : left ? "The pictures are not at hand here. Where the store is: privbench report reconstructions."
-      : "No picture was rebuilt. Run: privbench run --workload cifar10-lenet --method METHOD --models 1 --attack inverting-gradients";
+    ? `Members, and their reconstructions from the gradients of single steps.${rest}`
+    : left ? "The pictures are not available here. On the store's machine: privbench report reconstructions."
+      : "No reconstruction yet. Run: privbench run --workload cifar10-lenet --method METHOD --models 1 --attack inverting-gradients";
   find("galleries").replaceChildren(...blocks.map((block) => {
     const article = make("article", null, "gallery");
     article.append(make("h3", block.title), ...block.lines.map((line) => {
@@ -155,11 +155,11 @@ function showPictures() {
 function showFailures() {
   const rows = DATA.failed;
   find("failed-note").textContent = rows.length
-    ? "Every task that ended without a result, whatever was filtered. The whole traceback: privbench logs TASK." : "No task failed.";
+    ? "Every failed task, whatever the filter. Full traceback: privbench logs TASK." : "No task failed.";
   find("failed").parentElement.hidden = !rows.length;
   fillTable(find("failed"), [
     ["workload", (row) => row.workload, "text"], ["cell", (row) => row.label ?? row.method, "text"],
-    ["task", (row) => row.kind], ["reason", (row) => row.reason], ["tasks", (row) => say(row.tasks, 0)],
+    ["task", (row) => row.kind], ["reason", (row) => row.reason], ["tasks", (row) => format(row.tasks, 0)],
     ["message", (row) => row.message, "text wide"],
   ], rows);
 }
@@ -174,7 +174,7 @@ function showRaw() {
   find("raw-note").textContent = count > SHOWN_ROWS ? `The first ${SHOWN_ROWS} of ${count.toLocaleString("en")} rows; the file has all of them.` : "";
   whenNear(find("raw"), () => {
     const { columns, rows } = DATA.views[state.view];
-    fillTable(find("raw-table"), columns.map((name, place) => [name, (row) => clip(sayValue(row[place]), 80)]), rows.slice(0, SHOWN_ROWS));
+    fillTable(find("raw-table"), columns.map((name, place) => [name, (row) => clip(formatValue(row[place]), 80)]), rows.slice(0, SHOWN_ROWS));
   });
 }
 

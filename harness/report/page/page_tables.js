@@ -1,6 +1,6 @@
 // Tables of text, and rows as CSV.
 
-// The head of a column; with an order to choose, a button for it.
+// The header of a column; a button if it can be sorted.
 function headOf(name, order) {
   const cell = make("th", order ? null : name);
   cell.scope = "col";
@@ -14,7 +14,7 @@ function headOf(name, order) {
   return cell;
 }
 
-// By numbers or texts; rows without a value come last, whichever way.
+// By numbers or texts; rows without a value come last in either order.
 function sortRows(rows, value, down) {
   const sign = down ? -1 : 1;
   const number = (each) => (each === "inf" ? Infinity : each);
@@ -24,15 +24,15 @@ function sortRows(rows, value, down) {
   return [...known, ...keyed.filter(([key]) => key == null)].map(([, row]) => row);
 }
 
-// The same group by group, for values of different kinds; groups without any value come last, whichever way.
+// The same within groups, for values of different kinds; groups without any value come last in either order.
 function sortGroups(rows, group, value, down) {
   const groups = unique(rows.map(group)).sort().map((name) => rows.filter((row) => group(row) === name));
   const known = (each) => each.some((row) => value(row) != null);
   return [...groups.filter(known), ...groups.filter((each) => !known(each))].flatMap((each) => sortRows(each, value, down));
 }
 
-// `heads`: [name, row -> text or element, class of the cell, row -> what it is sorted by, where it can be,
-// row -> the kind of that value, where values of different kinds do not compare].
+// `heads`: [name, row -> text or element, class of the cell, row -> sort key, if sortable,
+// row -> the kind of that value, if values of different kinds are not comparable].
 function fillTable(table, heads, rows, classOf = () => "", order = null) {
   const head = make("tr");
   head.append(...heads.map(([name, , , value]) => headOf(name, value && order)));

@@ -1,67 +1,67 @@
-// Numbers and rows as text; null-safe, and infinity travels as the text "inf".
+// Numbers and rows as text; null-safe, with infinity as the text "inf".
 
 const kindOf = (row) => DATA.kinds[String(row.guarantee_kind ?? "None")];
-const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
-function say(value, digits) {
+function format(value, digits) {
   if (value == null) return "–";
   if (typeof value !== "number") return value === "inf" ? "∞" : String(value);
   return value.toFixed(digits);
 }
 
-function sayShort(value) {
+function formatShort(value) {
   if (value == null) return "–";
   if (typeof value !== "number") return value === "inf" ? "∞" : String(value);
   return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
 }
 
-function sayDelta(value) {
+function formatDelta(value) {
   return value > 0 && value < 1e-3 ? String(Number(value.toPrecision(3)).toExponential()) : String(value);
 }
 
-function sayInterval(row, column, digits) {
+function formatInterval(row, column, digits) {
   const low = row[column + "_low"], high = row[column + "_high"];
-  return low == null || high == null ? "" : ` [${say(low, digits)}, ${say(high, digits)}]`;
+  return low == null || high == null ? "" : ` [${format(low, digits)}, ${format(high, digits)}]`;
 }
 
-function sayLeakage(row, each) {
+function formatLeakage(row, each) {
   const digits = each.needs ? 4 : 3;
-  if (row[each.column] != null) return say(row[each.column], digits) + sayInterval(row, each.column, digits);
+  if (row[each.column] != null) return format(row[each.column], digits) + formatInterval(row, each.column, digits);
   if (!each.needs) return "–";
   return `needs N ≥ ${each.needs.toLocaleString("en")}, has ${row.n_nonmembers?.toLocaleString("en") ?? "none"}`;
 }
 
-function sayUtility(row, each) {
-  return say(row[each.column], 3) + sayInterval(row, each.column, 3);
+function formatUtility(row, each) {
+  return format(row[each.column], 3) + formatInterval(row, each.column, 3);
 }
 
-function sayGuarantee(row) {
+function formatGuarantee(row) {
   const mark = row.tested === "average case only" ? "; average case only" : "";
   if (row.epsilon == null) return kindOf(row).name + mark;
-  const delta = row.delta == null ? "" : `, δ = ${sayDelta(row.delta)}`;
-  const other = row.epsilon_rdp == null ? "" : `; RDP ${sayShort(row.epsilon_rdp)}`;
+  const delta = row.delta == null ? "" : `, δ = ${formatDelta(row.delta)}`;
+  const other = row.epsilon_rdp == null ? "" : `; RDP ${formatShort(row.epsilon_rdp)}`;
   const terms = `${row.adjacency ?? "adjacency not stated"}; ${row.accountant ?? "accountant not stated"}${other}`;
-  return `ε = ${sayShort(row.epsilon)}${delta} (${kindOf(row).name}, ${terms})${mark}`;
+  return `ε = ${formatShort(row.epsilon)}${delta} (${kindOf(row).name}, ${terms})${mark}`;
 }
 
-function sayValid(row) {
+function formatValid(row) {
   if (row.valid == null) return "blind check not run";
-  return `blind check ${row.valid ? "passed" : "FAILED: the cell is invalid"} (AUC ${say(row.blind_auc, 3)})`;
+  return `blind check ${row.valid ? "passed" : "FAILED: the cell is invalid"} (AUC ${format(row.blind_auc, 3)})`;
 }
 
-function sayValue(value) {
-  return value != null && typeof value === "object" ? JSON.stringify(value) : sayShort(value);
+function formatValue(value) {
+  return value != null && typeof value === "object" ? JSON.stringify(value) : formatShort(value);
 }
 
-function sayParams(row) {
-  return Object.entries(row.params ?? {}).filter(([, value]) => value != null).map(([name, value]) => `${name}=${sayValue(value)}`).join(", ");
+function formatParams(row) {
+  return Object.entries(row.params ?? {}).filter(([, value]) => value != null).map(([name, value]) => `${name}=${formatValue(value)}`).join(", ");
 }
 
-function sayVersions(row) {
+function formatVersions(row) {
   return `workload version ${row.workload_version ?? "–"}, method ${row.method_version ?? "–"}, attack ${row.attack_version ?? "–"}; seed ${row.seed ?? "–"}`;
 }
 
-// Where and with what the cell was made, each with its name; nothing where the store does not tell.
+// The provenance of the cell, each item with its name; empty if the store lacks it.
 function madeOf(row) {
   const made = DATA.made[row.cell];
   if (!made) return [];
@@ -84,47 +84,47 @@ function escapeText(text) {
   return String(text ?? "").replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
 
-// Lines of at most `width` signs, broken at spaces where there are some.
+// Lines of at most `width` characters, broken at spaces if possible.
 function wrap(text, width, most = 240) {
   const line = new RegExp(`.{1,${width}}(?=\\s|$)|.{1,${width}}`, "gsu");
   return (clip(text, most).match(line) ?? [""]).map((each) => escapeText(each.trim()));
 }
 
-// On a narrow plot what fits: a tap shows the rest below.
+// On a narrow plot only what fits: a tap shows the rest below.
 function hoverText(row, narrow) {
   const width = narrow ? 38 : 56;
   const lines = [
     ...wrap(row.name, width, 112).map((line) => `<b>${line}</b>`),
-    escapeText(`accuracy ${say(row.accuracy, 3)}${sayInterval(row, "accuracy", 3)}, ${plural(row.models, "model")}`),
-    ...[utility(), third()].filter((each) => each && each.column !== "accuracy").map((each) => escapeText(`${each.name} ${say(row[each.column], 3)}`)),
+    escapeText(`accuracy ${format(row.accuracy, 3)}${formatInterval(row, "accuracy", 3)}, ${plural(row.models, "model")}`),
+    ...[utility(), third()].filter((each) => each && each.column !== "accuracy").map((each) => escapeText(`${each.name} ${format(row[each.column], 3)}`)),
     escapeText(`attack ${clip(row.attack_name, 48)}`),
-    ...unique([leakage(), DATA.leakages.at(-1)]).map((each) => escapeText(`${each.name} ${sayLeakage(row, each)}`)),
-    ...wrap(sayGuarantee(row), width),
-    ...wrap(sayValid(row), width),
+    ...unique([leakage(), DATA.leakages.at(-1)]).map((each) => escapeText(`${each.name} ${formatLeakage(row, each)}`)),
+    ...wrap(formatGuarantee(row), width),
+    ...wrap(formatValid(row), width),
   ];
   if (narrow) return lines.join("<br>");
   lines.push(
     escapeText(`tuned: ${row.tuned ?? "not counted"}`),
-    ...wrap(sayParams(row), width, 170),
-    ...wrap(sayVersions(row), width),
+    ...wrap(formatParams(row), width, 170),
+    ...wrap(formatVersions(row), width),
     ...wrap(madeOf(row).map(([name, text]) => `${name} ${text}`).join("; "), width).filter(Boolean),
     ...wrap(row.command, width, 230).map((line) => `<i>${line}</i>`),
   );
   return lines.join("<br>");
 }
 
-// What a step costs: at equal batch size where a bench timed it, else per example.
-function sayTime(row) {
-  if (row.overhead_by == null) return say(null, 2);
-  return row.overhead_by === "bench" ? `${say(row.step_overhead, 2)} a step` : `${say(row.example_overhead, 2)} an example`;
+// The cost of a step: at equal batch size if a bench timed it, else per example.
+function formatTime(row) {
+  if (row.overhead_by == null) return format(null, 2);
+  return row.overhead_by === "bench" ? `${format(row.step_overhead, 2)} a step` : `${format(row.example_overhead, 2)} an example`;
 }
 
 function hoverBench(row) {
   return [
     `<b>${escapeText(clip(row.line_name, 48))}</b>`,
-    `relative to the baseline, interleaved: ${say(row.ratio, 3)}${sayInterval(row, "ratio", 3)}`,
-    `with drawing the batch ${say(row.ratio_whole_step, 2)}, wall ${say(row.ratio_wall, 2)}, memory ${say(row.memory_ratio, 2)}`,
-    `step ${say(row.median_cpu_seconds * 1e3, 3)} ms CPU, ${say(row.median_wall_seconds * 1e3, 3)} ms wall, ${row.steps} steps`,
+    `relative to the baseline, interleaved: ${format(row.ratio, 3)}${formatInterval(row, "ratio", 3)}`,
+    `with drawing the batch ${format(row.ratio_whole_step, 2)}, wall ${format(row.ratio_wall, 2)}, memory ${format(row.memory_ratio, 2)}`,
+    `step ${format(row.median_cpu_seconds * 1e3, 3)} ms CPU, ${format(row.median_wall_seconds * 1e3, 3)} ms wall, ${row.steps} steps`,
     `batch ${row.batch_size}, ${plural(row.threads, "thread")}, engine ${escapeText(row.engine_used ?? "none")}`,
     row.trustworthy ? "trustworthy" : wrap(row.doubt ?? "", 56).join("<br>"),
   ].join("<br>");
@@ -132,15 +132,15 @@ function hoverBench(row) {
 
 function hoverCost(row) {
   if (row.source === "bench" && row.cell == null) return hoverBench(row);
-  if (row.source === "paper") return `<b>${escapeText(row.line_name)}</b><br>step relative to the baseline: ${say(row.step_overhead, 2)}`;
+  if (row.source === "paper") return `<b>${escapeText(row.line_name)}</b><br>step relative to the baseline: ${format(row.step_overhead, 2)}`;
   const scaled = (value, factor) => (value == null ? null : value * factor);
   return [
     `<b>${escapeText(clip(row.line_name, 48))}</b>`,
-    `step ${say(scaled(row.step_seconds, 1e3), 3)} ms wall, ${say(scaled(row.step_cpu_seconds, 1e3), 3)} ms CPU`,
-    row.source === "bench" ? `a step at equal batch, relative to the baseline: ${say(row.step_overhead, 3)}${sayInterval(row, "step_overhead", 3)}`
-      : `per example, relative to the baseline: ${say(row.example_overhead, 2)} wall, ${say(row.example_cpu_overhead, 2)} CPU`,
-    `whole training, relative to the baseline: ${say(row.training_overhead, 2)}; memory ${say(row.memory_overhead, 2)}`,
-    `extra memory ${say(scaled(row.extra_memory_bytes, 2 ** -20), 1)} MiB`,
-    `training ${say(row.train_seconds, 1)} s, ${plural(row.models, "model")}`,
+    `step ${format(scaled(row.step_seconds, 1e3), 3)} ms wall, ${format(scaled(row.step_cpu_seconds, 1e3), 3)} ms CPU`,
+    row.source === "bench" ? `a step at equal batch, relative to the baseline: ${format(row.step_overhead, 3)}${formatInterval(row, "step_overhead", 3)}`
+      : `per example, relative to the baseline: ${format(row.example_overhead, 2)} wall, ${format(row.example_cpu_overhead, 2)} CPU`,
+    `whole training, relative to the baseline: ${format(row.training_overhead, 2)}; memory ${format(row.memory_overhead, 2)}`,
+    `extra memory ${format(scaled(row.extra_memory_bytes, 2 ** -20), 1)} MiB`,
+    `training ${format(row.train_seconds, 1)} s, ${plural(row.models, "model")}`,
   ].join("<br>");
 }

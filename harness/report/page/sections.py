@@ -1,4 +1,4 @@
-"""Data of the page's later sections: calibration, methods' theory, rebuilt pictures, published numbers."""
+"""Data of the page's later sections: calibration, theory, reconstructed pictures, published numbers."""
 
 import base64
 import io
@@ -24,11 +24,11 @@ from harness.report.theory_report import drawings
 from workloads.drawings import Line
 
 PICTURE_BYTES = 800_000
-"""Of all pictures in a page, at most."""
+"""Size of all pictures in a page, at most."""
 
 
 def calibration_data(reading: Reading) -> list[dict[str, Any]]:
-    """Every method's front as a polyline with its band, and the table that the report prints."""
+    """Every method's front as a polyline with its band, and the report's table."""
     found = [
         *calibrate(reading.frontier, reading.attack, reading.fpr),
         *calibrate_pictures(reading.reconstructions),
@@ -50,12 +50,12 @@ def calibration_data(reading: Reading) -> list[dict[str, Any]]:
 
 
 def _reach(found: Calibration) -> float:
-    """The highest leakage of any front: every curve is drawn as far."""
+    """The highest leakage of any front, to which every curve extends."""
     return max((row[found.leakage.column] for curve in found.curves for row in curve.rows), default=0.0)
 
 
 def _corners(curve: Curve, reach: float) -> dict[str, Any]:
-    """What a curve does at its cells, and as far as any reaches: between them it is straight, or a step."""
+    """The corners of a curve, extended to `reach`: between them it is straight, or a step."""
     levels = list(dict.fromkeys(row[curve.leakage.column] for row in curve.rows))  # equal cells, one corner
     offers = [offer for level in [*levels, reach] if (offer := curve.at(level)) is not None]
     banded = all(offer.low is not None for offer in offers)
@@ -69,7 +69,7 @@ def _corners(curve: Curve, reach: float) -> dict[str, Any]:
 
 
 def theory_data(reading: Reading) -> list[dict[str, Any]]:
-    """The panels that methods of the database bring of their theory; those without lines are left out."""
+    """The theory panels of the database's methods, without empty ones."""
     names = sorted({row["method"] for row in reading.illustrated})
     return [
         {
@@ -87,7 +87,7 @@ def theory_data(reading: Reading) -> list[dict[str, Any]]:
 
 
 def _line(line: Line) -> dict[str, Any]:
-    """Every other point, four digits: a bound that does not hold has none."""
+    """Every other point, four digits; none where a bound does not hold."""
     step = 1 if len(line.x) < 50 else 2
     points = [point for point in list(zip(line.x, line.y, strict=True))[::step] if math.isfinite(point[1])]
     x, y = [round(x, 4) for x, _ in points], [float(f"{y:.4g}") for _, y in points]
@@ -95,7 +95,7 @@ def _line(line: Line) -> dict[str, Any]:
 
 
 def picture_data(reading: Reading) -> dict[str, Any]:
-    """Blocks of picture strips, as data URLs; `left_out` counts the attacks that did not fit."""
+    """Blocks of picture strips, as data URLs; `left_out` counts the attacks that do not fit."""
     rows = [dict(row) for row in reading.reconstructions]
     name_groups(rows)
     shown = [row for row in rows if row["attack_task"] in reading.pictures]
@@ -121,14 +121,14 @@ def _gallery(row: Row, reading: Reading) -> Gallery:
 
 
 def data_url(pixels: Bytes) -> str:
-    """A picture that a page holds."""
+    """A picture as a data URL."""
     sink = io.BytesIO()
     Image.fromarray(pixels).save(sink, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(sink.getvalue()).decode("ascii")
 
 
 def reproduction_data(reading: Reading) -> dict[str, Any]:
-    """What words the page has for published numbers; their remarks, in the order of the view's rows."""
+    """The page's texts for published numbers; their remarks, in the order of the view's rows."""
     count = Counter(row["status"] for row in reading.reproduction)
     return {
         "statuses": [{"status": each, "name": WORDS[each], "count": count[each]} for each in STATUSES],

@@ -178,7 +178,7 @@ MUTATIONS = (
         "harness/attacks/base.py",
         'return "learned" if attacker.shadows else "alone"',
         'return "alone"',
-        "tests/harness/attacks/test_base.py::test_what_declares_nothing_gets_the_safe_answer",
+        "tests/harness/attacks/test_base.py::test_what_declares_nothing_gets_the_safe_assumption",
     ),
     Mutation(
         "strongest declared attack",
@@ -583,7 +583,7 @@ MUTATIONS = (
         "harness/leakage/comparison.py",
         "if adjusted >= LEVEL:",
         "if found.p >= LEVEL:",
-        "tests/harness/leakage/test_comparison.py::test_without_holms_word_nobody_wins",
+        "tests/harness/leakage/test_comparison.py::test_without_significance_no_method_is_better",
     ),
     Mutation(
         "paired comparison",
@@ -633,7 +633,7 @@ MUTATIONS = (
         "harness/results/matching.py",
         'texts.append("not in the paper, ours: " + ", ".join(own))',
         "pass",
-        "tests/harness/results/test_matching.py::test_another_number_of_members_is_told",
+        "tests/harness/results/test_matching.py::test_another_number_of_members_is_reported",
     ),
     Mutation(
         "failures stay visible",

@@ -124,7 +124,7 @@ def test_an_event_knows_its_neighbours() -> None:
     assert natural_adjacency(VonMisesFisherDpEvent(5, 1.0, per_example=False)) == "add-or-remove-one"
 
 
-def test_events_become_words_that_accountants_know() -> None:
+def test_events_expand_to_what_accountants_support() -> None:
     attempt = SelectiveReleaseDpEvent(MetricDpEvent(0.5, 2.0), 2, 5)
     assert expand(attempt) == SelfComposedDpEvent(PureDpEvent(1.0), 5)
     assert expand(attempt, "paper") == SelfComposedDpEvent(PureDpEvent(1.0), 2)

@@ -116,7 +116,7 @@ def test_many_gaussians_cost_what_one_with_less_noise_does() -> None:
     assert found == pytest.approx(exact_gaussian_epsilon(2.0, 1e-5), rel=2e-4)
 
 
-def test_sampling_everybody_is_not_sampling() -> None:
+def test_sampling_every_record_is_not_sampling() -> None:
     sampled = price(sgm(1.0, 5.0, 10), 1e-5).epsilon
     assert sampled == pytest.approx(
         price(SelfComposedDpEvent(GaussianDpEvent(5.0), 10), 1e-5).epsilon, rel=1e-3
@@ -140,7 +140,7 @@ def test_more_noise_never_costs_more(rate: float, steps: int, noise: float, more
 
 @settings(max_examples=4, deadline=None)
 @given(rate=st.floats(0.01, 0.5), steps=st.integers(1, 100), noise=st.floats(1.0, 10.0))
-def test_more_steps_and_more_people_cost_more(rate: float, steps: int, noise: float) -> None:
+def test_more_steps_and_larger_samples_cost_more(rate: float, steps: int, noise: float) -> None:
     base = price(sgm(rate, noise, steps), 1e-5).epsilon
     assert base is not None
     for dearer in (sgm(rate, noise, 2 * steps), sgm(2 * rate, noise, steps)):
@@ -174,7 +174,7 @@ def test_touching_nothing_costs_nothing(event: DpEvent) -> None:
     assert price(event, 1e-5).epsilon == 0
 
 
-def test_sampling_nobody_costs_nothing() -> None:
+def test_sampling_no_record_costs_nothing() -> None:
     assert price(sgm(0.0, 0.0, 3), 1e-5).epsilon == pytest.approx(0, abs=1e-3)
 
 
@@ -334,7 +334,7 @@ def test_concentrated_dp_costs_what_a_gaussian_with_the_same_curve_does() -> Non
     )
 
 
-def test_disjoint_parts_cost_as_much_as_the_dearest() -> None:
+def test_disjoint_parts_cost_as_much_as_the_most_expensive() -> None:
     cheap, dear = GaussianDpEvent(4.0), GaussianDpEvent(2.0)
     parts = price(ParallelDpEvent((cheap, dear)), 1e-5)
     assert parts.epsilon == pytest.approx(price(dear, 1e-5).epsilons["rdp"], rel=1e-9)

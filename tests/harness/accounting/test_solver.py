@@ -159,7 +159,7 @@ class Counted:
         return self.family(noise)
 
 
-def test_an_answer_is_remembered_on_disk(tmp_path: Path) -> None:
+def test_a_solution_is_cached_on_disk(tmp_path: Path) -> None:
     cold, warm = Counted(), Counted()
     first = calibrate(cold, 2.0, 1e-5, cache=tmp_path)
     assert calibrate(warm, 2.0, 1e-5, cache=tmp_path) == first
@@ -167,7 +167,7 @@ def test_an_answer_is_remembered_on_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [(20, 2.5, 1e-5), (20, 2.0, 1e-6), (21, 2.0, 1e-5)])
-def test_another_question_is_another_answer(other: tuple[int, float, float], tmp_path: Path) -> None:
+def test_another_problem_is_another_solution(other: tuple[int, float, float], tmp_path: Path) -> None:
     calibrate(Counted(), 2.0, 1e-5, cache=tmp_path)
     steps, target, delta = other
     again = Counted(steps)
@@ -177,7 +177,7 @@ def test_another_question_is_another_answer(other: tuple[int, float, float], tmp
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"answer": 1}', "null", "\x00\x00"])
-def test_a_damaged_entry_is_computed_again(damage: str, tmp_path: Path) -> None:
+def test_a_damaged_entry_is_recomputed(damage: str, tmp_path: Path) -> None:
     first = calibrate(Counted(), 2.0, 1e-5, cache=tmp_path)
     (entry,) = tmp_path.iterdir()
     entry.write_text(damage)
@@ -186,7 +186,7 @@ def test_a_damaged_entry_is_computed_again(damage: str, tmp_path: Path) -> None:
     assert warm.asked == 2, "the entry was mended"
 
 
-def test_an_altered_answer_is_not_believed(tmp_path: Path) -> None:
+def test_an_altered_solution_is_not_used(tmp_path: Path) -> None:
     first = calibrate(Counted(), 2.0, 1e-5, cache=tmp_path)
     (entry,) = tmp_path.iterdir()
     content = json.loads(entry.read_text())

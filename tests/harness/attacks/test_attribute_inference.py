@@ -22,7 +22,7 @@ MODELS, RECORDS, CLASSES = 3, 400, 3
 VARIANTS = [{"variant": "confidence"}, {"variant": "yeom"}]
 
 
-def people(count: int, seed: int) -> Records:
+def customers(count: int, seed: int) -> Records:
     """Six random bits, the sensitive one for three in ten, and a label that has nothing to do with them."""
     random = torch.Generator().manual_seed(seed)
     x = torch.randint(2, (count, 6), generator=random).float()
@@ -47,7 +47,7 @@ class Memory(nn.Module):
 def evidence_of(models: list[nn.Module], pool: Records, members: Bools) -> Evidence:
     with torch.no_grad():
         logits = torch.stack([model(pool.x) for model in models]).numpy()
-    labels, population = pool.y.numpy(), people(300, 9)
+    labels, population = pool.y.numpy(), customers(300, 9)
     return Evidence(
         logits,
         labels,
@@ -72,7 +72,7 @@ def infer(evidence: Evidence, params: dict[str, Any]) -> Guesses:
 
 @pytest.mark.parametrize("params", VARIANTS)
 def test_a_model_that_ignores_the_column_leaves_the_prior(params: dict[str, Any], members: Bools) -> None:
-    pool, models = people(RECORDS, 1), [mlp((7, 8, CLASSES), seed) for seed in range(MODELS)]
+    pool, models = customers(RECORDS, 1), [mlp((7, 8, CLASSES), seed) for seed in range(MODELS)]
     for model in models:
         with torch.no_grad():
             next(model.parameters())[:, BIT.column] = 0
@@ -88,7 +88,7 @@ def test_a_model_that_ignores_the_column_leaves_the_prior(params: dict[str, Any]
 def test_a_model_that_remembers_its_members_gives_their_column_away(
     params: dict[str, Any], members: Bools
 ) -> None:
-    pool = people(RECORDS, 1)
+    pool = customers(RECORDS, 1)
     rows = [torch.from_numpy(own).nonzero().squeeze(1) for own in members]
     models: list[nn.Module] = [Memory(pool.take(own)) for own in rows]
     found = evaluate(infer(evidence_of(models, pool, members), params), members, RECORDS)
@@ -100,7 +100,7 @@ def test_a_model_that_remembers_its_members_gives_their_column_away(
 
 def test_what_can_be_guessed_without_the_model_is_no_advantage(members: Bools) -> None:
     """The column is the record's first one: the imputation knows it, and the model adds nothing."""
-    pool, public = people(RECORDS, 1), people(300, 2)
+    pool, public = customers(RECORDS, 1), customers(300, 2)
     for each in (pool, public):
         each.x[:, BIT.column] = each.x[:, 0]
     models: list[nn.Module] = [mlp((7, 8, CLASSES), seed) for seed in range(MODELS)]
@@ -114,16 +114,16 @@ def test_what_can_be_guessed_without_the_model_is_no_advantage(members: Bools) -
 
 
 def test_the_imputation_does_not_read_the_column() -> None:
-    pool, public = people(50, 1), people(300, 2)
+    pool, public = customers(50, 1), customers(300, 2)
     changed = Records(pool.x.clone(), pool.y)
     changed.x[:, BIT.column] = 1 - changed.x[:, BIT.column]
     np.testing.assert_array_equal(impute(public, pool, BIT, CLASSES), impute(public, changed, BIT, CLASSES))
 
 
 def test_a_column_that_is_one_for_all_of_the_public_is_imputed_so() -> None:
-    public = people(20, 2)
+    public = customers(20, 2)
     public.x[:, BIT.column] = 1
-    assert (impute(public, people(5, 1), BIT, CLASSES).argmax(axis=1) == 1).all()
+    assert (impute(public, customers(5, 1), BIT, CLASSES).argmax(axis=1) == 1).all()
 
 
 def test_a_measurement_is_the_nearest_of_its_values() -> None:
@@ -166,19 +166,22 @@ def test_a_lone_model_has_an_interval_from_its_records() -> None:
     assert found.gap_low < found.gap < found.gap_high
 
 
-def test_canaries_are_not_people() -> None:
+def test_canaries_are_not_evaluated() -> None:
     guesses, members = hand_made(3)
     cut = Guesses("a bit", guesses.truth[:40], guesses.guessed[:, :40], guesses.imputed[:40], 0.5)
     assert evaluate(guesses, members, 40) == evaluate(cut, members[:, :40], 40)
 
 
-def test_models_that_trained_on_everybody_cannot_be_judged() -> None:
+def test_models_trained_on_the_whole_pool_cannot_be_evaluated() -> None:
     guesses, members = hand_made(2)
     with pytest.raises(BenchError, match="0 non-members"):
         evaluate(guesses, np.ones_like(members), 60)
 
 
 def test_a_workload_without_a_sensitive_attribute_is_refused(members: Bools) -> None:
-    evidence = evidence_of([mlp((7, CLASSES), seed) for seed in range(MODELS)], people(RECORDS, 1), members)
-    with pytest.raises(BenchError, match="declares a sensitive attribute"):
+    evidence = evidence_of(
+        [mlp((7, CLASSES), seed) for seed in range(MODELS)], customers(RECORDS, 1), members
+    )
+    with pytest.raises(BenchError) as caught:
         infer(replace(evidence, sensitive=None), {})
+    assert caught.value.field == "sensitive"

@@ -48,7 +48,7 @@ def members() -> Bools:
         (Salem(), SalemParams(top=99)),
     ],
 )
-def test_it_tells_sharp_posteriors_from_flat_ones(
+def test_it_distinguishes_sharp_posteriors_from_flat_ones(
     attack: Shokri | Salem, params: Any, members: Bools
 ) -> None:
     evidence = dirichlet(members, 20.0, 2.0)
@@ -60,7 +60,7 @@ def test_it_tells_sharp_posteriors_from_flat_ones(
     assert abs(known(found.auc) - 0.5) < 0.06
 
 
-def test_a_classifier_taught_by_one_kind_says_nothing() -> None:
+def test_a_classifier_trained_on_one_class_scores_zero() -> None:
     x = np.random.default_rng(0).random((50, 3))
     np.testing.assert_array_equal(boosted_log_odds(x, np.ones(50, dtype=np.bool_), x, 5), np.zeros(50))
 

@@ -93,8 +93,9 @@ def test_it_keeps_to_its_queries(bits: Evidence, params: dict[str, Any]) -> None
 
 
 def test_a_search_with_too_few_queries_is_refused(bits: Evidence) -> None:
-    with pytest.raises(BenchError, match="queries = 10: a search for the boundary needs 11 or more"):
+    with pytest.raises(BenchError) as caught:
         scores(bits, strategy="boundary", queries=10)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("queries", 10, 11)
 
 
 def test_noise_flips_bits_with_the_chance_it_says() -> None:
@@ -118,13 +119,15 @@ def test_noise_on_numbers_has_the_scale_of_each_feature() -> None:
 
 def test_noise_on_words_is_refused() -> None:
     words = Records(torch.zeros(3, 5, dtype=torch.int64), torch.zeros(3))
-    with pytest.raises(BenchError, match="int64: give strategy = gap"):
+    with pytest.raises(BenchError) as caught:
         Noise.suited_to(words)
+    assert (caught.value.field, caught.value.allowed) == ("strategy", "gap")
 
 
 def test_views_of_what_is_no_image_are_refused(bits: Evidence) -> None:
-    with pytest.raises(BenchError, match=r"shape \(12,\)"):
+    with pytest.raises(BenchError) as caught:
         scores(bits, strategy="augmentation")
+    assert (caught.value.field, caught.value.value) == ("shape", (12,))
 
 
 def test_views_find_the_members_of_a_model_that_saw_them_moved(masks: Callable[..., Bools]) -> None:

@@ -15,7 +15,7 @@ def test_score_is_minus_the_cross_entropy(from_phi: Callable[..., Evidence]) -> 
     np.testing.assert_allclose(Loss().scores(evidence, LossParams()), np.log(p), rtol=1e-6)
 
 
-def test_near_certain_answers_are_still_ordered(from_phi: Callable[..., Evidence]) -> None:
+def test_near_certain_predictions_are_still_ordered(from_phi: Callable[..., Evidence]) -> None:
     """p = 1 in float64 for all three; the losses are 4e-18, 8e-27 and 3e-44."""
     evidence = from_phi(np.array([[40.0, 60.0, 100.0]]), np.array([[True, False, True]]))
     assert (np.diff(Loss().scores(evidence, LossParams())[0]) > 0).all()

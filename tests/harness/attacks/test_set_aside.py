@@ -73,7 +73,7 @@ def test_figures_are_those_of_the_pairs_that_count(judged: tuple[Floats, Bools, 
 
 
 @pytest.mark.parametrize("value", [-np.inf, np.inf])
-def test_the_score_of_who_was_set_aside_moves_nothing(
+def test_the_score_of_a_record_set_aside_moves_nothing(
     value: float, judged: tuple[Floats, Bools, Bools]
 ) -> None:
     scores, members, evaluated = judged
@@ -102,7 +102,7 @@ def test_attribute_inference_leaves_them_out() -> None:
     assert attribute_metrics.evaluate(guesses, members, 5).accuracy_members == pytest.approx(4 / 6)
 
 
-def test_a_blind_check_judges_who_is_left(from_phi: Callable[..., Evidence]) -> None:
+def test_a_blind_check_judges_the_remaining_records(from_phi: Callable[..., Evidence]) -> None:
     """A method that sets aside whoever has a feature leaves members that can be told without any model."""
     random = np.random.default_rng(0)
     features = random.standard_normal((2000, 5), dtype=np.float32)

@@ -183,7 +183,7 @@ def test_a_wrong_word_is_wrong_use(privbench: Privbench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["methods", "workloads", "attacks", "sweeps"])
-def test_listings_for_people_and_programs(privbench: Privbench, kind: str) -> None:
+def test_listings_as_tables_and_as_json(privbench: Privbench, kind: str) -> None:
     rows = privbench("list", kind, "--json").json
     assert rows
     shown = privbench("list", kind).out

@@ -39,7 +39,7 @@ def invoke(*arguments: str) -> Any:
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "parquet"])
-def test_an_answer_goes_to_a_file_in_every_form(filled: Path, tmp_path: Path, form: str) -> None:
+def test_a_result_goes_to_a_file_in_every_format(filled: Path, tmp_path: Path, form: str) -> None:
     out = tmp_path / f"answer.{form}"
     sql = "select workload, label, auc from frontier order by all"
     done = invoke("query", sql, "--format", form, "--out", str(out), "--store", str(filled))
@@ -56,7 +56,7 @@ def test_an_answer_goes_to_a_file_in_every_form(filled: Path, tmp_path: Path, fo
         assert {row["workload"] for row in rows} == {"digits-linear", "digits-mlp"}
 
 
-def test_a_file_that_cannot_be_written_is_told(filled: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(filled: Path, tmp_path: Path) -> None:
     for form in ("csv", "parquet"):
         out = str(tmp_path / "no" / "folder")
         done = invoke("query", "select 1", "--format", form, "--out", out, "--store", str(filled))
@@ -82,7 +82,7 @@ def test_a_report_without_a_store_goes_to_reports(elsewhere: Path) -> None:
     assert isinstance(done.exception, SpecError)
 
 
-def test_a_mistake_in_a_condition_is_told_with_the_nearest_name(filled: Path, tmp_path: Path) -> None:
+def test_a_mistake_in_a_condition_is_reported_with_the_nearest_name(filled: Path, tmp_path: Path) -> None:
     where = ("report", "frontier", "--where", "acuracy > 0.5", "--store", str(filled), "--out", str(tmp_path))
     problem = str(invoke(*where).exception)
     assert '"acuracy" not found' in problem
@@ -105,7 +105,7 @@ def test_another_store_does_not_take_a_database_over(elsewhere: Path, filled: Pa
 @pytest.mark.parametrize(
     "url", ["mysql://me:secret@host/db", "postgresql+psycopg://me:secret@/db?host=/nowhere", "://secret"]
 )
-def test_a_database_that_cannot_be_used_is_told_without_its_password(filled: Path, url: str) -> None:
+def test_a_database_that_cannot_be_used_is_reported_without_its_password(filled: Path, url: str) -> None:
     for command in (("collect", "--store", str(filled)), ("query", "select 1")):
         done = invoke(*command, "--database", url)
         assert isinstance(done.exception, StoreError)

@@ -22,7 +22,7 @@ def two_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_torch_that_does_not_see_the_driver_s_cards_is_told() -> None:
+def test_a_torch_that_does_not_see_the_driver_s_cards_is_reported() -> None:
     row = gpu_row()
     assert row["state"] == "missing"
     assert row["found"].startswith("nvidia-smi sees 2, torch sees 0: torch ")
@@ -40,7 +40,7 @@ def test_without_cards_there_is_nothing_to_miss(tmp_path: Path) -> None:
     assert (gpu_row()["state"], gpu_row()["found"]) == ("not here", "nvidia-smi sees 0, torch sees 0")
 
 
-def test_a_variable_that_names_no_card_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_names_no_card_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     row = gpu_row()
     assert row["state"] == "missing"

@@ -61,7 +61,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return ask
 
 
-def test_every_accountant_is_told_and_the_headline_named(quote: Any) -> None:
+def test_every_accountant_is_reported_and_the_headline_named(quote: Any) -> None:
     told = quote(*SUBSAMPLED, "--noise", "1.1", "--steps", "14062", "--delta", "1e-5")
     assert told["headline"] == "pld"
     assert told["epsilon"] == told["epsilons"]["pld"] == pytest.approx(2.3817, abs=2e-4)
@@ -157,7 +157,7 @@ def test_a_pure_price(quote: Any) -> None:
     assert (told["kind"], told["epsilon"], told["delta"]) == ("pure-dp", 1.5, 0)
 
 
-def test_people_read_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_default_is_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(monkeypatch, capsys, *SELECTIVE, "--tpr-at-fpr", "0.01")
     assert code == 0
     for word in ("headline: epsilon", "rdp_classic", "disputed", "lower bounds", "TPR at most", "assumes:"):
@@ -201,7 +201,7 @@ def test_people_read_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         ),
     ],
 )
-def test_bad_input_is_told_with_value_bound_and_remedy(
+def test_bad_input_is_reported_with_value_bound_and_remedy(
     words: list[str], told: list[str], refusal: Any
 ) -> None:
     said = refusal(*words)

@@ -75,7 +75,7 @@ def test_progress_counts_the_sweep(address: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "data.json", "progress.json", "nothing"])
-def test_every_answer_carries_the_headers(address: str, path: str) -> None:
+def test_every_response_has_the_headers(address: str, path: str) -> None:
     headers = ask(address + path).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Referrer-Policy"] == "no-referrer"
@@ -227,7 +227,7 @@ def test_a_database_in_use_is_no_error(store: Store, copy: Store, caplog: pytest
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_database_that_was_deleted_is_made_again(copy: Store) -> None:
+def test_a_database_that_was_deleted_is_rebuilt(copy: Store) -> None:
     rows = LiveRows(copy)
     before = rows.first()
     copy.database.unlink()
@@ -278,7 +278,7 @@ def test_progress_reads_what_is_new(store: Store, copy: Store) -> None:
     assert (after["done"], after["waiting"]) == (5, 0)
 
 
-def test_a_sweep_sent_again_is_counted_anew(copy: Store) -> None:
+def test_a_sweep_sent_again_is_recounted(copy: Store) -> None:
     progress = LiveProgress(copy)
     assert progress.look()["sweeps"][0]["tasks"] == 5
     record = copy.sweep("small")
@@ -319,14 +319,14 @@ def test_rows_of_a_running_sweep_come_without_reloading(lab: Any) -> None:
         visit = Visit(browser, address, (address,))
         page = visit.page
         sync_api.expect(page.locator("#notice")).to_contain_text("privbench quickstart")
-        sync_api.expect(page.locator("#progress-note")).to_contain_text("No sweep was sent")
+        sync_api.expect(page.locator("#progress-note")).to_contain_text("No sweep in this store yet")
         page.evaluate("window.opened = 'once'")
         done = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             sync_api.expect(page.locator("#sweeps .sweep")).to_have_count(1, timeout=patience_ms)
             sync_api.expect(points(page)).to_have_count(1, timeout=patience_ms)
             sync_api.expect(page.locator("#progress-note")).to_have_text(
-                "All sweeps are over.", timeout=patience_ms
+                "All sweeps have finished.", timeout=patience_ms
             )
             assert page.evaluate("window.opened") == "once"
             _, said = done.communicate(timeout=300)

@@ -14,7 +14,7 @@ from harness import attacks
 from harness.attacks.base import Attack, Bools, Evidence, Floats
 from harness.jobs.judge import judge, score, score_apart
 from harness.leakage.candidates import FAMILY
-from harness.leakage.declared import Answers, score_strongest
+from harness.leakage.declared import Signals, score_strongest
 from harness.leakage.figures import recompute
 from harness.leakage.intervals import Dependence
 from harness.store.result import figures_of
@@ -157,12 +157,12 @@ def test_the_declared_attacks_scored_anew_are_those_of_the_task(
     _, stored = judged("strongest", evidence.only(first))
     signals = {"logits": whole.logits, "members": whole.members, "set_aside": aside}
     signals |= {"labels": whole.labels[None], "test_labels": whole.population_labels[None]}
-    answers = Answers.of({**signals, "test_logits": whole.population_logits})
-    again = score_strongest(answers.only(first))
+    every = Signals.of({**signals, "test_logits": whole.population_logits})
+    again = score_strongest(every.only(first))
     assert set(again) == set(stored) - {"phi", "correct"}
     for name, scores in again.items():
         np.testing.assert_array_equal(scores, stored[name])
-    np.testing.assert_array_equal(answers.only(first).correct, stored["correct"])
+    np.testing.assert_array_equal(every.only(first).correct, stored["correct"])
 
 
 def test_the_strongest_of_too_few_models_is_null(masks: Callable[..., Bools]) -> None:

@@ -131,8 +131,9 @@ def test_fewer_than_four_pairs_are_not_compared(small: Scored) -> None:
 
 
 def test_other_members_are_no_pairs(small: Scored) -> None:
-    with pytest.raises(BenchError, match="same members"):
+    with pytest.raises(BenchError) as caught:
         paired_leakage("auc", small, Scored(small.scores, ~small.members), "alone")
+    assert caught.value.field == "members"
 
 
 def test_holm_is_the_step_down_rule() -> None:
@@ -169,7 +170,7 @@ def test_the_one_that_leaks_less_wins() -> None:
     assert sentence("a", "b", found, 0.01, AUC).startswith("b leaks less by 0.020 of AUC [0.010, 0.030]")
 
 
-def test_without_holms_word_nobody_wins() -> None:
+def test_without_significance_no_method_is_better() -> None:
     found = paired_accuracy(A, B)
     assert sentence("a", "b", found, 0.05, ACCURACY) == (
         "indistinguishable (difference 1.4 points [0.5, 2.3]; 8 models can show 1.2 points)"

@@ -129,7 +129,7 @@ def test_fewer_than_sixteen_models_test_nothing(masks: Callable[..., Bools]) -> 
     assert record_tpr_p99(Scored(random.normal(size=members.shape), members)) is None
 
 
-def test_nobody_to_test_is_nobody_exposed() -> None:
+def test_no_record_to_test_is_no_record_exposed() -> None:
     members = np.zeros((16, 5), dtype=np.bool_)
     assert records_exposed(np.zeros((16, 5)), unscored(members)) == (0, 0)
 

@@ -134,7 +134,7 @@ def test_records_keep_their_influence_when_they_are_permuted(figure: Figure, sma
     np.testing.assert_allclose(one.values[:, order], other.values, atol=1e-15)
 
 
-def test_a_rate_of_one_calls_everybody_and_nothing_varies(small: Scored) -> None:
+def test_a_rate_of_one_calls_every_record_and_nothing_varies(small: Scored) -> None:
     found = tpr(small, Fraction(1))
     assert found.value == 1 and not found.values.any()
 
@@ -186,8 +186,9 @@ def test_a_target_that_set_all_its_members_aside_is_refused() -> None:
 def test_nan_is_refused_with_its_target() -> None:
     scores = np.zeros((2, 4))
     scores[1, :3] = np.nan
-    with pytest.raises(BenchError, match="target 1 hold 3 NaN of 4"):
+    with pytest.raises(BenchError, match="target 1 ") as caught:
         Scored(scores, np.array([[True, False, True, False]] * 2)).check()
+    assert (caught.value.field, caught.value.value) == ("scores", 3)
 
 
 @pytest.mark.parametrize("everyone", [True, False])
@@ -199,5 +200,6 @@ def test_a_target_of_one_side_is_refused(everyone: bool) -> None:
 
 
 def test_shapes_must_agree() -> None:
-    with pytest.raises(BenchError, match=r"\(1, 3\).*\(1, 2\)"):
+    with pytest.raises(BenchError) as caught:
         Scored(np.zeros((1, 3)), np.array([[True, False]])).check()
+    assert (caught.value.value, caught.value.allowed) == ((1, 3), (1, 2))

@@ -1,6 +1,5 @@
 """Scores from arrays: facts of the specification, slow twins, and cells with records that lack shadows."""
 
-import re
 import warnings
 from collections.abc import Callable
 from decimal import Decimal, localcontext
@@ -329,13 +328,15 @@ def test_zero_probability_is_finite_and_below_all_others() -> None:
 
 
 @pytest.mark.parametrize("bad", [[np.nan, 0.0], [np.inf, 0.0], [-np.inf, -np.inf]])
-def test_refuses_logits_that_are_no_answer(bad: list[float]) -> None:
+def test_refuses_logits_that_are_not_finite(bad: list[float]) -> None:
     logits = np.zeros((2, 3, 2), dtype=np.float32)
     logits[1, 2] = bad
-    with pytest.raises(BenchError, match=re.escape("model 1") + ".* 1 of 3 records"):
+    with pytest.raises(BenchError, match="model 1 ") as caught:
         rescaled_logit(logits, np.zeros(3, dtype=np.int64))
+    assert (caught.value.field, caught.value.value) == ("logits", 1)
 
 
 def test_refuses_a_single_class() -> None:
-    with pytest.raises(BenchError, match="at least 2 classes"):
+    with pytest.raises(BenchError) as caught:
         rescaled_logit(np.zeros((1, 3, 1), dtype=np.float32), np.zeros(3, dtype=np.int64))
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("classes", 1, 2)

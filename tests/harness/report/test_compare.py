@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from harness.report.compare import compare_figure, compare_table, draw_compare, say
+from harness.report.compare import compare_figure, compare_table, describe, draw_compare
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -17,20 +17,22 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_winner_needs_holms_p_below_five_per_cent() -> None:
-    assert say(row()) == "sgd is more accurate by 1.4 points [0.5, 2.3], p = .008 (Holm .03)"
-    close = say(row(p_holm=0.06, difference=0.003, low=-0.009, high=0.015, detectable=0.013))
+    assert describe(row()) == "sgd is more accurate by 1.4 points [0.5, 2.3], p = .008 (Holm .03)"
+    close = describe(row(p_holm=0.06, difference=0.003, low=-0.009, high=0.015, detectable=0.013))
     assert close == "indistinguishable (difference 0.3 points [-0.9, 1.5]; 8 models can show 1.3 points)"
 
 
 def test_less_leakage_is_better() -> None:
-    assert say(row(axis="auc", difference=0.1, low=0.05, high=0.15)).startswith(
+    assert describe(row(axis="auc", difference=0.1, low=0.05, high=0.15)).startswith(
         "dp-sgd ε=8 leaks less by 0.100"
     )
 
 
 def test_what_could_not_be_compared_says_why() -> None:
     nothing = dict.fromkeys(("difference", "low", "high", "se", "p", "p_holm", "effect_size", "detectable"))
-    assert say(row(**nothing, reason="needs at least 4 models")) == "not compared: needs at least 4 models"
+    assert (
+        describe(row(**nothing, reason="needs at least 4 models")) == "not compared: needs at least 4 models"
+    )
 
 
 def test_figure_and_table_show_every_pair(tmp_path: Path) -> None:

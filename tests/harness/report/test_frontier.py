@@ -154,7 +154,7 @@ def test_points_without_an_epsilon_are_named_by_the_rest_of_their_label(row: Any
     assert name_point(row(epsilon=float("inf"), epsilon_asked=None)) == "ε=∞"
 
 
-def test_a_cell_that_is_not_told_from_the_front_is_ringed(row: Any, reading: Any) -> None:
+def test_a_cell_that_is_indistinguishable_from_the_front_is_ringed(row: Any, reading: Any) -> None:
     rows = [row(epsilon=1.0, accuracy=0.90, mu=0.30), row(epsilon=4.0, accuracy=0.895, mu=0.31)]
     axes = drawn(reading(rows)).axes[1]
     rings = [line for line in points(axes) if line.get_markerfacecolor() == "none"]
@@ -195,7 +195,7 @@ def test_rows_without_an_accuracy_are_left_out_and_do_no_harm(row: Any, reading:
 
 
 @pytest.mark.parametrize("changes", [{"failures": []}, {"where": "method = 'x'"}])
-def test_nothing_to_draw_is_said(reading: Any, changes: dict[str, Any]) -> None:
+def test_nothing_to_draw_is_stated(reading: Any, changes: dict[str, Any]) -> None:
     said = texts(drawn(reading([], **changes)))
     assert ("privbench quickstart" in said) == ("where" not in changes)
     assert ("method = 'x'" in said) == ("where" in changes)

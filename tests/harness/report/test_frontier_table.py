@@ -93,7 +93,7 @@ def test_cost_is_drawn_where_it_is_known(row: Any, reading: Any, columns: Any) -
     points = sorted(point for each in drawn for point in each)
     assert points == [[row["tpr_at_1pct"], row["accuracy"]] for row in rows]
     found: list[Any] = memory.findobj(match=Text)
-    assert any("not known of any cell" in text.get_text() for text in found)
+    assert any("unknown for all cells" in text.get_text() for text in found)
     assert "time of the whole training" in bar.get_ylabel()
 
 
@@ -106,6 +106,6 @@ def test_few_of_many_efficient_cells_are_named(row: Any, reading: Any) -> None:
     assert {rows[0]["label"], rows[-1]["label"]} <= set(names)
 
 
-def test_ticks_have_the_digits_that_tell_them_apart() -> None:
+def test_ticks_have_the_digits_that_distinguish_them() -> None:
     assert say_ticks([0.67, 0.85, 1.07, 1.34]) == ["0.67", "0.85", "1.1", "1.3"]
     assert say_ticks([1.0, 1.063, 1.129, 1.2]) == ["1", "1.06", "1.13", "1.2"]

@@ -104,7 +104,7 @@ def test_the_experiment_comes_from_the_store(store: Path) -> None:
     assert all(0 <= rate <= 1 for rate in [*anomalous.values(), *normal.values()])
 
 
-def test_wrong_use_is_told(tmp_path: Path) -> None:
+def test_wrong_use_is_reported(tmp_path: Path) -> None:
     def refusal(*arguments: str) -> str:
         command = ["report", "theory", "--store", str(tmp_path / "none"), *arguments]
         done = CliRunner().invoke(app.app, command)

@@ -191,7 +191,7 @@ def test_the_front_is_pareto_over_valid_rows(collected: Store) -> None:
     assert {row["on_front"] for row in table} == {True, False}
 
 
-def test_cost_is_told_relative_to_sgd(collected: Store) -> None:
+def test_cost_is_reported_relative_to_sgd(collected: Store) -> None:
     cost = rows(collected.database, "from overhead where models = 4 order by workload, step_seconds")
     assert [row["example_overhead"] for row in cost] == pytest.approx([1, 2, 3, 1, 2, 3])
     assert [row["training_overhead"] for row in cost] == pytest.approx([1, 2, 3, 1, 2, 3])
@@ -210,7 +210,7 @@ def test_a_failure_is_a_row(collected: Store) -> None:
     assert row["message"] == "loss is not finite at step 3"
 
 
-def test_the_tries_of_a_cell_are_the_most_any_task_was_told(store: Store) -> None:
+def test_the_tries_of_a_cell_are_the_most_of_any_task(store: Store) -> None:
     each = cells("digits-mlp")[1]
     publish(store, attack(Cell(**vars(each)), "rmia"), leakage(0.6))
     task = attack(each, "quantile")
@@ -278,7 +278,7 @@ def test_a_retried_task_replaces_its_rows(store: Store) -> None:
     assert len(rows(store.database, f"from model_run where task = '{task.key}'")) == 1
 
 
-def test_building_anew_gives_the_rows_of_keeping_up(store: Store) -> None:
+def test_rebuilding_gives_the_rows_of_keeping_up(store: Store) -> None:
     task = Task("train", cell("digits-mlp", "dp-sgd", epsilon=8.0))
     publish(store, task, training(task, 0.7))
     collect(store.path)
@@ -302,7 +302,7 @@ def test_many_batches_give_the_rows_of_one(store: Store, monkeypatch: pytest.Mon
     assert everything(store.database) == one
 
 
-def test_what_looks_as_it_did_is_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_looks_as_it_did_is_not_reread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collect(store.path)
     read: list[str] = []
 
@@ -341,7 +341,7 @@ def test_a_copied_store_is_read_once_and_has_the_same_rows(store: Store, tmp_pat
     assert before == after
 
 
-def test_damaged_files_are_left_out_and_told(store: Store) -> None:
+def test_damaged_files_are_left_out_and_reported(store: Store) -> None:
     whole, altered, lost, odd, steps = [
         store.folder(Task("train", cells("digits-linear")[0], index=i).key) for i in range(4)
     ] + [store.folder(Task("train", cells("digits-mlp")[0]).key)]
@@ -422,7 +422,9 @@ def test_another_kind_of_database_is_refused(store: Store) -> None:
     assert "word" not in str(caught.value)
 
 
-def test_a_database_in_use_is_told_with_the_process(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_in_use_is_reported_with_the_process(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     collect(store.path)
     holder = (
         f"import duckdb, sys\nc = duckdb.connect({str(store.database)!r})\n"

@@ -16,7 +16,7 @@ from harness.leakage.comparison import (
     paired_accuracy,
     paired_strongest,
 )
-from harness.leakage.declared import Answers, score_declared, score_strongest
+from harness.leakage.declared import Signals, score_declared, score_strongest
 from harness.leakage.figures import recompute
 from harness.results.collect import collect
 from harness.results.query import query
@@ -125,16 +125,16 @@ def signals(models: int, seed: int) -> list[dict[str, Any]]:
     return left
 
 
-def add_answered(store: Store, each: Cell, models: int, seed: int) -> Answers:
+def add_answered(store: Store, each: Cell, models: int, seed: int) -> Signals:
     """A cell with the signals of its trainings, attacked by `strongest`."""
     left = signals(models, seed)
-    answers = Answers.of({name: np.stack([one[name] for one in left]) for name in left[0]})
-    content = score_strongest(answers) | {"correct": answers.correct}
-    add(store, each, answers.correct.mean(axis=1), content, left)
-    return answers
+    stacked = Signals.of({name: np.stack([one[name] for one in left]) for name in left[0]})
+    content = score_strongest(stacked) | {"correct": stacked.correct}
+    add(store, each, stacked.correct.mean(axis=1), content, left)
+    return stacked
 
 
-def test_a_cell_with_more_models_is_scored_anew_with_those_that_both_have(store: Store) -> None:
+def test_a_cell_with_more_models_is_rescored_with_those_that_both_have(store: Store) -> None:
     one, two = cell("w", "sgd"), cell("w", "dp-sgd", epsilon=1.0, delta=1e-5)
     many, few = add_answered(store, one, 2 * MODELS, 1), add_answered(store, two, MODELS, 2)
     found = rows(store)

@@ -176,7 +176,7 @@ def test_the_nearest_settings_are_shown_not_the_most_models_nor_the_best_result(
     )
 
 
-def test_another_number_of_members_is_told(ask: Ask) -> None:
+def test_another_number_of_members_is_reported(ask: Ask) -> None:
     row = line(ask, "pd-sgd-table-2", "purchase100-linear", "dp-sgd", "accuracy", "status <> 'not run'")
     assert (row["n_train"], row["our_n_train"], row["status"]) == (25000, 9000, "outside")
     assert "n_train 9000 instead of 25000" in row["differences"]
@@ -205,7 +205,7 @@ def everything(path: Path) -> dict[str, list[str]]:
         return {name: sorted(map(repr, connection.execute(f"from {name}").fetchall())) for name in names}
 
 
-def test_collecting_again_or_anew_gives_the_same_rows(filled: Store, tmp_path: Path) -> None:
+def test_collecting_again_or_rebuilding_gives_the_same_rows(filled: Store, tmp_path: Path) -> None:
     store = Store(shutil.copytree(filled.path, tmp_path / "store"))
     before = everything(store.database)
     assert len(before["published_match"]) > 4
@@ -261,7 +261,7 @@ def test_the_report_of_a_table(filled: Store) -> None:
         "TPR at 0.01 % FPR, lira",
     ]
     assert any("n_train 9000 instead of 25000" in text for text in found.remarks)
-    assert any("priced approximate-dp epsilon 4 by pld" in text for text in found.remarks)
+    assert any("approximate-dp epsilon 4 by pld" in text for text in found.remarks)
     assert any("accountant" in text for text in found.protocol)
     assert "3 within the paper's deviation" in found.counts
 

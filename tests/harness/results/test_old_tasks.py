@@ -5,7 +5,7 @@ from typing import Any
 
 import methods
 from harness.plan.declarations import uncounted
-from harness.results.old_tasks import ask_declared, ask_uncounted
+from harness.results.old_tasks import find_declared, find_uncounted
 from harness.results.rows import cell_row
 from harness.spec import Declared, Task, configuration_of, read_task
 from harness.store import Store
@@ -34,7 +34,7 @@ def test_a_method_that_is_not_installed_declares_nothing() -> None:
     row = row_of(Task("train", cell("w", "gone", **PARAMS)), "declared", "configuration")
     assert (row["role"], row["solved"]) == (None, None)
     assert row["configuration"] == configuration_of(cell("w", "gone", **PARAMS).params, {"epsilon", "delta"})
-    assert ask_declared("gone", PARAMS) == Declared()
+    assert find_declared("gone", PARAMS) == Declared()
 
 
 def test_a_configuration_of_0_1_is_the_one_of_today() -> None:
@@ -43,4 +43,4 @@ def test_a_configuration_of_0_1_is_the_one_of_today() -> None:
     assert row_of(Task("train", cell("w", "dp-sgd", **other)))["configuration"] == first["configuration"]
     changed = row_of(Task("train", cell("w", "dp-sgd", **PARAMS, clip=3.0)))
     assert changed["configuration"] != first["configuration"]
-    assert ask_uncounted("dp-sgd") == uncounted(methods.family.get("dp-sgd"))
+    assert find_uncounted("dp-sgd") == uncounted(methods.family.get("dp-sgd"))

@@ -134,14 +134,14 @@ def test_a_reading_is_one_connection_that_does_not_see_what_is_collected_meanwhi
     count, session = "select count(*) from task", "select pg_backend_pid(), transaction_timestamp()::varchar"
     shutil.rmtree(store.folder(Task("train", cells("digits-mlp")[0]).key))
     with open_reader(url) as reader:
-        before, first = reader.ask(count).rows, reader.ask(session).rows
+        before, first = reader.execute(count).rows, reader.execute(session).rows
         assert collect(store.path, url).gone == 1
-        assert reader.ask(count).rows == before
-        assert reader.ask(session).rows == first
+        assert reader.execute(count).rows == before
+        assert reader.execute(session).rows == first
     assert query(url, count).rows == [(before[0][0] - 1,)]
 
 
-def test_keeping_up_gives_the_rows_of_building_anew(url: str, store: Store) -> None:
+def test_keeping_up_gives_the_rows_of_rebuilding(url: str, store: Store) -> None:
     first = collect(store.path, url)
     again = collect(store.path, url)
     assert (first.new, again.new, again.changed, again.gone) == (first.total, 0, 0, 0)
@@ -237,14 +237,14 @@ def test_a_query_that_takes_too_long_is_ended(collected: str, monkeypatch: pytes
         query(collected, "select pg_sleep(600)")
 
 
-def test_a_mistake_is_told_with_what_there_is(collected: str) -> None:
+def test_a_mistake_is_reported_with_what_there_is(collected: str) -> None:
     with pytest.raises(SpecError, match=r"acuracy.*does not exist.*accuracy.*\nviews: .*frontier"):
         query(collected, "select acuracy from frontier")
     with pytest.raises(SpecError, match="leave --database out"):
         query(collected, "select * from steps")
 
 
-def test_a_password_is_never_told(server: str, filled: Path) -> None:
+def test_a_password_is_never_shown(server: str, filled: Path) -> None:
     nowhere = server.replace("/postgres?", "/nowhere?")
     for call in (lambda: query(nowhere, "select 1"), lambda: collect(filled, nowhere)):
         with pytest.raises(StoreError, match="nowhere") as caught:

@@ -276,11 +276,11 @@ def test_a_file_of_numbers_is_read() -> None:
         ('label = "SGD"', 'lable = "SGD"', "lable"),
         ('name = "accuracy"', 'name = "beauty"', "beauty"),
         ('workload = "digits"', 'workload = "Digits MLP"', "pattern"),
-        ('name = "auc", attack = "lira"', 'name = "accuracy"', "twice"),
+        ('name = "auc", attack = "lira"', 'name = "accuracy"', "repeated"),
         ('source = "someone"', "source = someone", "someone.toml is not TOML"),
     ],
 )
-def test_a_wrong_file_is_told(good: str, bad: str, told: str) -> None:
+def test_a_wrong_file_is_reported(good: str, bad: str, told: str) -> None:
     assert good in PAPER
     with pytest.raises(BenchError, match=told):
         read_paper(PAPER.replace(good, bad), "someone.toml")

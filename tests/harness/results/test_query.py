@@ -14,11 +14,11 @@ import pytest
 import db
 from harness.results.collect import collect
 from harness.results.query import open_reader, query
-from harness.results.table import Answer, render
+from harness.results.table import QueryResult, render
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import Store
 from harness.store.result import Result, parse_result
-from workloads.errors import SpecError, StoreError
+from workloads.errors import SpecError, StoreError, UnknownName
 
 CELL = Cell(
     Plugin("digits-mlp", "1"),
@@ -223,7 +223,7 @@ def test_what_reads_is_answered_and_changes_nothing(path: Path, sql: str) -> Non
     assert bytes_of(path) == before
 
 
-def test_an_answer_has_columns_and_rows(path: Path) -> None:
+def test_a_result_has_columns_and_rows(path: Path) -> None:
     answer = query(path, "select status, count(*) as n from task group by status order by n")
     assert answer.columns == ["status", "n"]
     assert answer.rows == [("failed", 1), ("done", 2)]
@@ -251,7 +251,7 @@ def test_series_that_went_away_leave_an_empty_view(path: Path, tmp_path: Path) -
     assert query(store.path, "select count(*) from steps").rows == [(0,)]
 
 
-def test_a_mistake_is_told_with_what_there_is(path: Path) -> None:
+def test_a_mistake_is_reported_with_what_there_is(path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         query(path, "select accuracy from frontir")
     problem = str(caught.value)
@@ -269,7 +269,7 @@ def test_a_store_without_a_database_says_what_to_do(tmp_path: Path) -> None:
     assert not store.database.exists()
 
 
-def test_repeated_names_are_told_apart(path: Path) -> None:
+def test_repeated_names_are_distinguished(path: Path) -> None:
     answer = query(path, "select 1 as a, 2 as a, 3 as b")
     assert answer.columns == ["a", "a_2", "b"]
     assert json.loads(render(answer, "json")) == [{"a": 1, "a_2": 2, "b": 3}]
@@ -329,7 +329,7 @@ def test_parquet_needs_a_file(path: Path, tmp_path: Path) -> None:
         render(answer, "parquet")
     file = tmp_path / "cell.parquet"
     assert render(answer, "parquet", file) == f"1 rows written to {file}\n"
-    assert Answer(pq.read_table(file)).rows == answer.rows
+    assert QueryResult(pq.read_table(file)).rows == answer.rows
 
 
 def test_text_can_go_to_a_file(path: Path, tmp_path: Path) -> None:
@@ -339,9 +339,10 @@ def test_text_can_go_to_a_file(path: Path, tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == "label\ndp-sgd ε=inf\n"
 
 
-def test_an_unknown_format_is_told(path: Path) -> None:
-    with pytest.raises(SpecError, match="table, csv, json, parquet"):
+def test_an_unknown_format_is_refused(path: Path) -> None:
+    with pytest.raises(UnknownName) as caught:
         render(query(path, "select 1"), "yaml")
+    assert (caught.value.value, caught.value.allowed) == ("yaml", ("csv", "json", "parquet", "table"))
 
 
 def test_the_environment_cannot_be_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,20 +359,20 @@ def test_a_reading_sees_one_state_however_often_the_database_is_replaced(path: P
     count = "select count(*) from task"
     later = tmp_path / "later"
     with open_reader(store.path) as reader:
-        ((before,),) = reader.ask(count).rows
+        ((before,),) = reader.execute(count).rows
         task = Task("train", CELL, index=99)
         store.add(task)
         assert store.publish(parse_result(head(task)))
         collect(store.path, later)
         later.replace(store.database)
-        assert reader.ask(count).rows == [(before,)]
+        assert reader.execute(count).rows == [(before,)]
     assert query(store.path, count).rows == [(before + 1,)]
 
 
 def test_no_collector_writes_into_a_file_while_it_is_read(path: Path, tmp_path: Path) -> None:
     store = Store.open(shutil.copytree(path, tmp_path / "store"))
     with open_reader(store.path) as reader:
-        reader.ask("select 1")
+        reader.execute("select 1")
         with pytest.raises(db.DatabaseBusy):
             db.open_database(store.database, patience_seconds=0)
     db.open_database(store.database, patience_seconds=0).dispose()
@@ -379,18 +380,18 @@ def test_no_collector_writes_into_a_file_while_it_is_read(path: Path, tmp_path: 
 
 def test_every_statement_of_a_reading_meets_the_walls(path: Path) -> None:
     with open_reader(path) as reader:
-        reader.ask("select * from task")
+        reader.execute("select * from task")
         for sql in ("select * from read_text('/etc/hosts')", "delete from task", "commit", "begin; select 1"):
             with pytest.raises(SpecError):
-                reader.ask(sql)
-        assert reader.ask("select count(*) from task").rows
+                reader.execute(sql)
+        assert reader.execute("select count(*) from task").rows
 
 
 def test_steps_are_for_all_statements_of_a_reading_that_begins_with_them(path: Path) -> None:
     with open_reader(path) as reader:
-        assert reader.ask("select * from steps").rows
-        assert reader.ask("select count(*) from steps").rows[0][0] > 0
+        assert reader.execute("select * from steps").rows
+        assert reader.execute("select count(*) from steps").rows[0][0] > 0
     with open_reader(path) as reader:
-        reader.ask("select 1")
+        reader.execute("select 1")
         with pytest.raises(ValueError, match="first statement"):
-            reader.ask("select * from steps")
+            reader.execute("select * from steps")

@@ -311,28 +311,28 @@ def nothing_known(content: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "resign", "told"),
+    ("change", "resign", "message"),
     [
         (flip, False, "does not match its hash"),
         (flip, True, "is damaged"),
         (lost_spec, False, "missing"),
         (lost_spec, True, "is damaged"),
         (other_task, True, "is damaged"),
-        (escape, True, "no task has"),
+        (escape, True, "unexpected file"),
         (escape, False, "damaged"),
-        (absolute, True, "no task has"),
-        (script, True, "no task has"),
+        (absolute, True, "unexpected file"),
+        (script, True, "unexpected file"),
         (bomb, True, "100 times its own size"),
         (newer, True, r"privbench 77.0 \(protocol 999\).*privbench \d"),
         (newer_format, True, r"privbench 77.0 \(format 999\).*privbench \d"),
-        (nothing_known, True, "no export"),
+        (nothing_known, True, "not an export"),
     ],
 )
 def test_a_bad_zip_changes_nothing(
-    archives: Path, tmp_path: Path, change: Change, resign: bool, told: str
+    archives: Path, tmp_path: Path, change: Change, resign: bool, message: str
 ) -> None:
     bad = repack(archives / "results.zip", tmp_path / "bad.zip", change, resign)
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         import_results(tmp_path / "store", bad)
     assert [each.name for each in tmp_path.iterdir()] == ["bad.zip"]
     assert not Path("/tmp/escaped.json").exists()
@@ -365,7 +365,7 @@ def test_a_negative_size_does_not_open_the_door_to_a_bomb(archives: Path, tmp_pa
         archive.writestr(MANIFEST, json.dumps({**manifest, "checksum": checksum(manifest)}))
         archive.writestr(name, bytes(1000))
     with pytest.raises(
-        SpecError, match=r"(?s)no export of privbench.*files.*bytes.*greater than or equal to 0"
+        SpecError, match=r"(?s)not an export of privbench.*files.*bytes.*greater than or equal to 0"
     ):
         import_results(tmp_path / "store", tmp_path / "bad.zip")
 
@@ -395,7 +395,7 @@ def test_a_damaged_parquet_is_refused(archives: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="damaged"):
         import_results(tmp_path / "store", bad)
     pq.write_table(table.replace_schema_metadata(None), bad)
-    with pytest.raises(SpecError, match="no export"):
+    with pytest.raises(SpecError, match="not an export"):
         import_results(tmp_path / "store", bad)
 
 
@@ -405,9 +405,10 @@ def test_an_origin_is_a_plain_name(archives: Path, tmp_path: Path, origin: str) 
         import_results(tmp_path / "store", archives / "results.zip", origin)
 
 
-def test_what_is_no_archive_is_told(theirs: Path, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"\.zip or \.parquet"):
+def test_what_is_no_archive_is_refused(theirs: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
         export_results(theirs, tmp_path / "results.csv")
+    assert caught.value.value == ".csv"
     with pytest.raises(SpecError, match="no file"):
         import_results(tmp_path / "store", tmp_path / "nowhere.zip")
     with pytest.raises(SpecError, match="cannot be written"):

@@ -175,7 +175,7 @@ def test_the_command_asks_and_tells(store: Store) -> None:
         done = CliRunner().invoke(app, ["purge", *words, "--store", str(store.path)])
         return done.stdout + str(done.exception or "")
 
-    assert "say what to delete: --artefacts" in call()
+    assert "give what to delete: --artefacts" in call()
     assert "give --yes, or --dry-run" in call("--artefacts")
     assert "Would delete 7 files of 2 tasks" in call("--artefacts", "--dry-run")
     assert len(module.holdings(store)) == 2

@@ -113,7 +113,7 @@ def test_status_tells_the_protocol(old: Store) -> None:
     assert progress.over
     assert progress.summary()["protocol"] == 0
     told = CliRunner().invoke(app, ["status", "--store", str(old.path)]).stdout
-    assert f"old was measured under protocol 0, not {PROTOCOL}: its rows are kept apart" in told
+    assert f"old was measured under protocol 0, not {PROTOCOL}: its rows are kept separate" in told
 
 
 def test_an_old_store_can_be_worked_in_and_purged(old: Store) -> None:

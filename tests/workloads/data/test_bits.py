@@ -56,15 +56,18 @@ def test_a_wrong_line_is_named(shelf: "Shelf", line: str, found: str) -> None:
 
 
 def test_an_archive_without_the_file(shelf: "Shelf") -> None:
-    with pytest.raises(BenchError, match=r"other\.tgz: expected a file called people inside, found none"):
-        read(shelf.tar("other.tgz", {"texas": TEXT}))
+    path = shelf.tar("other.tgz", {"texas": TEXT})
+    with pytest.raises(BenchError) as caught:
+        read(path)
+    assert (caught.value.field, caught.value.value) == (str(path), "none")
 
 
 def test_a_cut_archive(shelf: "Shelf") -> None:
     path = shelf.tar("cut.tgz", {"people": TEXT})
     path.write_bytes(path.read_bytes()[:80])
-    with pytest.raises(BenchError, match=r"cut\.tgz: expected a whole tar archive"):
+    with pytest.raises(BenchError) as caught:
         read(path)
+    assert (caught.value.field, caught.value.allowed) == (str(path), "a whole tar archive")
 
 
 def test_an_archive_cannot_lead_outside(shelf: "Shelf") -> None:
@@ -79,6 +82,7 @@ def test_an_archive_cannot_lead_outside(shelf: "Shelf") -> None:
     linked = shelf.write("linked.tgz", held.getvalue())
     before = sorted(shelf.root.parent.rglob("*"))
     assert read(upwards)["y"].tolist() == [1, 0, 2, 11]
-    with pytest.raises(BenchError, match="found none"):
+    with pytest.raises(BenchError) as caught:
         read(linked)
+    assert caught.value.value == "none"
     assert sorted(shelf.root.parent.rglob("*")) == before

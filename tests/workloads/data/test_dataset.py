@@ -54,7 +54,7 @@ def test_read_once_then_from_the_cache(shelf: "Shelf") -> None:
     assert first["train_x"].shape == (6, 1, 28, 28)
 
 
-def test_a_changed_source_is_read_again(shelf: "Shelf") -> None:
+def test_a_changed_source_is_reread(shelf: "Shelf") -> None:
     shelf.mnist(seed=0)
     before = digest(SMALL.load())
     made = shelf.mnist(seed=1)
@@ -63,7 +63,7 @@ def test_a_changed_source_is_read_again(shelf: "Shelf") -> None:
     assert digest(after) != before
 
 
-def test_a_raised_version_is_read_again(shelf: "Shelf") -> None:
+def test_a_raised_version_is_reread(shelf: "Shelf") -> None:
     shelf.mnist()
     SMALL.load()
     other = replace(SMALL, version=2, read=lambda _: {"x": np.zeros(1)})
@@ -82,12 +82,13 @@ def test_found_in_the_usual_folders(shelf: "Shelf", folder: str) -> None:
 def test_what_is_absent_says_where_and_how(shelf: "Shelf") -> None:
     with pytest.raises(BenchError) as caught:
         mnist.dataset.load()
-    said = str(caught.value)
-    assert "data set 'mnist' is not here" in said
-    assert str(shelf.root / "MNIST/raw") in said
-    assert "privbench data fetch mnist" in said
+    message = str(caught.value)
+    assert "data set 'mnist' is missing" in message
+    assert str(shelf.root / "MNIST/raw") in message
+    assert "privbench data fetch mnist" in message
     assert (
-        f"at {shelf.root / 'mnist/t10k-labels-idx1-ubyte.gz'} (MD5 ec29112dd5afa0611ce80d1b7f02629c" in said
+        f"at {shelf.root / 'mnist/t10k-labels-idx1-ubyte.gz'} (MD5 ec29112dd5afa0611ce80d1b7f02629c"
+        in message
     )
     assert mnist.dataset.verify().state == "absent"
 
@@ -103,8 +104,9 @@ def test_half_a_set_is_not_a_set(shelf: "Shelf") -> None:
 def test_a_foreign_file_is_never_kept(shelf: "Shelf") -> None:
     shelf.mnist()
     shelf.write("mnist/train-labels-idx1-ubyte.gz", b"<html>Sign in to the network</html>")
-    with pytest.raises(BenchError, match=r"train-labels-idx1-ubyte\.gz: expected an IDX file"):
+    with pytest.raises(BenchError) as caught:
         SMALL.load()
+    assert caught.value.field == str(shelf.root / "mnist/train-labels-idx1-ubyte.gz")
     assert shelf.kept() == []
     assert SMALL.verify().state == "damaged"
 
@@ -140,7 +142,7 @@ def test_content_is_checked_where_no_sum_is_published(shelf: "Shelf", flipped: F
         dataset.load()
 
 
-def test_a_gzip_file_packed_anew_is_good(shelf: "Shelf") -> None:
+def test_a_gzip_file_repacked_is_good(shelf: "Shelf") -> None:
     shelf.mnist()
     dataset = summed(shelf)
     file = shelf.root / "mnist/train-images-idx3-ubyte.gz"

@@ -62,14 +62,15 @@ def idx_bytes(magic: bytes, sizes: tuple[int, ...], count: int) -> bytes:
 )
 def test_refuses_what_is_not_it(shelf: "Shelf", content: bytes, found: str) -> None:
     file = shelf.write("labels.gz", content)
-    with pytest.raises(BenchError, match="expected an IDX file of unsigned bytes, 6") as caught:
+    with pytest.raises(BenchError) as caught:
         read_idx(file, (6,))
     assert found in str(caught.value)
-    assert str(file) in str(caught.value)
+    assert caught.value.field == str(file)
 
 
 def test_refuses_a_label_out_of_range(shelf: "Shelf") -> None:
     shelf.mnist()
     shelf.idx("mnist/t10k-labels-idx1-ubyte.gz", np.array([0, 9, 10, 3], np.uint8))
-    with pytest.raises(BenchError, match=r"t10k-labels.*expected labels 0 to 9, found a label 10"):
+    with pytest.raises(BenchError) as caught:
         read(shelf.root / "mnist")
+    assert (caught.value.value, caught.value.allowed) == ("a label 10", "labels 0 to 9")

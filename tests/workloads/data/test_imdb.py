@@ -62,13 +62,15 @@ def test_a_missing_review_is_counted(shelf: "Shelf") -> None:
     for name, content in members():
         if name != "test/pos/0_9.txt":
             shelf.write(f"aclImdb/{name}", content)
-    with pytest.raises(BenchError, match=r"aclImdb: expected 2 reviews in test/pos, found 1"):
+    with pytest.raises(BenchError) as caught:
         read_reviews(shelf.root / "aclImdb", each=2)
+    assert (caught.value.value, caught.value.allowed) == ("1", "2 reviews in test/pos")
 
 
 def test_other_encodings_are_refused(shelf: "Shelf") -> None:
     for name, content in members():
         shelf.write(f"aclImdb/{name}", content)
     shelf.write("aclImdb/train/pos/2_10.txt", "très".encode("latin1"))
-    with pytest.raises(BenchError, match=r"train/pos/2_10\.txt: expected text in UTF-8"):
+    with pytest.raises(BenchError) as caught:
         read_reviews(shelf.root / "aclImdb", each=2)
+    assert str(caught.value.field).endswith("train/pos/2_10.txt")

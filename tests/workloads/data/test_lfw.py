@@ -52,8 +52,9 @@ def test_folder_and_archive_reduced(shelf: "Shelf") -> None:
 
 def test_too_few_people(shelf: "Shelf") -> None:
     path = shelf.tar("lfw.tgz", album(PEOPLE))
-    with pytest.raises(BenchError, match=r"expected 3 people with 3 photographs or more, found 2"):
+    with pytest.raises(BenchError) as caught:
         read_faces(path, people=3, each=3)
+    assert (caught.value.field, caught.value.value) == (str(path), "2")
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_too_few_people(shelf: "Shelf") -> None:
 )
 def test_a_wrong_photograph_is_named(shelf: "Shelf", content: bytes, found: str) -> None:
     path = shelf.tar("lfw.tgz", album(PEOPLE) | {"Ann_A/Ann_A_0002.jpg": content})
-    with pytest.raises(BenchError, match=r"Ann_A, photograph 2: expected a JPEG of 250 x 250") as caught:
+    with pytest.raises(BenchError) as caught:
         read_faces(path, people=2, each=3)
-    assert found in str(caught.value)
+    assert caught.value.field == f"{path}: Ann_A, photograph 2"
+    assert found in str(caught.value.value)

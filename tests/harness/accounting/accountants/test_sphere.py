@@ -107,7 +107,7 @@ def sampled(release: DpEvent, members: int, batch_size: int, draws: int) -> DpEv
     return SelfComposedDpEvent(SampledWithoutReplacementDpEvent(members, batch_size, release), draws)
 
 
-def test_rows_on_a_sample_cost_what_they_cost_alone_where_everybody_is_in_it() -> None:
+def test_rows_on_a_sample_cost_what_they_cost_alone_where_every_record_is_in_it() -> None:
     whole = price(SelfComposedDpEvent(lenet(0.3), 24), 1e-5).epsilons
     everybody = price(sampled(lenet(0.3), 40, 40, 24), 1e-5).epsilons
     assert everybody["rdp"] == pytest.approx(whole["rdp"], rel=1e-12)

@@ -90,7 +90,7 @@ def test_total_variation() -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_lone_gradient_tells_the_label(bias: bool) -> None:
+def test_a_single_gradient_reveals_the_label(bias: bool) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(432, 20), nn.Sigmoid(), nn.Linear(20, 7, bias=bias))
     y = torch.arange(7)

@@ -79,7 +79,7 @@ def check(plan: Plan) -> str:
 
 
 @pytest.mark.parametrize("name", methods.family.names())
-def test_every_method_is_made_again(name: str) -> None:
+def test_every_method_is_rebuilt(name: str) -> None:
     method = methods.family.get(name)
     target = {"epsilon": 4.0} if "epsilon" in method.Params.model_fields else {}
     command = check(plan_of({"method": name, **target, **GIVEN.get(name, {})}))
@@ -98,7 +98,7 @@ def test_a_number_of_releases_that_was_solved_for_is_left_out(name: str) -> None
 
 
 @pytest.mark.parametrize("given", [{"epsilon": 4.0}, {"scale": 1.25}, {"epsilon": float("inf")}])
-def test_a_plug_in_is_made_again_whatever_its_free_parameter_is_called(
+def test_a_plug_in_is_rebuilt_whatever_its_free_parameter_is_called(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(methods.family, "members", methods.family.members | {"scaled": scaled.method})
@@ -106,13 +106,13 @@ def test_a_plug_in_is_made_again_whatever_its_free_parameter_is_called(
     assert ("--set scale=" in command) == ("scale" in given)
 
 
-def test_an_attack_of_unknown_parameters_is_said_in_a_file() -> None:
+def test_an_attack_of_unknown_parameters_is_stated_in_a_file() -> None:
     row = row_of(plan_of({"method": "sgd"}))
     assert command_of(row).startswith("privbench run")
     assert command_of(row | {"attack_defaults": None}).startswith("cat > point.toml")
 
 
-def test_noise_given_directly_is_said() -> None:
+def test_noise_given_directly_is_stated() -> None:
     assert "--set noise_multiplier=1.5" in check(plan_of({"method": "dp-sgd", "noise_multiplier": 1.5}))
 
 
@@ -120,7 +120,7 @@ def test_no_noise_at_all_is_an_infinite_epsilon() -> None:
     assert "--epsilon inf" in check(plan_of({"method": "dp-sgd", "epsilon": float("inf")}))
 
 
-def test_canaries_and_members_are_said() -> None:
+def test_canaries_and_members_are_stated() -> None:
     command = check(plan_of({"method": "sgd", "n_train": 100, "canary": "mislabelled", "canaries": 5}))
     assert "--n-train 100" in command
     assert command.endswith("--set canary=mislabelled --set canaries=5")

@@ -157,18 +157,18 @@ def test_pictures_stay_within_their_bytes(reading: Any) -> None:
     assert found["left_out"] == len(rows) - len(found["blocks"]) > 0
 
 
-def test_views_are_told_as_the_database_has_them(row: Any, reading: Any) -> None:
+def test_views_are_reported_as_the_database_has_them(row: Any, reading: Any) -> None:
     data = page_data(reading([row()], columns={"frontier": ("label", "auc")}))
     assert data["views"]["frontier"]["columns"] == ["label", "auc"]
     assert "group" not in data["views"]["overhead"]["columns"]
 
 
-def test_every_view_for_people_is_in_the_page(reading: Any) -> None:
+def test_every_view_is_in_the_page(reading: Any) -> None:
     parts_of_others = {"model_cost", "newest_attack"}
     assert set(page_data(reading([]))["views"]) == set(db.view_names()) - parts_of_others
 
 
-def test_cells_of_one_label_are_told_apart_by_what_differs(row: Any) -> None:
+def test_cells_of_one_label_are_distinguished_by_what_differs(row: Any) -> None:
     many = [dict.fromkeys("vwxyz", number) for number in (1, 2)]
     rows = [
         row(cell="a", params={"lr": 1 / 3, "steps": 5}, seed=0),

@@ -95,7 +95,7 @@ def test_the_front_is_over_the_methods_that_are_shown(open_page: Open) -> None:
     assert on_front() == {"beaten": "yes"}
 
 
-def test_the_size_of_points_tells_a_third_axis(axes: Any) -> None:
+def test_the_size_of_points_shows_a_third_axis(axes: Any) -> None:
     assert axes.locator("#sizes").inner_text() == ""
     choose(axes, "Size of points", "training_overhead")
     sizes = axes.evaluate("document.getElementById('frontier-plot').data[1].marker.size")
@@ -127,7 +127,7 @@ def told(open_once: Open) -> Any:
     return open_once(make_reading([POINT, OTHER], runs=run_rows(POINT["cell"], 3)))
 
 
-def test_a_point_tells_its_provenance_command_and_runs(page: Any) -> None:
+def test_a_point_shows_its_provenance_command_and_runs(page: Any) -> None:
     sync_api.expect(points(page)).to_have_count(2)
     box = points(page).first.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -171,7 +171,7 @@ def test_the_whole_way_by_keyboard(page: Any) -> None:
     sync_api.expect(page.locator("#roc-plot .scatterlayer .trace")).to_have_count(3)
 
 
-def test_cells_of_one_label_are_told_apart(page: Any) -> None:
+def test_cells_of_one_label_are_distinguished(page: Any) -> None:
     assert [line["cell"] for line in read_table(page, "#table")] == [
         "dp-sgd ε=4 steps=30",
         "dp-sgd ε=4 steps=60",

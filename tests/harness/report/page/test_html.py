@@ -112,7 +112,7 @@ def test_hostile_names_stay_data(row: Any, reading: Any, page: str) -> None:
 
 def test_without_rows_the_page_says_why_even_without_scripts(reading: Any, page: str) -> None:
     empty = render_page(reading([], where=HOSTILE))
-    assert "No row of frontier fits the condition\n&lt;/script&gt;" in empty
+    assert "No row of frontier matches the condition\n&lt;/script&gt;" in empty
     assert parse(empty).tags == parse(page).tags
 
 

@@ -142,11 +142,11 @@ def test_progress_is_shown_as_it_goes_and_the_first_result_fills_the_page(
     found = visit(browser, server)
     page = found.page
     note = page.locator("#progress-note")
-    sync_api.expect(note).to_contain_text("No sweep was sent")
+    sync_api.expect(note).to_contain_text("No sweep in this store yet")
     assert "privbench quickstart" in page.locator("#notice").inner_text()
     assert not page.locator("#controls").is_visible()
     server.progress = {"sweeps": [SWEEP], "running": [RUNNING]}
-    sync_api.expect(note).to_have_text("1 sweep at work.")
+    sync_api.expect(note).to_have_text("1 sweep running.")
     assert page.locator("#sweeps").inner_text().split("\n") == [
         *("first", "3 of 10 tasks, 1 failed; 2 running, 4 waiting; local")
     ]
@@ -155,15 +155,15 @@ def test_progress_is_shown_as_it_goes_and_the_first_result_fills_the_page(
     assert page.locator("#running").inner_text().split("\n")[-1] == "30 of 120"
     server.progress = {"sweeps": [SWEEP | {"done": 9, "running": 0, "waiting": 0}], "running": []}
     server.turn_to(reading([row()]))
-    sync_api.expect(note).to_have_text("All sweeps are over.")
+    sync_api.expect(note).to_have_text("All sweeps have finished.")
     sync_api.expect(page.locator("#running li")).to_have_count(0)
-    assert page.locator("#over summary").inner_text() == "Over: 1 sweep"
+    assert page.locator("#over summary").inner_text() == "Finished: 1 sweep"
     sync_api.expect(points(page)).to_have_count(1)
     assert not page.locator("#notice").is_visible()
     found.close()
 
 
-def test_nothing_is_sent_twice_and_a_server_that_goes_away_is_told_and_asked_again(
+def test_nothing_is_sent_twice_and_a_server_that_goes_away_is_reported_and_asked_again(
     browser: Any, serve: Any, row: Any, reading: Any
 ) -> None:
     server = serve(reading([row()]))
@@ -173,7 +173,7 @@ def test_nothing_is_sent_twice_and_a_server_that_goes_away_is_told_and_asked_aga
     assert server.answers("/data.json")[:3] == [200, 304, 304]
     assert not away.is_visible()
     server.broken = True
-    sync_api.expect(away).to_contain_text("The server does not answer (it answered 503)")
+    sync_api.expect(away).to_contain_text("The server does not respond (status 503)")
     sync_api.expect(points(found.page)).to_have_count(1)
     server.broken = False
     sync_api.expect(away).to_be_hidden()

@@ -65,7 +65,7 @@ def shown(reading: Reading, workload: str, attack: str) -> list[Any]:
     return [row for row in reading.frontier if (row["workload"], row["attack"]) == (workload, attack)]
 
 
-def test_hovering_a_point_tells_its_row(page: Any, quickstart: Reading) -> None:
+def test_hovering_a_point_shows_its_row(page: Any, quickstart: Reading) -> None:
     row = shown(quickstart, "digits-linear", "lira")[1]
     texts = [hover(page, number) for number in range(4)]
     (text,) = [each for each in texts if each.startswith(row["label"])]

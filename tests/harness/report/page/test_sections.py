@@ -59,13 +59,13 @@ def page(open_once: Open) -> Any:
     return open_once(make_reading(quickstart_rows(), **whole))
 
 
-def test_alarms_are_told_in_words(page: Any) -> None:
+def test_alarms_are_reported_in_words(page: Any) -> None:
     assert page.locator("#audits .alarm").all_inner_texts() == [
         "ALARM: digits-mlp, dpsur: proved above the price"
     ]
     shown = read_table(page, "#audit-table")
     assert [line["alarm"] for line in shown] == ["no", "ALARM"]
-    assert [shown[0][name] for name in ("proved ε ≥", "priced ε", "paper's ε")] == [
+    assert [shown[0][name] for name in ("audited ε ≥", "guaranteed ε", "paper's ε")] == [
         *("1.20 (95 %)", "3.99", "2.00")
     ]
     page.locator("#audit-plot").scroll_into_view_if_needed()

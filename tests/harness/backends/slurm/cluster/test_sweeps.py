@@ -122,7 +122,7 @@ def test_what_failed_stands_until_it_is_retried(sweeper: "Sweeper") -> None:
     assert "no luck today" in lab.message(bad[0])
     assert sweeper.send(every, timeout=20.0) == 0
     again = privbench(sweeper, "retry", "sweep")  # with its profile and its time limit
-    assert "sweep: 4 tasks sent again." in again.stdout, again.stdout + again.stderr
+    assert "sweep: 4 tasks resubmitted." in again.stdout, again.stdout + again.stderr
     sweeper.finish(every)
     assert sweeper.reasons(every) == ["error", "error", "upstream", "timed_out", None]
     assert sweeper.runs(bad[0]) == 2
