@@ -4,14 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STORE ?= privbench-store
 
-.PHONY: quickstart test quick lint wheel clean help cluster-up cluster-down test-cluster
+.PHONY: quickstart test test-all test-slow lint wheel clean help cluster-up cluster-down test-cluster
 .PHONY: engine-up engine-down test-docker chaos mutations calibration-check licences verify-dependencies
 .PHONY: audit-dependencies docs
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
-	@echo "make test         install with the development tools, then run every check and test"
-	@echo "make quick        the tests without the slow ones"
+	@echo "make test         install with the development tools, then lint and run the tests that are quick"
+	@echo "make test-all     make test, then make test-slow"
+	@echo "make test-slow    the slow tests (browser, real data, second device, short campaigns), the site, the wheel"
 	@echo "make lint         ruff, mypy and import-linter only"
 	@echo "make cluster-up   start a SLURM cluster on this machine; make cluster-down removes it"
 	@echo "make test-cluster the tests on a SLURM cluster of their own"
@@ -44,12 +45,15 @@ quickstart: $(VENV)/.installed
 	$(BIN)/privbench quickstart --store $(STORE)
 
 test: $(VENV)/.installed-dev lint
-	@echo "==> running the tests"
-	$(BIN)/pytest -n 2 --dist loadfile
-	@$(MAKE) --no-print-directory wheel
-
-quick: $(VENV)/.installed-dev
+	@echo "==> running the quick tests; make test-all runs all of them"
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+test-all: test test-slow
+
+test-slow: $(VENV)/.installed-dev docs
+	@echo "==> running the slow tests"
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
+	@$(MAKE) --no-print-directory wheel
 
 # Real daemons on a loaded machine are sometimes late: what failed runs once more, alone, and must pass then.
 define twice

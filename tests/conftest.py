@@ -18,6 +18,18 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 
+SLOW = ("browser", "chaos", "data", "postgres", "second_device")
+"""Markers of tests that `make test` leaves to `make test-slow`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what needs a browser, a server, a compiler, the real data or many processes."""
+    for item in items:
+        if any(item.get_closest_marker(name) for name in SLOW):
+            item.add_marker("slow")
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Add the second device before any test: autograd starts its threads, one per device, only once."""
     if session.config.option.collectonly:

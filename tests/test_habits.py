@@ -58,7 +58,13 @@ def test_workflows_call_targets_that_exist(file: Path) -> None:
 
 
 def test_every_change_is_checked() -> None:
-    assert jobs("checks") == {"lint": {"lint"}, "tests": {"test"}, "wheel": {"wheel"}, "docs": {"docs"}}
+    assert jobs("checks") == {
+        "lint": {"lint"},
+        "tests": {"test"},
+        "slow-tests": {"test-slow"},
+        "wheel": {"wheel"},
+        "docs": {"docs"},
+    }
 
 
 def test_what_takes_long_runs_at_night() -> None:
@@ -72,7 +78,7 @@ def test_what_takes_long_runs_at_night() -> None:
 def test_the_workflows_do_what_the_ci_script_does() -> None:
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     wanted = set(re.findall(r"^make ([a-z][a-z-]*)", script, re.MULTILINE))
-    assert wanted >= {"test", "test-cluster", "test-docker"}
+    assert wanted >= {"test", "test-slow", "test-cluster", "test-docker"}
     assert wanted <= set().union(*jobs("checks").values(), *jobs("nightly").values())
 
 

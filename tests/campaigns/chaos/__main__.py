@@ -1,4 +1,4 @@
-"""All campaigns: `python -m tests.campaigns.chaos` (`make chaos`); `--short` is part of `make test`.
+"""All campaigns: `python -m tests.campaigns.chaos` (`make chaos`); `--short` is part of `make test-slow`.
 
 Exit code 0 where every campaign held what is promised.
 """
