@@ -31,13 +31,13 @@ def image_build(
         str | None,
         typer.Option("--index", help="With --cuda: an index of torch, such as .../whl/cu126 for older GPUs."),
     ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="The image's name; default: privbench:VERSION.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Its name; default: privbench:VERSION.")] = None,
     source: Annotated[Path, typer.Option("--source", help="A checkout of privbench.")] = Path(),
     prepare: Annotated[
         bool, typer.Option("--prepare", help="Only collect the wheels, for Apptainer.")
     ] = False,
 ) -> None:
-    """Build this version's image from a checkout: pip collects the wheels here, the build needs no network."""
+    """Build this version's image from a checkout: pip collects wheels here, the build needs no network."""
     from harness.backends.docker import image
 
     if index is not None and not cuda:

@@ -135,7 +135,7 @@ class Slurm(Backend):
         return working
 
     def status(self, store: Store, sweep: str, tasks: Set[str]) -> Standing:
-        """SLURM's jobs that hold open tasks; settles what ended without a row."""
+        """Report SLURM's jobs with unfinished tasks; writes failures of tasks whose job has ended."""
         if not tasks:
             return Standing(queued=False)
         jobs = holding(store, tasks)

@@ -270,7 +270,7 @@ CONTROL: Json = {
     [
         ([1.0] * 60, None),
         ([1.0] * 49, "only 49 timed steps"),
-        ([1.3] * 60, "is 1.30 of sgd"),
+        ([1.3] * 60, "took 1.30 times the first"),
         ([0.6, 1.0, 1.0, 1.4] * 15, None),
         ([0.5, 1.0, 1.5] * 20, "in the middle half of the rounds"),
         ([0.7] * 29 + [1.0] * 2 + [1.3] * 29, "(95 %)"),

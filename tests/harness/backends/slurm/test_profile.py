@@ -29,7 +29,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         "options: job_name is set by privbench",
         "partition = 'two words': give a partition's name",
         "cpus = 0: Input should be greater than or equal to 1",
-        "memory = '16 GB': give the memory of a job, as 16G",
+        "memory = '16 GB': give the memory of a job, e.g. 16G",
         "time = 'soon': give a time limit: minutes, H:MM:SS or D-HH:MM:SS",
         "pack = 'some': give tasks in a job, or auto",
         "environment.no name",
