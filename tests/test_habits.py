@@ -101,7 +101,7 @@ def test_one_version_everywhere() -> None:
     assert version.partition(".dev")[0] == newest[1]
 
 
-def test_the_citation_has_what_the_format_asks_for() -> None:
+def test_the_citation_has_what_the_format_requires() -> None:
     citation = load(ROOT / "CITATION.cff")
     assert citation.keys() >= {"cff-version", "message", "title", "authors"}
     assert citation["license"] == PROJECT["license"]

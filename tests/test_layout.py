@@ -45,7 +45,7 @@ def test_harness_has_three_modules_of_its_own() -> None:
     assert {each.stem for each in modules(ROOT / "harness")} == {"__init__", "spec", "enqueue", "job"}
 
 
-def test_no_room_is_crowded() -> None:
+def test_no_folder_is_crowded() -> None:
     crowded = {str(each.relative_to(ROOT)): len(modules(each)) for each in folders()}
     assert {name: count for name, count in crowded.items() if count > MOST_MODULES + 1} == {}
 

@@ -31,7 +31,7 @@ DECLARED = ("loss", "lira", "rmia", "strongest")
 """Attacks that nobody asked for."""
 
 
-def test_the_method_runs_and_promises_nothing(store: Path) -> None:
+def test_the_method_runs_without_a_guarantee(store: Path) -> None:
     found = rows(store, "method = 'noisy-sgd'")
     assert len(found) == 2 + len(DECLARED)
     for row in found:

@@ -134,7 +134,7 @@ def test_the_readme_brings_data_of_ones_own(
 
 
 @pytest.mark.slow
-def test_the_sweep_of_the_readme_plans_as_it_says(
+def test_the_sweep_of_the_readme_plans_as_stated(
     blocks: Blocks, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))

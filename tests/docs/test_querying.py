@@ -38,7 +38,7 @@ def statements(blocks: Blocks) -> list[str]:
     ]
 
 
-def test_every_question_is_answered(store: Path, blocks: Blocks) -> None:
+def test_every_query_has_a_result(store: Path, blocks: Blocks) -> None:
     asked = statements(blocks)
     assert len(asked) >= 12
     for sql in asked:
@@ -82,7 +82,7 @@ def test_the_file_needs_nothing_of_ours(store: Path, tmp_path: Path) -> None:
     assert str(store).encode() not in file.read_bytes()
 
 
-def test_a_copied_store_still_answers_and_reports(store: Path, tmp_path: Path) -> None:
+def test_a_copied_store_can_be_queried_and_reported(store: Path, tmp_path: Path) -> None:
     copied = shutil.copytree(store, tmp_path / "another place")
     count = "select count(*), count(distinct task) from steps"
     assert query(copied, count).rows == query(store, count).rows

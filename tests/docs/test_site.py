@@ -37,7 +37,7 @@ def test_every_page_is_in_it(site: Path, root: Path) -> None:
     assert (site / "img/frontier.png").is_file()
 
 
-def test_no_page_asks_the_network_for_anything(site: Path) -> None:
+def test_no_page_makes_a_network_request(site: Path) -> None:
     pages = {file: file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
     assert FETCHED.search('<script defer src="https://cdn.example/x.js">')
     assert [file.name for file, text in pages.items() if FETCHED.search(text)] == []

@@ -48,7 +48,7 @@ def test_the_figure_and_the_page_are_there(study: tuple[Path, dict[str, str]]) -
     assert (folder / "privbench-store/reports/index.html").is_file()
 
 
-def test_it_shows_what_the_page_says(study: tuple[Path, dict[str, str]]) -> None:
+def test_it_shows_what_the_page_states(study: tuple[Path, dict[str, str]]) -> None:
     folder, here = study
     sql = "select label, auc_low, tpr_at_1pct, epsilon, valid from frontier where attack = 'strongest'"
     rows = json.loads(run([*PROGRAMS["privbench"], "query", sql, "--format", "json"], folder, here))

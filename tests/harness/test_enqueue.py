@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_a_retry_runs_as_the_sweep_was_sent_except_for_what_its_options_say(lab: "Lab") -> None:
+def test_a_retry_runs_as_the_sweep_was_sent_except_for_its_options(lab: "Lab") -> None:
     deaf = lab.task(trouble="deaf")  # without a time limit it would outlast the test's patience
     lab.send([deaf], slots=1, timeout_seconds=1.5)
     lab.wait_for(deaf)

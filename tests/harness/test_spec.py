@@ -251,7 +251,7 @@ def test_a_bench_of_a_sweep_has_one_key_and_one_by_hand_its_own() -> None:
     assert len({task.key for task in (bench(), quicker, larger, fewer)}) == 4
 
 
-def test_a_bench_belongs_to_no_cell_and_waits_for_nobody() -> None:
+def test_a_bench_has_no_cell_and_no_dependencies() -> None:
     assert bench().cell_key is None and bench().needs == ()
     assert bench().file()["notes"] == {"cell": None, "label": "bench of digits-mlp, batches of 64"}
     assert EVERY_KIND["train"].cell_key == ARMED.key
@@ -274,7 +274,7 @@ def test_what_is_no_file_of_a_task_is_refused(file: Any) -> None:
         read_task(file)
 
 
-def test_cells_of_one_name_are_told_apart_by_what_differs() -> None:
+def test_cells_of_one_name_are_distinguished_by_what_differs() -> None:
     def cell(workload: str, n_train: int = 9, **params: Any) -> Cell:
         return Cell(Plugin(workload, "1"), n_train, Plugin("pd-sgd", "1"), params, 0)
 

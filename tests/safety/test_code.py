@@ -76,11 +76,11 @@ def test_the_walk_finds(source: str) -> None:
     "source",
     ["model.eval()", "torch.load(f, weights_only=True)", "re.compile('x')", "run(['ls'], shell=False)"],
 )
-def test_the_walk_lets_pass(source: str) -> None:
+def test_the_walk_accepts(source: str) -> None:
     assert not list(findings(source))
 
 
-def test_no_source_of_ours_runs_what_a_file_says() -> None:
+def test_no_source_of_ours_executes_file_content() -> None:
     found = {}
     for package in PACKAGES:
         for file in sorted((ROOT / package).rglob("*.py")):

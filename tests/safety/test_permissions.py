@@ -23,7 +23,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(before)
 
 
-def test_every_file_of_a_store_goes_by_the_umask(umask: int, tmp_path: Path) -> None:
+def test_every_file_of_a_store_follows_the_umask(umask: int, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     store.add(TASK)
     artefact = store.write_artefact(TASK.key, "model.safetensors", b"weights")

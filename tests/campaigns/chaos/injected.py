@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 TESTS = (
     "tests/campaigns/chaos/test_durable.py",
     "tests/harness/jobs/test_run.py::test_streams_are_independent_and_depend_on_the_task_and_their_name_alone",
-    "tests/harness/jobs/test_run.py::test_a_stopped_training_goes_on_to_the_same_bits",
+    "tests/harness/jobs/test_run.py::test_a_stopped_training_resumes_to_the_same_bits",
 )
 
 

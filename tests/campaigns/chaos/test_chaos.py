@@ -42,7 +42,7 @@ def test_nothing_is_lost_doubled_or_different_whatever_is_killed(found: Found) -
     assert counts["lost"] == counts["doubled"] == counts["different"] == 0
 
 
-def test_damaged_files_are_made_anew_or_told(found: Found) -> None:
+def test_damaged_files_are_rebuilt_or_reported(found: Found) -> None:
     counts = promised(found, "damage")
     outcomes = {name.partition(": ")[2] for name in counts if ": " in name}
     assert outcomes <= {"equal", "told"}
@@ -54,7 +54,7 @@ def test_full_disks_and_jumping_clocks_change_no_row(found: Found) -> None:
     assert counts["clock: jumped"] == 1
 
 
-def test_a_crowd_gives_the_rows_of_one_with_locks_and_without(found: Found) -> None:
+def test_concurrent_processes_give_the_rows_of_one_with_locks_and_without(found: Found) -> None:
     counts = promised(found, "crowd")
     assert counts["locks"] == counts["no locks"] == 8
 
@@ -63,6 +63,6 @@ def test_any_order_and_packing_gives_the_same_bits(found: Found) -> None:
     assert promised(found, "order")["orders"] == 2
 
 
-def test_known_mistakes_are_caught(found: Found) -> None:
+def test_known_bugs_are_caught(found: Found) -> None:
     counts = promised(found, "injected")
     assert counts["caught"] == counts["mistakes"] == 5

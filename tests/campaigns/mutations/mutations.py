@@ -71,7 +71,7 @@ MUTATIONS = (
         "harness/leakage/roc.py",
         "        if self.n_nonmembers >= needed:\n",
         "        if FEWEST * self.n_nonmembers >= needed:\n",
-        "tests/harness/leakage/test_figures.py::test_resolution_guard_says_what_is_missing",
+        "tests/harness/leakage/test_figures.py::test_resolution_guard_states_what_is_missing",
     ),
     Mutation(
         "resolution guard",
@@ -88,7 +88,7 @@ MUTATIONS = (
         'save({**signals, "members": mask',
         'save({**signals, "somebody": mask',
         "tests/harness/jobs/test_train.py"
-        "::test_a_training_gives_what_its_contract_says_and_the_same_bits_again",
+        "::test_a_training_fulfils_its_contract_and_is_reproducible_bit_for_bit",
     ),
     Mutation(
         "per-record truth",
@@ -121,7 +121,7 @@ MUTATIONS = (
         "harness/report/frontier_table.py",
         'kind += f", {AVERAGE_CASE}" if row["tested"] == AVERAGE_CASE else ""',
         "pass",
-        "tests/harness/report/test_frontier_table.py::test_a_defence_that_nothing_put_to_the_worst_case_says_so",
+        "tests/harness/report/test_frontier_table.py::test_a_defence_not_tested_in_the_worst_case_is_marked",
     ),
     Mutation(
         "thresholds of others",
@@ -242,7 +242,7 @@ MUTATIONS = (
         "harness/results/rows.py",
         '"adaptive": not shadows}',
         '"adaptive": True}',
-        "tests/harness/plan/test_shadows.py::test_the_rows_tell_adaptive_from_not",
+        "tests/harness/plan/test_shadows.py::test_rows_distinguish_adaptive_shadows",
     ),
     Mutation(
         "exchangeable targets",
@@ -380,7 +380,7 @@ MUTATIONS = (
         "harness/results/rows.py",
         '.get("rdp"),',
         '.get("pld"),',
-        "tests/harness/results/test_collect.py::test_rows_hold_what_the_files_say",
+        "tests/harness/results/test_collect.py::test_rows_hold_the_content_of_the_files",
     ),
     Mutation(
         "sampler and accountant",
@@ -526,7 +526,7 @@ MUTATIONS = (
         "harness/jobs/setup.py",
         "return replace(records, test=without(records.test, self.public))",
         "return records",
-        "tests/harness/plan/test_public_records.py::test_who_was_given_away_judges_nothing",
+        "tests/harness/plan/test_public_records.py::test_public_records_are_not_test_records",
     ),
     Mutation(
         "no selection on test data",
@@ -666,7 +666,7 @@ MUTATIONS = (
         "harness/jobs/failures.py",
         '        reason = "diverged"\n',
         '        reason = "error"\n',
-        "tests/harness/jobs/test_loop.py::test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on",
+        "tests/harness/jobs/test_loop.py::test_a_failure_is_a_row_with_its_reason_and_the_worker_continues",
     ),
     Mutation(
         "timing",
@@ -765,7 +765,7 @@ MUTATIONS = (
         "harness/report/overhead.py",
         "if any(is_below_one(row, reading.baselines) for row in costs):",
         "if False:",
-        "tests/harness/report/test_overhead.py::test_a_ratio_below_one_says_why",
+        "tests/harness/report/test_overhead.py::test_a_ratio_below_one_is_explained_in_figure_and_table",
     ),
     Mutation(
         "fair costs",
@@ -782,7 +782,7 @@ MUTATIONS = (
         "harness/results/rows.py",
         '"train_seconds": sum(each.seconds for each in phases.values()),',
         '"train_seconds": phase.seconds,',
-        "tests/harness/results/test_collect.py::test_rows_hold_what_the_files_say",
+        "tests/harness/results/test_collect.py::test_rows_hold_the_content_of_the_files",
     ),
     Mutation(
         "fair costs",

@@ -144,7 +144,7 @@ def test_without_a_curve_the_price_decides(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_promises_nothing_has_no_ceiling(tmp_path: Path) -> None:
+def test_no_guarantee_has_no_ceiling(tmp_path: Path) -> None:
     for event in (NonPrivateDpEvent(), ClaimedDpEvent(GaussianDpEvent(1.0), ("the batch size",))):
         promise = price(event, 1e-5)
         assert promise.kind not in BINDING

@@ -32,7 +32,7 @@ def test_known_deltas(size: int, epsilon: float, delta: float, exact: float) -> 
     assert group_delta(epsilon, delta, 1) == pytest.approx(delta)
 
 
-def test_huge_groups_are_promised_nothing() -> None:
+def test_huge_groups_have_no_guarantee() -> None:
     assert group_delta(100.0, 1e-5, 50) == 1
     assert group_delta(100.0, 0.0, 50) == 0
 

@@ -103,7 +103,7 @@ def exact_gaussian_epsilon(noise: float, delta: float) -> float:
 
 
 @pytest.mark.parametrize(("noise", "epsilon"), [(1, 4.377178), (2, 1.993091), (4, 0.926342), (8, 0.434416)])
-def test_one_gaussian_costs_what_the_closed_form_says(noise: float, epsilon: float) -> None:
+def test_one_gaussian_costs_its_closed_form(noise: float, epsilon: float) -> None:
     assert exact_gaussian_epsilon(noise, 1e-5) == pytest.approx(epsilon, abs=1e-6)
     found = price(GaussianDpEvent(noise), 1e-5).epsilon
     assert found == pytest.approx(epsilon, rel=2e-4)
@@ -247,7 +247,7 @@ MIXED = {
 
 @pytest.mark.parametrize("name", MIXED)
 @pytest.mark.parametrize("tampered", ["pld high", "pld low", "rdp low"])
-def test_a_tampered_accountant_is_found_out_on_either_side(
+def test_a_tampered_accountant_is_detected_on_either_side(
     name: str, tampered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event, noticed = MIXED[name]
@@ -321,7 +321,7 @@ def test_a_third_opinion_that_disagrees_is_an_error() -> None:
         ParallelDpEvent((GaussianDpEvent(3.0), GaussianDpEvent(2.0))),
     ],
 )
-def test_where_losses_are_unknown_the_renyi_price_is_the_headline_and_says_so(event: DpEvent) -> None:
+def test_without_known_losses_the_renyi_price_is_the_named_headline(event: DpEvent) -> None:
     guarantee = price(event, 1e-5)
     assert guarantee.accountant == "rdp"
     assert guarantee.epsilon == guarantee.epsilons["rdp"]
@@ -359,7 +359,7 @@ def test_replacing_a_record_moves_a_sum_twice_as_far_as_removing_it() -> None:
     )
 
 
-def test_a_pure_price_is_asked_for_with_delta_0() -> None:
+def test_delta_0_requests_a_pure_price() -> None:
     guarantee = price(ComposedDpEvent([LaplaceDpEvent(4.0), PureDpEvent(0.5)]), 0.0)
     assert (guarantee.kind, guarantee.epsilon, guarantee.delta) == ("pure-dp", 0.75, 0.0)
     assert guarantee.accountant == "pure"
@@ -401,7 +401,7 @@ def test_rounding_never_makes_renyi_prices_vanish() -> None:
     assert epsilon_rdp(event, 1e-9, ADD_OR_REMOVE) > 0
 
 
-def test_a_guarantee_says_what_it_takes_for_granted() -> None:
+def test_a_guarantee_states_its_assumptions() -> None:
     told = price(sgm(0.1, 2.0, 3), 1e-5).asdict()
     assert set(told) == {
         *("kind", "epsilon", "delta", "adjacency", "accountant", "epsilons"),

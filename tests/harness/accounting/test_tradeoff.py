@@ -55,7 +55,7 @@ def test_the_curve_is_met_by_the_best_attack_on_a_sampled_gaussian() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_a_pure_promise_has_the_curve_of_its_epsilon(epsilon: float) -> None:
+def test_a_pure_guarantee_has_the_curve_of_its_epsilon(epsilon: float) -> None:
     for fpr in (0.001, 0.1, 0.6):
         assert tpr_ceiling(PureDpEvent(epsilon), fpr).tpr == pytest.approx(
             float(curve_of_epsilon(epsilon, 0.0)(fpr)), rel=5e-3
@@ -82,7 +82,7 @@ def test_the_whole_curve_is_below_each_of_its_points(event: SelfComposedDpEvent)
     assert found[-1] == pytest.approx(1)
 
 
-def test_without_a_promise_there_is_no_ceiling() -> None:
+def test_without_a_guarantee_there_is_no_ceiling() -> None:
     assert tpr_ceiling(NonPrivateDpEvent(), 0.01).tpr == 1
     assert tpr_ceiling(price(NonPrivateDpEvent(), None), 0.01).tpr == 1
 

@@ -85,7 +85,7 @@ def test_a_model_that_ignores_the_column_leaves_the_prior(params: dict[str, Any]
 
 
 @pytest.mark.parametrize("params", VARIANTS)
-def test_a_model_that_remembers_its_members_gives_their_column_away(
+def test_a_model_that_memorised_its_members_reveals_their_column(
     params: dict[str, Any], members: Bools
 ) -> None:
     pool = customers(RECORDS, 1)

@@ -66,7 +66,7 @@ def test_searching_for_the_best_number_of_guesses_is_paid_for(from_phi: FromPhi)
     assert one.epsilon < fixed.epsilon
 
 
-def test_many_runs_judge_by_a_threshold_that_others_chose(from_phi: FromPhi) -> None:
+def test_many_runs_test_a_threshold_chosen_on_other_models(from_phi: FromPhi) -> None:
     evidence = with_canaries(from_phi, 20.0, 0, models=400, count=1)
     found = AuditManyRun().bound(evidence, AuditManyRunParams(), 1e-5)
     assert found.trials == found.guesses == found.correct == 200

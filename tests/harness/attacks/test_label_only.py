@@ -98,7 +98,7 @@ def test_a_search_with_too_few_queries_is_refused(bits: Evidence) -> None:
     assert (caught.value.field, caught.value.value, caught.value.allowed) == ("queries", 10, 11)
 
 
-def test_noise_flips_bits_with_the_chance_it_says() -> None:
+def test_noise_flips_bits_with_its_probability() -> None:
     x = torch.randint(2, (50, 40), generator=torch.Generator().manual_seed(0)).float()
     noise = Noise.suited_to(Records(x, torch.zeros(50)))
     many = noise.copies(x, 0.2, 51, torch.Generator().manual_seed(1))
@@ -117,7 +117,7 @@ def test_noise_on_numbers_has_the_scale_of_each_feature() -> None:
     torch.testing.assert_close(deviation, torch.tensor([0.5, 0.5, 0.0]), rtol=0.03, atol=1e-6)
 
 
-def test_noise_on_words_is_refused() -> None:
+def test_noise_on_tokens_is_refused() -> None:
     words = Records(torch.zeros(3, 5, dtype=torch.int64), torch.zeros(3))
     with pytest.raises(BenchError) as caught:
         Noise.suited_to(words)

@@ -102,7 +102,7 @@ def test_attribute_inference_leaves_them_out() -> None:
     assert attribute_metrics.evaluate(guesses, members, 5).accuracy_members == pytest.approx(4 / 6)
 
 
-def test_a_blind_check_judges_the_remaining_records(from_phi: Callable[..., Evidence]) -> None:
+def test_a_blind_check_evaluates_the_remaining_records(from_phi: Callable[..., Evidence]) -> None:
     """A method that sets aside whoever has a feature leaves members that can be told without any model."""
     random = np.random.default_rng(0)
     features = random.standard_normal((2000, 5), dtype=np.float32)

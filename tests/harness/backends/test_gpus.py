@@ -139,7 +139,7 @@ def test_without_nvidia_smi_there_is_no_gpu_unless_the_environment_names_some(
     assert caplog.records == []
 
 
-def test_who_wants_the_cpu_is_not_made_to_wait_for_the_driver(driver: Driver, tmp_path: Path) -> None:
+def test_a_request_for_the_cpu_does_not_wait_for_the_driver(driver: Driver, tmp_path: Path) -> None:
     driver(lines(2))
     assert found(CUDA_VISIBLE_DEVICES="") == found(PRIVBENCH_DEVICE="cpu") == []
     assert not (tmp_path / "bin" / "asked").exists()
@@ -147,7 +147,7 @@ def test_who_wants_the_cpu_is_not_made_to_wait_for_the_driver(driver: Driver, tm
     assert (tmp_path / "bin" / "asked").exists()
 
 
-def test_a_gpu_that_was_asked_for_and_is_not_there_is_an_error(driver: Driver) -> None:
+def test_a_requested_gpu_that_is_missing_is_an_error(driver: Driver) -> None:
     driver("")
     with pytest.raises(BackendError, match="nvidia-smi shows 0, CUDA_VISIBLE_DEVICES is not set"):
         found(PRIVBENCH_DEVICE="cuda")
@@ -222,7 +222,7 @@ def test_gpus_are_looked_for_once_when_tasks_are_sent(
     assert placed(sent) == sent
 
 
-def test_a_process_is_told_its_device() -> None:
+def test_a_process_gets_its_device() -> None:
     assert for_device({"A": "b", "CUDA_VISIBLE_DEVICES": "0,1"}, "GPU-x") == {
         "A": "b",
         "CUDA_VISIBLE_DEVICES": "GPU-x",

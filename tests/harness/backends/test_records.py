@@ -68,7 +68,7 @@ def test_settings_of_an_old_sweep() -> None:
     "settings",
     [OLD | {"of_the_future": 1}, OLD | {"profile": {"cpus": 1}}, OLD | {"threads": "many"}],
 )
-def test_settings_of_another_version_are_told(settings: dict[str, Any]) -> None:
+def test_settings_of_another_version_are_reported(settings: dict[str, Any]) -> None:
     with pytest.raises(StoreError, match="another version of privbench"):
         sent_settings(parse_sweep({"backend": "local", "settings": settings, "tasks": []}))
 

@@ -174,7 +174,7 @@ def test_an_unknown_backend_and_a_sweep_beside_options(privbench: Privbench, swe
     refused(privbench("show", "method", "dp-sdg"), "did you mean 'dp-sgd'?")
 
 
-def test_a_wrong_word_is_wrong_use(privbench: Privbench) -> None:
+def test_an_unknown_command_is_wrong_use(privbench: Privbench) -> None:
     assert privbench("list", "things").code == 2
     assert privbench("fly").code == 2
 

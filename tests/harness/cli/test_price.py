@@ -83,7 +83,7 @@ def test_noise_and_steps_are_solved_for(quote: Any) -> None:
     assert scale["epsilon"] == pytest.approx(1, rel=1e-3)
 
 
-def test_fixed_batches_speak_of_replaced_records(quote: Any) -> None:
+def test_fixed_batches_are_priced_under_replace_one(quote: Any) -> None:
     words = (*SUBSAMPLED, "--noise", "4", "--steps", "10")
     fixed, poisson = quote(*words, "--sampling", "fixed"), quote(*words)
     assert (fixed["adjacency"], poisson["adjacency"]) == ("replace-one", "add-or-remove-one")
@@ -306,7 +306,7 @@ def test_every_calibrated_method_is_priced_as_it_is_planned(name: str, quote: An
 
 
 @pytest.mark.parametrize("name", sorted({*methods.family.names()} - {*METHODS}))
-def test_what_cannot_be_priced_says_why(name: str, refusal: Any) -> None:
+def test_a_method_that_cannot_be_priced_states_why(name: str, refusal: Any) -> None:
     said = refusal(name, "--n-train", "100")
     assert f"{name} cannot be priced in advance: it" in said
     assert ("spends its budget adaptively" in said) == isinstance(methods.family.get(name), Budgeted)
@@ -340,14 +340,16 @@ def test_what_cannot_be_priced_says_why(name: str, refusal: Any) -> None:
         (["gausian", "--noise", "9"], ["unknown method or mechanism 'gausian'", "mean 'gaussian'?"]),
     ],
 )
-def test_a_method_that_is_asked_wrongly(words: list[str], told: list[str], refusal: Any) -> None:
+def test_wrong_options_of_a_method_are_refused(words: list[str], told: list[str], refusal: Any) -> None:
     said = refusal(*words)
     for piece in told:
         assert piece in said
 
 
 @pytest.mark.parametrize("name", [*MECHANISMS, "dp-sgd"])
-def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = call(monkeypatch, capsys, name, "--help")
     assert code == 0
     assert "--delta" in out

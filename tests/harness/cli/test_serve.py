@@ -59,7 +59,7 @@ def test_the_page_and_its_data(address: str) -> None:
     assert "digits-linear" in json.loads(data.body)["defaults"]
 
 
-def test_what_has_not_changed_is_not_sent_again(address: str) -> None:
+def test_unchanged_data_are_not_resent(address: str) -> None:
     tag = ask(address + "data.json").headers["ETag"]
     for known in (tag, f'"other", {tag}'):
         again = ask(address + "data.json", If_None_Match=known)
@@ -108,7 +108,7 @@ def test_a_foreign_name_for_this_machine_is_refused(address: str) -> None:
         assert ask(address + "data.json", Host=name).status == 200
 
 
-def test_with_a_token_only_who_knows_it(store: Store) -> None:
+def test_a_token_is_required(store: Store) -> None:
     with served(store.path, "--token", TOKEN, "--host", "0.0.0.0") as found:
         port, _, query = found.rpartition(":")[2].partition("/")
         assert query == f"?token={TOKEN}"
@@ -236,7 +236,7 @@ def test_a_database_that_was_deleted_is_rebuilt(copy: Store) -> None:
     assert copy.database.exists()
 
 
-def test_who_asks_while_another_collects_gets_the_last_rows(
+def test_a_request_during_a_collection_gets_the_last_rows(
     copy: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "PAUSE_SECONDS", 0.0)
@@ -278,7 +278,7 @@ def test_progress_reads_what_is_new(store: Store, copy: Store) -> None:
     assert (after["done"], after["waiting"]) == (5, 0)
 
 
-def test_a_sweep_sent_again_is_recounted(copy: Store) -> None:
+def test_a_resubmitted_sweep_is_recounted(copy: Store) -> None:
     progress = LiveProgress(copy)
     assert progress.look()["sweeps"][0]["tasks"] == 5
     record = copy.sweep("small")

@@ -46,7 +46,7 @@ def test_a_finished_sweep_is_shown_and_left(lab: "Lab", terminal: bool) -> None:
     assert "0/1 cells, 3/3 tasks, 1 failed" in text.getvalue()
 
 
-def test_watching_ends_where_nobody_works_and_nothing_is_queued(lab: "Lab") -> None:
+def test_watching_ends_when_nothing_runs_or_is_queued(lab: "Lab") -> None:
     tasks = [lab.task(0), lab.task(1)]
     lab.added(*tasks)
     remember(lab.store, tasks)

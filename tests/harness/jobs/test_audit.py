@@ -69,7 +69,7 @@ def run(path: Path, content: Json) -> Store:
     return store
 
 
-def test_an_honest_dp_sgd_is_not_accused(tmp_path: Path) -> None:
+def test_an_honest_dp_sgd_raises_no_alarm(tmp_path: Path) -> None:
     store, row = audit(tmp_path / "store")
     assert row["alarm"] is False and row["message"] is None
     assert 0 <= row["epsilon_audited"] < row["epsilon_priced"] <= 1.0
@@ -107,7 +107,7 @@ OTHER_SEEDS = 0.5
 
 
 @pytest.mark.slow
-def test_the_page_s_command_proves_what_its_table_says(tmp_path: Path) -> None:
+def test_the_page_s_command_proves_the_bounds_of_its_table(tmp_path: Path) -> None:
     """The column `gradient` of docs/audit.md, by the command above it."""
     printed = [row.groupdict() for row in ROW.finditer(PAGE.read_text(encoding="utf-8"))]
     assert [row["method"] for row in printed] == ["sgd", "dp-sgd", "dp-sgd"]

@@ -387,7 +387,7 @@ def test_reports_draw_benches(benched: tuple[Store, Result], tmp_path: Path) -> 
     assert "dp-sgd bookkeeping, B=32" in encode_data(page_data(read(store.path)))
 
 
-def test_a_bench_goes_before_training_runs_and_print_beside_it() -> None:
+def test_a_bench_is_preferred_to_training_runs_with_print_beside_it() -> None:
     machine = {"device": "cpu", "threads": 1, "guarantee_kind": "none", "workload": "shape-wrn16-4"}
     run = machine | {"group": "shape-wrn16-4", "cell": "c", "label": "x", "models": 2, "batch_size": 8}
     run |= {"step_overhead": None, "example_overhead": 9.0, "overhead_by": "per example"}
@@ -450,7 +450,7 @@ def test_a_condition_keeps_the_benches_of_what_it_selects(benched: tuple[Store, 
     assert read(store.path, "method = 'dp-sgd'", view="overhead").bench == []
 
 
-def test_one_failure_names_the_layer_and_the_rest_goes_on(plugins: Path, tmp_path: Path) -> None:
+def test_one_failure_names_the_layer_and_the_rest_continues(plugins: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "harness.cli", "bench", "--workload", "normed"]
     command += [
         "--method",
@@ -493,7 +493,7 @@ def test_one_failure_names_the_layer_and_the_rest_goes_on(plugins: Path, tmp_pat
         ({"epsilon": [-1.0]}, "epsilon must be > 0"),
     ],
 )
-def test_what_is_wrong_is_said(changes: dict[str, list[Any]], said: str) -> None:
+def test_wrong_settings_are_reported(changes: dict[str, list[Any]], said: str) -> None:
     grid: Grid = {"workload": ["digits-mlp"], "method": ["dp-sgd"], "noise_multiplier": [1.0]}
     grid |= changes
     if "epsilon" in changes:
@@ -520,7 +520,7 @@ def test_a_device_that_is_not_here_is_refused_before_anything_runs(device: str) 
     refuse_missing_device("cpu")
 
 
-def test_a_bench_asked_for_by_hand_has_a_key_of_its_own_and_the_same_plain_update_rule() -> None:
+def test_a_bench_started_by_hand_has_its_own_key_and_the_same_plain_update_rule() -> None:
     grid: Grid = {"workload": ["digits-mlp"], "method": ["dp-sgd"], "noise_multiplier": [1.0]}
     (one,), (two,) = (plan_benches(grid, QUICK, stamp_now()) for _ in range(2))
     assert one.key != two.key
@@ -532,7 +532,7 @@ def test_a_bench_asked_for_by_hand_has_a_key_of_its_own_and_the_same_plain_updat
     assert one.cell.params["sampling"] == "poisson"
 
 
-def test_lists_multiply_and_variants_are_told_apart() -> None:
+def test_lists_multiply_and_variants_are_distinguished() -> None:
     grid: Grid = {"workload": ["digits-mlp"], "method": ["dp-sgd"], "noise_multiplier": [1.0]}
     tasks = plan_benches(grid | {"clip": [0.5, 2.0], "batch_size": [16, 32]}, QUICK)
     assert [task.timing and task.timing.batch_size for task in tasks] == [16, 32]

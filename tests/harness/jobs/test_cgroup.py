@@ -30,7 +30,7 @@ def test_kills_are_read_from_either_version(
         ("9223372036854771712\n", "all memory of the machine"),
     ],
 )
-def test_the_limit_is_told_for_people(
+def test_the_limit_is_formatted_for_display(
     content: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "limit").write_text(content)

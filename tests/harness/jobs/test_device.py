@@ -122,7 +122,7 @@ def gpuless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "version"
 
 
-def test_without_a_word_the_gpu_goes_before_the_cpu(gpuless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_default_the_gpu_is_preferred_to_the_cpu(gpuless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert best_device() == CPU
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert best_device() == GPU, "with its number: generators and weights are compared with it"
@@ -143,7 +143,7 @@ NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 1
         ("13.0", NVRM, "2,3", "CUDA_VISIBLE_DEVICES '2,3'", "update the driver"),
     ],
 )
-def test_a_gpu_that_was_asked_for_and_is_not_there_is_an_error_that_says_what_was_found(
+def test_a_requested_gpu_that_is_missing_is_an_error_that_states_what_was_found(
     gpuless: Path,
     monkeypatch: pytest.MonkeyPatch,
     cuda: str | None,
@@ -251,7 +251,7 @@ def stop_after(steps: int) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize(("name", "begins"), [("Fake A100", 3), ("Fake H100", 0)])
-def test_a_training_goes_on_on_the_same_card_only(
+def test_a_training_resumes_on_the_same_card_only(
     card: type[FakeCard], tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, begins: int
 ) -> None:
     with pytest.raises(Interrupted):
@@ -344,7 +344,7 @@ def test_errors_of_a_device_have_their_reason_and_end_the_process(
     assert loses_device(wrapped) is lost
 
 
-def test_what_a_failed_kernel_means_is_said() -> None:
+def test_a_failed_kernel_is_explained() -> None:
     message = failure(RuntimeError("CUDA error: device-side assert triggered")).message
     assert "out of range" in message
     assert "CUDA_LAUNCH_BLOCKING=1" in message
@@ -362,7 +362,7 @@ def test_provenance_names_the_card_and_how_it_computes(card: type[FakeCard]) -> 
     assert provenance(None)["device"] is None
 
 
-def test_a_cuda_card_is_described_by_what_torch_says_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cuda_card_is_described_as_torch_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said = SimpleNamespace(uuid="d5b8", total_memory=2**35, major=8, minor=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: said)
     monkeypatch.setattr(torch.version, "cuda", "13.0")

@@ -233,7 +233,7 @@ def test_a_killed_training_resumes_to_the_same_bits(optimizer: dict[str, Any], t
 
 
 @pytest.mark.parametrize("method", ["sgd", "dp-sgd", "memguard"])
-def test_a_saved_model_answers_as_it_did_when_it_was_judged(
+def test_a_saved_model_has_the_logits_it_was_evaluated_with(
     method: str, grey: Callable[..., Task], tmp_path: Path
 ) -> None:
     """Bit for bit: attacks ask the loaded model, accuracy and signals are the trained one's."""

@@ -83,7 +83,7 @@ def test_every_figure_has_its_column(store: Path) -> None:
     assert all(value is not None for value in row.values())
 
 
-def test_what_cannot_be_attacked_so_fails_alone_and_says_why(tmp_path: Path) -> None:
+def test_a_cell_that_cannot_be_attacked_fails_alone_with_its_reason(tmp_path: Path) -> None:
     """Digits are rows of 64 numbers, none of them sensitive; a model of all of them has no non-members."""
     digits = {"workload": "digits-linear", "method": "sgd", "steps": 5}
     attacks = ["loss", "attribute-inference", {"attack": "lira", "queries": 2}]

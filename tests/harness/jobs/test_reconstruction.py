@@ -82,7 +82,7 @@ def test_no_more_are_attacked_than_there_are() -> None:
     assert [len(rows) for rows in choose(np.eye(2, 6, dtype=bool), images=8, seed=0)] == [1, 1]
 
 
-def test_a_perfect_answer_is_judged_perfect_and_canaries_are_left_out() -> None:
+def test_a_perfect_reconstruction_scores_perfectly_and_canaries_are_left_out() -> None:
     attacker = Clairvoyant(lambda seen: seen.gradients[0])
     made = invert(attacker, evidence(canaries=6), InversionParams(images=IMAGES))
     figures, kept = figures_of(made.outcome)["reconstruction"], load(made.artefacts["pictures.safetensors"])
@@ -103,7 +103,7 @@ def test_the_mean_colour_does_not_beat_itself() -> None:
     assert figures["success_rate"] == 0
 
 
-def test_labels_are_told_only_where_they_are_known() -> None:
+def test_labels_are_given_only_if_they_are_known() -> None:
     found = evidence()
     victims = found.pool.take(torch.tensor([0, 2]))
     pixels: Any = None
@@ -112,7 +112,7 @@ def test_labels_are_told_only_where_they_are_known() -> None:
     assert intercept(found, 0, victims, InversionParams(label="idlg"), pixels).labels is None
 
 
-def test_broken_gradients_and_broken_answers_are_errors() -> None:
+def test_broken_gradients_and_broken_reconstructions_are_errors() -> None:
     def broken(model: int, batch: Records, when: When) -> Shared:
         return Shared(torch.nn.Identity(), [torch.full((3,), torch.nan)])
 

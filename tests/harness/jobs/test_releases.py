@@ -81,7 +81,7 @@ def test_names_stand_in_the_order_in_which_they_came_up_and_equal_events_are_cou
     ]
 
 
-def test_one_release_without_noise_leaves_nothing_to_promise() -> None:
+def test_one_release_without_noise_leaves_no_guarantee() -> None:
     run = run_of()
     answer(run, "bound")
     answer(run, "test", NonPrivateDpEvent())
@@ -186,7 +186,7 @@ def test_an_event_without_a_price_is_not_saved() -> None:
 # -- batches -----------------------------------------------------------------------------------
 
 
-def test_batches_have_the_rows_they_say_and_the_event_of_how_they_were_drawn() -> None:
+def test_batches_have_their_declared_rows_and_the_event_of_their_sampling() -> None:
     run = run_of()
     poisson = run.sampler("poisson", people(), 4)
     fixed = run.sampler("fixed_size", people(), 4, "other")

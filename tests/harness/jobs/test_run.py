@@ -73,16 +73,14 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("method", ["trial", "sgd", "dp-sgd"])
-def test_a_training_killed_again_and_again_ends_with_the_same_bits(
-    killed: dict[str, Any], method: str
-) -> None:
+def test_a_training_killed_repeatedly_ends_with_the_same_bits(killed: dict[str, Any], method: str) -> None:
     phases = ("warm", "main") if method == "trial" else ("train",)
     assert killed[method]["undisturbed"]["steps"] == dict.fromkeys(phases, STEPS)
     assert killed[method]["resumed"] == killed[method]["undisturbed"]
 
 
 @pytest.mark.parametrize("steps", [1, STEPS - 1, STEPS, STEPS + 1, 2 * STEPS - 1, 2 * STEPS])
-def test_a_stopped_training_goes_on_to_the_same_bits(
+def test_a_stopped_training_resumes_to_the_same_bits(
     lab_module: ModuleType, tmp_path: Path, undisturbed: str, steps: int
 ) -> None:
     interrupt(lab_module, tmp_path, steps)
@@ -177,7 +175,7 @@ def as_it_was(file: Path) -> None:
         (as_it_was, True),
     ],
 )
-def test_a_phase_with_a_bad_checkpoint_starts_anew(
+def test_a_phase_with_a_bad_checkpoint_restarts(
     lab_module: ModuleType, tmp_path: Path, undisturbed: str, harm: Callable[[Path], None], counts: bool
 ) -> None:
     interrupt(lab_module, tmp_path, STEPS + 5)
@@ -188,7 +186,7 @@ def test_a_phase_with_a_bad_checkpoint_starts_anew(
     assert asked.times == (STEPS - 5 if counts else STEPS)
 
 
-def test_a_finished_phase_with_a_bad_checkpoint_is_trained_again(
+def test_a_finished_phase_with_a_bad_checkpoint_is_retrained(
     lab_module: ModuleType, tmp_path: Path, undisturbed: str
 ) -> None:
     interrupt(lab_module, tmp_path, STEPS + 5)
@@ -339,7 +337,7 @@ def test_two_spans_of_one_clock_add_up() -> None:
     assert all(0 < part < wall for part, wall in zip(series.clocks["part"], series.wall, strict=True))
 
 
-def test_the_position_tells_phase_and_step() -> None:
+def test_the_position_shows_phase_and_step() -> None:
     run = Run("name", CPU)
     seen = [run.position for _ in run.steps("train", 2, {})]
     assert [*seen, run.position] == [("train", 0, 2), ("train", 1, 2), ("train", 2, 2)]

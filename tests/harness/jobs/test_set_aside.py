@@ -135,9 +135,7 @@ def test_attacks_and_the_blind_check_count_them_as_neither(swept: Any) -> None:
     assert len(frame) == int((~signals["set_aside"]).sum())
 
 
-def test_signals_from_before_say_that_nobody_was_set_aside(
-    swept: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_signals_set_no_record_aside(swept: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, store = swept
     read = Store.read_artefact
 

@@ -164,7 +164,7 @@ def test_equal_scores_are_the_prior_without_any_doubt(models: int) -> None:
     assert metrics.ppv_at_1pct == pytest.approx(0.1)
 
 
-def test_resolution_guard_says_what_is_missing() -> None:
+def test_resolution_guard_states_what_is_missing() -> None:
     members = (np.arange(2001) < 1001)[None]
     tpr = evaluate(np.arange(2001.0)[None], members, "alone").tpr
     assert tpr["0.1"].value is not None and tpr["0.01"].reason is None
@@ -262,7 +262,7 @@ def test_the_dict_form_is_json_with_exactly_these_keys(masks: Callable[..., Bool
     assert set(unmeasured(stored["members"], ~stored["members"], "why").model_dump()) == NAMES
 
 
-def test_stored_scores_give_the_figures_again(masks: Callable[..., Bools]) -> None:
+def test_stored_scores_reproduce_the_figures(masks: Callable[..., Bools]) -> None:
     stored = cell(masks, 16)
     found = figures_of(stored, "record")
     scores, members = stored["scores"], stored["members"]

@@ -115,7 +115,7 @@ def measured(means: list[Point], models: int, generator: np.random.Generator) ->
 @pytest.mark.parametrize(
     "means", [[(0.6, 0.9)], [(0.52, 0.80), (0.55, 0.86), (0.60, 0.88), (0.70, 0.95), (0.62, 0.87)]]
 )
-def test_the_band_holds_the_truth_about_as_often_as_it_says(means: list[Point]) -> None:
+def test_the_band_has_its_nominal_coverage(means: list[Point]) -> None:
     truth = float(mean_offer([x for x, _ in means], [y for _, y in means], 0.5))
     generator = np.random.default_rng(7)
     held = 0

@@ -192,7 +192,7 @@ def test_vanishing_probabilities_keep_their_differences() -> None:
     assert scores[0, 0] > scores[0, 1]
 
 
-def test_models_that_set_a_record_aside_say_nothing_about_it(signals: Signals) -> None:
+def test_models_that_set_a_record_aside_do_not_count_for_it(signals: Signals) -> None:
     """Neither included nor excluded: as if the model had not been there for this record."""
     included, excluded = signals.members.copy(), ~signals.members
     included[4, :40] = excluded[4, :40] = False

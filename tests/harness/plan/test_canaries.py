@@ -93,7 +93,7 @@ def test_random_features_span_the_ranges_of_all_test_records(digits: Workload) -
     assert ((few.amax(0) - few.amin(0))[wide] > 0.05 * (high - low)[wide]).float().mean() > 0.8
 
 
-def test_a_single_near_duplicate_differs_from_its_twin(digits: Workload) -> None:
+def test_a_single_near_duplicate_differs_from_its_counterpart(digits: Workload) -> None:
     first, twin = cell_records(digits, cell("near-duplicate", count=1)).canaries.x
     spread = digits.test().x.std(dim=0, correction=0)
     moved = (first - twin).abs()
@@ -168,7 +168,7 @@ def test_normalised_records_have_lost_their_marks() -> None:
 
 
 @every_kind
-def test_members_are_the_same_people_with_and_without_canaries(digits: Workload, kind: str) -> None:
+def test_members_are_the_same_records_with_and_without_canaries(digits: Workload, kind: str) -> None:
     own = membership(cell(kind), 3, len(digits.pool()))
     assert torch.equal(own, membership(cell(None), 3, len(digits.pool())))
     records = cell_records(digits, cell(kind))
@@ -216,7 +216,7 @@ def test_near_duplicates_are_in_or_out_together(digits: Workload) -> None:
     assert torch.equal(records.members(mask).x, torch.stack([first[7], twin[7]]))
 
 
-def test_a_gradient_canary_moves_its_own_weights_and_nobody_else_does(digits: Workload) -> None:
+def test_a_gradient_canary_alone_moves_its_weights(digits: Workload) -> None:
     records = cell_records(digits, cell("gradient"))
     model = records.model(0)
     assert isinstance(model, Marked)

@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_recorded_trainings_tell_the_cost_of_more_of_their_kind(store: Store) -> None:
+def test_recorded_trainings_estimate_the_cost_of_their_kind(store: Store) -> None:
     attack = replace(training(), kind="attack", models=2, attack=Plugin("loss", "1"))
     found = estimate(plan(training(index=5), training(index=6), attack), store)
     assert found is not None
@@ -58,7 +58,7 @@ def test_recorded_trainings_tell_the_cost_of_more_of_their_kind(store: Store) ->
     assert {cost.source for cost in found.costs.values()} == {"recorded, 3 trainings"}
 
 
-def test_what_is_damaged_or_of_another_shape_tells_no_times(store: Store) -> None:
+def test_damaged_records_give_no_times(store: Store) -> None:
     for index, phases in enumerate(([], {"train": {}}, {"train": None}, "many"), start=10):
         task = training(index=index, steps=100)
         store.add(task)
@@ -125,7 +125,7 @@ def test_a_method_without_a_parameter_steps_is_taken_to_do_as_many_as_it_did(emp
     assert found.seconds == pytest.approx(2.0)
 
 
-def test_all_phases_grow_with_the_steps_that_were_asked_for(empty: Store) -> None:
+def test_all_phases_scale_with_the_requested_steps(empty: Store) -> None:
     publish(empty, training(steps=10))
     found = estimate(plan(training(index=5, steps=30)), empty)
     assert found is not None

@@ -169,7 +169,7 @@ def test_the_declared_attacks_run_on_every_attacked_cell_that_has_models_enough(
 
 
 @pytest.mark.parametrize("asked", [[], ["blind"], ["attribute-inference"]])
-def test_cells_that_no_membership_attack_is_asked_for_are_left_alone(asked: list[str]) -> None:
+def test_cells_without_a_membership_attack_get_no_declared_attacks(asked: list[str]) -> None:
     made = plan(SGD, models=3, attacks=asked)
     assert attacks_of(made) == list(dict.fromkeys([*asked, "blind"]))
 
@@ -182,12 +182,12 @@ def test_the_family_runs_with_default_parameters_beside_other_ones() -> None:
     assert attacks_of(asked) == ["strongest", "rmia", "loss", "lira", "blind"]
 
 
-def test_an_attack_asked_for_without_models_enough_is_refused() -> None:
+def test_an_attack_with_too_few_models_is_refused() -> None:
     (told,) = problems(SGD, models=2, attacks=["strongest"])
     assert "strongest needs at least 2 shadow models" in told and "models = 3 or more" in told
 
 
-def test_a_cell_asked_for_twice_is_planned_once() -> None:
+def test_a_cell_given_twice_is_planned_once() -> None:
     assert len(plan(SGD, SGD | {"steps": 9}, SGD, SGD | {"steps": 9.0}, models=2).cells) == 2
 
 
@@ -196,7 +196,7 @@ def test_more_models_reuse_the_first_ones() -> None:
     assert {task.key for task in few.tasks if task.kind == "train"} < {task.key for task in many.tasks}
 
 
-def test_what_the_store_has_is_not_planned_again(tmp_path: Path) -> None:
+def test_done_tasks_are_not_planned(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     tasks = plan(SGD, models=3, attacks=["lira"]).tasks
     done, diverged, killed, cancelled = (task.key for task in (*tasks[:3], tasks[3]))
@@ -294,7 +294,7 @@ def test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine() ->
     ("delta", "n_train", "warned"),
     [(1e-5, 718, False), (1.39e-3, 718, False), (1.4e-3, 718, True), (0.1, 9, False), (0.2, 5, True)],
 )
-def test_a_delta_that_protects_nobody_is_a_warning(delta: float, n_train: int, warned: bool) -> None:
+def test_a_delta_without_protection_is_a_warning(delta: float, n_train: int, warned: bool) -> None:
     grid = DP | {"delta": delta, "n_train": n_train, "batch_size": 4}
     found = plan(grid | {"epsilon": [2, 4]}, SGD, models=1).warnings
     assert len(found) == warned, "once for all epsilons, and none for what has no delta"

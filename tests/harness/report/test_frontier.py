@@ -112,7 +112,7 @@ def test_front_is_a_step_line_that_waits_for_the_leakage(row: Any, reading: Any)
     assert corners(axes.get_lines()[-1]) == [[low, 0.7], [high, 0.7], [high, 0.9], [edge, 0.9]]
 
 
-def test_single_model_cells_without_any_resolved_tpr_say_why(row: Any, reading: Any) -> None:
+def test_single_model_cells_without_a_resolved_tpr_state_why(row: Any, reading: Any) -> None:
     few = {f"tpr_at_{name}": None for name in ("10pct", "1pct", "0p1pct", "0p01pct")}
     figure = drawn(reading([row(models=1, n_nonmembers=60, **few)]))
     assert "TPR at 10 % FPR needs 100 non-members,\nthe smallest cell has 60." in texts(figure)
@@ -134,13 +134,13 @@ def test_many_cells_show_the_curves_of_the_front(row: Any) -> None:
     assert choose_curves([]) == ([], "no ROC stored")
 
 
-def test_a_panel_says_when_its_attack_misses_cells(row: Any) -> None:
+def test_a_panel_notes_cells_without_its_attack(row: Any) -> None:
     rows = [row(attack="loss"), row(epsilon=1.0, attack="loss"), row(epsilon=2.0, attack="lira")]
     title = choose_panel(rows, AUC).title
     assert title == "attack loss (2 of 3 cells)"
 
 
-def test_panels_show_the_strongest_of_each_cell_or_the_attack_asked_for(row: Any, reading: Any) -> None:
+def test_panels_show_the_strongest_of_each_cell_or_the_chosen_attack(row: Any, reading: Any) -> None:
     rows = [row(attack="strongest"), row(attack="lira")]
     titles = [axes.get_title() for axes in drawn(reading(rows)).axes]
     assert titles[:2] == ["strongest attack of each cell"] * 2
@@ -201,7 +201,7 @@ def test_nothing_to_draw_is_stated(reading: Any, changes: dict[str, Any]) -> Non
     assert ("method = 'x'" in said) == ("where" in changes)
 
 
-def test_a_crowded_panel_names_its_front_and_says_so(row: Any, reading: Any) -> None:
+def test_a_crowded_panel_labels_its_front_and_notes_it(row: Any, reading: Any) -> None:
     rows = [row(epsilon=float(e), accuracy=0.5 + e % 7 / 100, mu=0.02 * e) for e in range(1, NAMED + 2)]
     figure = drawn(reading(rows))
     told = f"In a panel of more than {NAMED} cells, up to {FRONT_NAMED} of those on the front are named"
@@ -218,7 +218,7 @@ def test_of_a_long_front_a_few_cells_are_named_from_end_to_end(row: Any, reading
     assert {names[0], names[-1]} == {name_point(rows[0]), name_point(rows[-1])}
 
 
-def test_of_very_many_cells_some_are_drawn_with_the_whole_front_and_the_panel_says_so(
+def test_of_many_cells_some_are_drawn_with_the_whole_front_and_the_panel_notes_it(
     row: Any, reading: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.report.figure.panels.DRAWN", 30)

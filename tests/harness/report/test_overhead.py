@@ -40,7 +40,7 @@ def test_one_line_for_each_cell_with_its_ratio(quickstart: Reading) -> None:
     assert "8 models a cell" in text
 
 
-def test_quartiles_are_in_units_of_the_yardsticks_step() -> None:
+def test_quartiles_are_in_units_of_the_baselines_step() -> None:
     row: dict[str, Any] = {"example_overhead": 4.0, "step_seconds": 0.02}
     row |= {"step_seconds_p25": 0.01, "step_seconds_p75": 0.03}
     assert relative_quartiles(row) == pytest.approx((2.0, 6.0))
@@ -66,7 +66,7 @@ def test_machines_are_named_where_there_are_two_kinds() -> None:
     assert name_lines([here, there])[1] == "sgd (cpu, 8 thr.)"
 
 
-def test_of_very_many_cells_some_of_every_method_are_lines_and_the_figure_says_so(
+def test_of_many_cells_some_of_every_method_are_drawn_and_the_figure_notes_it(
     row: Any, reading: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.report.overhead.LINES", 20)
@@ -148,7 +148,9 @@ def test_a_step_that_a_bench_timed_is_shown_as_that(row: Any, reading: Any) -> N
         ({"example_overhead": None}, False),
     ],
 )
-def test_a_ratio_below_one_says_why(changes: dict[str, Any], told: bool, row: Any, reading: Any) -> None:
+def test_a_ratio_below_one_is_explained_in_figure_and_table(
+    changes: dict[str, Any], told: bool, row: Any, reading: Any
+) -> None:
     found = reading([row(method="sgd", epsilon=None, example_overhead=0.9), row(**changes)])
     assert ("autograd" in explain_clocks(found)) is told
     assert any("autograd" in note for note in overhead_table(found).protocol) is told

@@ -149,7 +149,7 @@ def test_a_wrong_condition_is_a_spec_error_and_writes_nothing(
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_report_of_an_empty_database_says_what_to_run(write: Any, tmp_path: Path) -> None:
+def test_a_report_of_an_empty_database_states_what_to_run(write: Any, tmp_path: Path) -> None:
     files = write(make_store(tmp_path / "store", []), tmp_path / "out")
     texts = [file.read_text(encoding="utf-8") for file in files if file.suffix in (".svg", ".html")]
     assert texts

@@ -90,7 +90,7 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
     assert everything(store.database) == before
 
 
-def test_rows_hold_what_the_files_say(collected: Store) -> None:
+def test_rows_hold_the_content_of_the_files(collected: Store) -> None:
     each = cells("digits-linear")[1]
     key = Task("train", each, index=2).key
     result = collected.result(key)
@@ -224,7 +224,7 @@ def test_the_tries_of_a_cell_are_the_most_of_any_task(store: Store) -> None:
     assert row["tried_before"] != 9, "of the tasks that are left"
 
 
-def test_a_cell_goes_with_its_last_task(store: Store) -> None:
+def test_a_cell_is_deleted_with_its_last_task(store: Store) -> None:
     each = cell("digits-mlp", "dp-sgd", epsilon=2.5)
     lone = Task("train", each)
     publish(store, lone, training(lone, 0.7))

@@ -81,7 +81,7 @@ def rows(store: Store) -> dict[str, dict[str, Any]]:
     return {row["axis"]: row for row in found}
 
 
-def test_two_cells_are_compared_as_the_statistics_say(store: Store) -> None:
+def test_two_cells_are_compared_by_the_paired_test(store: Store) -> None:
     one, two = cell("w", "sgd"), cell("w", "dp-sgd", epsilon=1.0, delta=1e-5)
     first, second = np.linspace(0.90, 0.95, MODELS), np.linspace(0.80, 0.86, MODELS) ** 1.1
     leaky, private = stored(1.5, 1), stored(0.1, 2)
@@ -152,7 +152,7 @@ def test_a_cell_with_more_models_is_rescored_with_those_that_both_have(store: St
     assert found["validation_accuracy"]["accuracy_test_se"] is None
 
 
-def test_what_was_purged_is_not_compared_and_says_why(store: Store) -> None:
+def test_a_purged_cell_is_not_compared_and_states_why(store: Store) -> None:
     one, two = cell("w", "sgd"), cell("w", "dp-sgd", epsilon=1.0, delta=1e-5)
     add_answered(store, one, 2 * MODELS, 1)
     add_answered(store, two, MODELS, 2)
@@ -162,7 +162,7 @@ def test_what_was_purged_is_not_compared_and_says_why(store: Store) -> None:
     assert "was purged" in found["auc"]["reason"]
 
 
-def test_without_scores_leakage_is_not_compared_and_says_why(store: Store) -> None:
+def test_without_scores_leakage_is_not_compared_and_the_reason_is_given(store: Store) -> None:
     for method in ("sgd", "dp-sgd"):
         add(store, cell("w", method), np.linspace(0.8, 0.9, MODELS), None)
     found = rows(store)

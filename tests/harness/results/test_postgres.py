@@ -110,7 +110,7 @@ def test_every_table_and_view_has_the_rows_of_duckdb(collected: str, filled: Pat
         assert not {key: (one[key], other[key]) for key in one if not same(one[key], other[key])}
 
 
-def test_questions_of_the_documentation_have_the_same_answers(collected: str, filled: Path) -> None:
+def test_queries_of_the_documentation_have_the_same_results(collected: str, filled: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "querying.md").read_text(encoding="utf-8")
     asked = re.findall(r"^```sql\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     for sql in asked:
@@ -187,7 +187,7 @@ def test_another_version_is_rebuilt_and_what_is_not_ours_stays(url: str, store: 
         assert keeper.execute("select to_regclass('privbench.left_over_from_before')").fetchone() == (None,)
 
 
-def test_somebodys_view_on_ours_is_not_dropped_with_it(url: str, store: Store) -> None:
+def test_a_foreign_view_on_ours_is_not_dropped(url: str, store: Store) -> None:
     collect(store.path, url)
     with connect(url) as keeper:
         keeper.execute("create view public.mine as select * from privbench.frontier")
@@ -252,7 +252,7 @@ def test_a_password_is_never_shown(server: str, filled: Path) -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_an_empty_database_says_what_to_do(url: str) -> None:
+def test_an_empty_database_states_what_to_do(url: str) -> None:
     with pytest.raises(StoreError, match="privbench collect"):
         query(url, "select 1")
 

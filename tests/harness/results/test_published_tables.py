@@ -230,7 +230,7 @@ def test_nothing_is_filled_in(rows: list[Row]) -> None:
     assert not any("delta" in {**cell.params, **cell.stated} for cell in private), "the paper states no delta"
 
 
-def test_cells_that_cannot_be_asked_for_say_why() -> None:
+def test_unmatchable_cells_state_why() -> None:
     reasons = collections.Counter(cell.cell.unmatchable for cell in published())
     assert reasons == {
         None: 434 - 16,

@@ -217,7 +217,7 @@ def test_files_stay_closed_even_to_functions_that_read_them(
         "-- a remark\nselect 1 -- another",
     ],
 )
-def test_what_reads_is_answered_and_changes_nothing(path: Path, sql: str) -> None:
+def test_read_only_statements_are_executed_and_change_nothing(path: Path, sql: str) -> None:
     before = bytes_of(path)
     assert query(path, sql).columns
     assert bytes_of(path) == before
@@ -262,7 +262,7 @@ def test_a_mistake_is_reported_with_what_there_is(path: Path) -> None:
     assert len(problem.splitlines()) == 2
 
 
-def test_a_store_without_a_database_says_what_to_do(tmp_path: Path) -> None:
+def test_a_store_without_a_database_states_what_to_do(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     with pytest.raises(StoreError, match="privbench collect"):
         query(store.path, "select 1")
@@ -345,7 +345,7 @@ def test_an_unknown_format_is_refused(path: Path) -> None:
     assert (caught.value.value, caught.value.allowed) == ("yaml", ("csv", "json", "parquet", "table"))
 
 
-def test_the_environment_cannot_be_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_cannot_be_queried(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "PRIVBENCH_TEST_WORD", "hush-hush")
     sql = "select * from duckdb_functions() where function_name in ('getenv', 'getvariable')"
     assert "hush-hush" not in render(query(path, sql), "json")

@@ -135,14 +135,14 @@ def test_a_conflict_is_shown(archives: Path, ours: Path) -> None:
     assert {row["ours"] for row in found if row["figure"] == "accuracy"} == {0.99}
 
 
-def test_the_same_file_again_changes_nothing(archives: Path, ours: Path) -> None:
+def test_importing_the_same_file_twice_changes_nothing(archives: Path, ours: Path) -> None:
     import_results(ours, archives / "results.zip", "alice")
     before = files(ours)
     assert not import_results(ours, archives / "results.zip", "alice").new
     assert files(ours) == before
 
 
-def test_a_name_keeps_what_it_has_unless_told(
+def test_an_import_keeps_its_content_unless_replaced(
     archives: Path, theirs: Path, ours: Path, tmp_path: Path
 ) -> None:
     few = tmp_path / "few.zip"
@@ -176,7 +176,7 @@ def test_a_condition_selects_tasks(theirs: Path, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["one.zip"]
 
 
-def test_weights_travel_when_asked_for(theirs: Path, ours: Path, tmp_path: Path) -> None:
+def test_weights_are_exported_on_request(theirs: Path, ours: Path, tmp_path: Path) -> None:
     export_results(theirs, tmp_path / "all.zip", "index = 9", weights=True)
     import_results(ours, tmp_path / "all.zip")
     (file,) = (ours / "imports").rglob("model-*")
@@ -185,7 +185,7 @@ def test_weights_travel_when_asked_for(theirs: Path, ours: Path, tmp_path: Path)
         export_results(theirs, tmp_path / "all.parquet", weights=True)
 
 
-def test_a_parquet_export_can_be_read_by_anybody(archives: Path, theirs: Path) -> None:
+def test_a_parquet_export_can_be_read_without_privbench(archives: Path, theirs: Path) -> None:
     table = pq.read_table(archives / "results.parquet")
     assert table.column_names == ["key", "spec", "result", "artefacts"]
     row = table.to_pylist()[0]

@@ -62,7 +62,7 @@ def test_no_name_of_a_sweep_or_task_leads_out_of_the_store(tmp_path: Path, name:
         store.find(name)
 
 
-def test_a_path_that_no_store_can_have_is_told() -> None:
+def test_a_path_that_no_store_can_have_is_reported() -> None:
     with pytest.raises(StoreError, match="cannot be a store"):
         Store.open("n" * 5_000)
 

@@ -20,7 +20,7 @@ def voted() -> Result:
 
 
 @pytest.mark.parametrize("read_before", [False, True])
-def test_neither_figures_nor_outcome_tell_what_stays(read_before: bool) -> None:
+def test_neither_figures_nor_outcome_contain_private_figures(read_before: bool) -> None:
     result = voted()
     if read_before:
         assert "data_dependent" in result.training.guarantee.epsilons

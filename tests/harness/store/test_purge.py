@@ -55,7 +55,7 @@ def names(store: Store, task: Task) -> set[str]:
     return {entry.name.split("-")[0] for entry in store.folder(task.key).iterdir()}
 
 
-def test_member_data_goes_and_results_stay(store: Store) -> None:
+def test_member_data_are_deleted_and_results_stay(store: Store) -> None:
     before = {task.key: store.result(task.key) for task in (TRAINING, ATTACK)}
     freed = purge(store, holdings(store))
     assert freed == sum(
@@ -85,7 +85,7 @@ def test_open_tasks_keep_their_checkpoints(store: Store) -> None:
     assert {"checkpoint", "model", "signals"} <= names(store, TRAINING)
 
 
-def test_a_purged_artefact_says_so_and_a_lost_one_still_makes_the_result_invalid(store: Store) -> None:
+def test_a_purged_artefact_is_noted_and_a_lost_one_makes_the_result_invalid(store: Store) -> None:
     purge(store, holdings(store))
     result = store.result(TRAINING.key)
     assert result is not None
@@ -102,7 +102,7 @@ def test_a_broken_note_excuses_nothing(store: Store, note: str) -> None:
     assert store.result(TRAINING.key) is None
 
 
-def test_killed_at_any_deletion_every_result_stays_valid_and_the_rest_goes_next_time(
+def test_killed_at_any_deletion_every_result_stays_valid_and_a_rerun_deletes_the_rest(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unlink, left = Path.unlink, 3
@@ -170,7 +170,7 @@ def test_only_a_purged_success_can_be_forgotten(store: Store) -> None:
     assert purged_trainings([ATTACK], store) == frozenset()
 
 
-def test_the_command_asks_and_tells(store: Store) -> None:
+def test_the_command_asks_for_confirmation_and_reports(store: Store) -> None:
     def call(*words: str) -> str:
         done = CliRunner().invoke(app, ["purge", *words, "--store", str(store.path)])
         return done.stdout + str(done.exception or "")
@@ -186,7 +186,7 @@ def test_the_command_asks_and_tells(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_rows_stay_and_a_new_attack_trains_again(tmp_path: Path) -> None:
+def test_rows_stay_and_a_new_attack_retrains(tmp_path: Path) -> None:
     path = tmp_path / "store"
 
     def privbench(command: str, *words: str) -> str:

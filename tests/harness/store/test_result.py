@@ -261,7 +261,7 @@ def test_figures_of_another_shape_are_no_outcome(kind: str, figures: Json) -> No
 
 
 @pytest.mark.parametrize("name", ["status", "key", "figures", "artefacts"])
-def test_nobody_alters_a_result(name: str) -> None:
+def test_a_result_is_immutable(name: str) -> None:
     result: Any = built("training")
     with pytest.raises(ValidationError, match="frozen"):
         setattr(result, name, getattr(result, name))
@@ -270,7 +270,7 @@ def test_nobody_alters_a_result(name: str) -> None:
     assert result.training.metrics.test_accuracy == 0.75
 
 
-def test_the_builder_says_when_and_who() -> None:
+def test_the_builder_records_time_and_host() -> None:
     result = built("audit")
     assert (result.key, result.kind, result.status) == (ATTACK.key, "attack", "done")
     assert result.started == "2026-01-02T00:00:00+00:00" and result.wall_seconds == 1.5
@@ -282,7 +282,7 @@ def test_the_builder_says_when_and_who() -> None:
     assert (bare.artefacts, bare.warnings, bare.provenance) == ({}, [], {})
 
 
-def test_figures_computed_again_replace_the_outcome_alone() -> None:
+def test_recomputed_figures_replace_only_the_outcome() -> None:
     result, other = built("membership"), Membership(**leakage(0.9), dependence="record")
     again = result.replacing(other)
     assert again.outcome == other != result.outcome

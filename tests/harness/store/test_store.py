@@ -44,7 +44,7 @@ def status(store: Store) -> str | None:
 # -- the folder --------------------------------------------------------------------------------
 
 
-def test_a_store_is_made_only_where_asked(tmp_path: Path) -> None:
+def test_a_store_is_created_only_on_request(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store at"):
         Store.open(tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -60,7 +60,7 @@ def test_a_file_is_no_store(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_foreign_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(StoreError, match="not a privbench store"):
         Store.open(tmp_path, create=True)
@@ -79,7 +79,7 @@ def test_a_store_of_a_newer_protocol_is_refused(store: Store) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"protocol": "x"}', '{"protocol": null}', '{"pro'])
-def test_a_broken_store_file_is_told(store: Store, content: str) -> None:
+def test_a_broken_store_file_is_reported(store: Store, content: str) -> None:
     (store.path / "store.json").write_text(content)
     with pytest.raises(StoreError, match=r"store\.json cannot be read"):
         Store.open(store.path)
@@ -88,7 +88,7 @@ def test_a_broken_store_file_is_told(store: Store, content: str) -> None:
 # -- tasks -------------------------------------------------------------------------------------
 
 
-def test_a_spec_is_written_once_and_mended_if_damaged_or_altered(store: Store) -> None:
+def test_a_spec_is_written_once_and_rewritten_if_damaged_or_altered(store: Store) -> None:
     given = task()
     file = store.folder(given.key) / "spec.json"
     store.add(given)
@@ -101,7 +101,7 @@ def test_a_spec_is_written_once_and_mended_if_damaged_or_altered(store: Store) -
         assert file.read_bytes() == written
 
 
-def test_a_damaged_spec_is_told(store: Store) -> None:
+def test_a_damaged_spec_is_reported(store: Store) -> None:
     with pytest.raises(StoreError, match="no task abab"):
         store.task(KEY)
     store.folder(KEY).mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_a_damaged_spec_is_told(store: Store) -> None:
             store.task(KEY)
 
 
-def test_an_altered_spec_is_told_whether_the_task_or_its_notes_were(store: Store) -> None:
+def test_an_altered_spec_is_reported_whether_task_or_notes(store: Store) -> None:
     given = task()
     store.add(given)
     file = store.folder(given.key) / "spec.json"
@@ -132,7 +132,7 @@ def test_an_altered_spec_is_told_whether_the_task_or_its_notes_were(store: Store
         store.task(given.key)
 
 
-def test_a_seal_shows_damage_and_its_absence_is_older_than_seals() -> None:
+def test_a_checksum_shows_damage_and_old_files_have_none() -> None:
     content = {"tasks": [1, 2], "name": "x"}
     raw = dump_checked(content)
     assert parse_checked(raw) == content
@@ -142,7 +142,7 @@ def test_a_seal_shows_damage_and_its_absence_is_older_than_seals() -> None:
             parse_checked(harm)
 
 
-def test_a_deleted_store_file_is_made_anew_and_the_results_stay(store: Store) -> None:
+def test_a_deleted_store_file_is_rewritten_and_the_results_stay(store: Store) -> None:
     store.add(task())
     store.database.touch()
     (store.path / "supervisor").mkdir()
@@ -154,7 +154,7 @@ def test_a_deleted_store_file_is_made_anew_and_the_results_stay(store: Store) ->
 
 
 @pytest.mark.parametrize("age", [1e9, 40.0, -40.0, -1e9])
-def test_a_heartbeat_is_recent_or_dead_also_if_it_is_of_the_future(store: Store, age: float) -> None:
+def test_a_heartbeat_that_is_old_or_in_the_future_is_stale(store: Store, age: float) -> None:
     def tell(ago: float) -> None:
         word = {"time": time.time() - ago, "phase": "train", "done": 1, "total": 2}
         (store.path / "heartbeat").write_text(json.dumps(word))
@@ -254,7 +254,7 @@ HARMS: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_damaged_result_counts_as_absent_and_is_made_again(store: Store, harm: str) -> None:
+def test_a_damaged_result_counts_as_absent_and_is_rebuilt(store: Store, harm: str) -> None:
     store.folder(KEY).mkdir(parents=True)
 
     def complete() -> Result:
@@ -276,7 +276,7 @@ def test_a_damaged_result_counts_as_absent_and_is_made_again(store: Store, harm:
     assert mended.figures["accuracy"] == 0.75
 
 
-def test_a_flipped_bit_in_an_artefact_is_told_on_reading(store: Store) -> None:
+def test_a_flipped_bit_in_an_artefact_is_detected_on_reading(store: Store) -> None:
     store.folder(KEY).mkdir(parents=True)
     artefact = store.write_artefact(KEY, "model.safetensors", b"weights")
     store.publish(result(artefacts={"model": artefact}))
@@ -347,7 +347,7 @@ def test_results_come_with_their_specs_in_the_order_of_keys(store: Store) -> Non
     assert [key for _, key in found] == sorted(key for _, key in found)
 
 
-def test_sweeps_are_remembered_by_name(store: Store) -> None:
+def test_sweeps_are_recorded_by_name(store: Store) -> None:
     store.write_sweep(SweepRecord(name="one", tasks=[]))
     two = SweepRecord(name="two", tasks=[SweepEntry(key=KEY, kind="train", cell="c")])
     store.write_sweep(two)
@@ -409,7 +409,7 @@ def test_a_full_disk_leaves_no_half_result(small_disk: Path) -> None:
     assert status(store) == "done"
 
 
-def test_a_file_that_may_not_grow_leaves_no_half_result(store: Store) -> None:
+def test_a_file_size_limit_leaves_no_half_result(store: Store) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:

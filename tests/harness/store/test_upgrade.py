@@ -99,7 +99,7 @@ def test_no_plan_takes_an_old_result_for_its_own(old: Store) -> None:
     assert not {task.key for task in plan.tasks} & old.keys()
 
 
-def test_an_old_task_is_not_run_and_not_sent_again(old: Store) -> None:
+def test_an_old_task_is_not_run_and_not_resubmitted(old: Store) -> None:
     key = old.sweep("old").tasks[0].key
     with pytest.raises(StoreError) as raised:
         old.task(key).refuse_other_protocol()
@@ -108,7 +108,7 @@ def test_an_old_task_is_not_run_and_not_sent_again(old: Store) -> None:
         resend(old, "old", "local", Settings())
 
 
-def test_status_tells_the_protocol(old: Store) -> None:
+def test_status_shows_the_protocol(old: Store) -> None:
     progress = Progress.of(old, "old")
     assert progress.over
     assert progress.summary()["protocol"] == 0

@@ -156,7 +156,7 @@ def test_unanswered_queries_pay_for_their_test() -> None:
     assert costs[0] == pytest.approx(tests_only, rel=1e-6)
 
 
-def test_answers_that_were_possible_are_paid_for_and_not_those_that_were_given() -> None:
+def test_possible_answers_are_charged_not_only_given_ones() -> None:
     votes, passed = (row(200, 50),) * 10, (True, *[False] * 9)
     found = [
         price(NoisyVotesDpEvent(votes, "confident", 40.0, 200.0, 150.0, answered, most), 1e-5)

@@ -25,7 +25,7 @@ def sgm(rate: float, noise: float, steps: int) -> DpEvent:
     [(256 / 60000, 1.1, 2000), (0.01, 1.0, 1000), (0.99, 2.0, 1), (0.5, 20.0, 10), (1e-4, 0.6, 10)],
 )
 @pytest.mark.filterwarnings("ignore:Optimal order is the")  # Opacus's remark on its own window
-def test_it_says_what_opacus_says(rate: float, noise: float, steps: int) -> None:
+def test_it_agrees_with_opacus(rate: float, noise: float, steps: int) -> None:
     theirs = PRVAccountant()
     theirs.history = [(noise, rate, steps)]
     rough = epsilon_rdp(sgm(rate, noise, steps), 1e-9, NeighboringRelation.ADD_OR_REMOVE_ONE)
@@ -36,7 +36,7 @@ def test_it_says_what_opacus_says(rate: float, noise: float, steps: int) -> None
 
 
 @pytest.mark.filterwarnings("ignore:Optimal order is the")
-def test_it_says_what_opacus_says_of_different_gaussians() -> None:
+def test_it_agrees_with_opacus_on_different_gaussians() -> None:
     event = ComposedDpEvent([sgm(0.05, 2.0, 200), sgm(0.01, 1.2, 300), sgm(0.99, 20.0, 1)])
     theirs = PRVAccountant()
     theirs.history = [(2.0, 0.05, 200), (1.2, 0.01, 300), (20.0, 0.99, 1)]

@@ -17,7 +17,7 @@ def test_a_view_moves_and_mirrors() -> None:
     assert View().of(x) is x
 
 
-def test_lira_asks_about_the_image_first_and_about_eighteen_views_at_most() -> None:
+def test_lira_queries_the_image_first_and_at_most_eighteen_views() -> None:
     views = lira_views(18)
     assert views[:2] == [View(), View(mirrored=True)]
     assert len(set(views)) == 18

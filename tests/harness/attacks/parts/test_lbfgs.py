@@ -52,7 +52,7 @@ def test_each_problem_takes_the_steps_of_torchs_optimizer(steps: int) -> None:
     torch.testing.assert_close(values, evaluate(points)[0])
 
 
-def test_one_that_diverges_stops_and_disturbs_nobody() -> None:
+def test_a_diverging_problem_stops_and_affects_no_other() -> None:
     start, bowl = bowls()
 
     def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:

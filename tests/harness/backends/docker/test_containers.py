@@ -73,7 +73,7 @@ def test_the_environment_is_all_ours(store: Store, monkeypatch: pytest.MonkeyPat
     assert found.keys() == threads | device | {"HOME", "PRIVBENCH_IMAGE", "A"}
 
 
-def test_a_container_has_its_gpu_and_says_so_or_sees_none(store: Store) -> None:
+def test_a_container_has_its_gpu_or_none_and_records_it(store: Store) -> None:
     command = words(store, "GPU-1")
     assert values(command, "gpus") == ["device=GPU-1"]
     assert {"PRIVBENCH_DEVICE=cuda", "CUDA_VISIBLE_DEVICES=GPU-1"} <= {*values(command, "env")}
@@ -155,7 +155,7 @@ def test_a_task_is_never_root(store: Store) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
-def test_root_gives_a_task_and_all_in_it_to_the_plain_user(tmp_path: Path) -> None:
+def test_root_hands_a_task_folder_over_to_the_plain_user(tmp_path: Path) -> None:
     (tmp_path / "task" / "checkpoint").mkdir(parents=True)
     (tmp_path / "task" / "checkpoint" / "0").touch()
     hand_over(tmp_path / "task", 1234, 5678)
@@ -165,7 +165,7 @@ def test_root_gives_a_task_and_all_in_it_to_the_plain_user(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("text", "count"), [("5", 5), ("2K", 2048), ("3M", 3 << 20), ("1T", 1 << 40)])
-def test_sizes_are_read_as_people_write_them(text: str, count: int) -> None:
+def test_sizes_are_read_in_every_spelling(text: str, count: int) -> None:
     assert size_bytes(text) == count
 
 
@@ -181,7 +181,7 @@ def test_memory_comes_from_what_was_recorded_or_is_a_share() -> None:
     )
 
 
-def test_a_profile_tells_every_mistake(tmp_path: Path) -> None:
+def test_a_profile_reports_every_problem(tmp_path: Path) -> None:
     file = tmp_path / "profile.toml"
     file.write_text('memory = "lots"\nscrach = "1G"\nread_only = ["data"]\n')
     with pytest.raises(SpecError) as caught:
@@ -203,14 +203,14 @@ def test_the_sample_profile_is_good_and_the_page_has_every_key() -> None:
     assert {key for key in Container.model_fields if f"| `{key}` |" not in page} == set()
 
 
-def test_the_engine_s_own_words_are_told() -> None:
+def test_the_engine_s_message_is_reported() -> None:
     told = "docker: Error response from daemon: no such thing.\nSee 'docker run --help'.\n"
     assert complaint(told) == "docker: Error response from daemon: no such thing."
     assert complaint("Error response from daemon: gone\n") == "gone"
     assert complaint("") == ""
 
 
-def test_without_docker_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_docker_the_error_states_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendError, match="use another --backend"):
         ask("version")
@@ -237,7 +237,7 @@ class Told(Worker):
         self.process.wait(60)
 
 
-def test_a_keeper_s_last_words_are_the_reason(store: Store) -> None:
+def test_a_keeper_s_last_line_is_the_reason(store: Store) -> None:
     said = json.dumps(["out_of_memory", "too big"])
     dead = Told(store, f"print('exit_cause', {said!r})")
     assert list(dead.ended_tasks()) == []
@@ -246,7 +246,7 @@ def test_a_keeper_s_last_words_are_the_reason(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("status", "spent"), [("done", False), ("interrupted", False), ("failed", True)])
-def test_a_container_whose_task_failed_is_not_used_again(store: Store, status: str, spent: bool) -> None:
+def test_a_container_whose_task_failed_is_not_reused(store: Store, status: str, spent: bool) -> None:
     used = Told(store, f"print(key, {status!r})")
     assert list(used.ended_tasks()) == [("ab", status)]
     assert used.spent is spent

@@ -73,7 +73,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, lis
     return tmp_path, calls
 
 
-def test_wheels_are_gathered_again_for_another_cuda(
+def test_wheels_are_collected_again_for_another_cuda(
     checkout: tuple[Path, list[tuple[str, ...]]],
 ) -> None:
     source, calls = checkout
@@ -107,7 +107,7 @@ def test_the_cuda_file_s_own_defaults_are_those_of_a_build() -> None:
 @pytest.mark.parametrize(
     ("file", "device"), [("Dockerfile", "cpu"), ("Dockerfile.cuda", "cuda")], ids=lambda each: each
 )
-def test_an_image_says_what_it_is_for(file: str, device: str) -> None:
+def test_an_image_states_its_device(file: str, device: str) -> None:
     assert f'{DEVICE_LABEL}="{device}"' in (ROOT / "docker" / file).read_text()
 
 

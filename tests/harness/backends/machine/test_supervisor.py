@@ -75,7 +75,7 @@ def running(lab: "Lab", task: Task) -> int:
     return int(beat["pid"])
 
 
-def test_work_goes_on_after_the_one_who_asked_was_killed_and_under_one_supervisor(lab: "Lab") -> None:
+def test_work_continues_under_one_supervisor_after_the_submitter_was_killed(lab: "Lab") -> None:
     tasks = [lab.task(index) for index in range(2)]
     keys = lab.added(*tasks, lab.attack(tasks[0]))
     program = (
@@ -130,7 +130,7 @@ def test_tasks_of_two_sweeps_run_once(lab: "Lab") -> None:
     assert [runs(lab, task) for task in [*shared, lab.attack(shared[0])]] == [1, 1, 1, 1]
 
 
-def test_what_was_done_and_is_damaged_runs_again_under_the_same_supervisor(lab: "Lab") -> None:
+def test_a_damaged_result_is_rerun_under_the_same_supervisor(lab: "Lab") -> None:
     task = lab.task(seed=3)
     lab.send([task], slots=2)
     lab.wait_for(task)
@@ -141,7 +141,7 @@ def test_what_was_done_and_is_damaged_runs_again_under_the_same_supervisor(lab: 
     assert runs(lab, task) == 2
 
 
-def test_a_spec_that_cannot_be_read_stops_nobody_else(lab: "Lab") -> None:
+def test_an_unreadable_spec_stops_no_other_task(lab: "Lab") -> None:
     broken, good = lab.task(seed=4), lab.task(seed=5)
     attack = lab.attack(broken, models=1)
     lab.added(broken, attack, good)
@@ -156,7 +156,7 @@ def test_a_spec_that_cannot_be_read_stops_nobody_else(lab: "Lab") -> None:
     assert reasons(lab, [broken, attack]) == [None, None]
 
 
-def test_a_stopped_sweep_leaves_no_rows_and_goes_on_when_asked(lab: "Lab") -> None:
+def test_a_stopped_sweep_leaves_no_rows_and_resumes_on_request(lab: "Lab") -> None:
     tasks = [lab.task(index, seed=6, **SLOW) for index in range(4)]
     lab.send([*tasks, lab.attack(tasks[0])], "stopped", slots=2)
     running(lab, tasks[0])
@@ -191,7 +191,7 @@ def test_a_cancelled_sweep_has_a_row_for_every_task_and_spares_other_sweeps(lab:
     settled(lab)
 
 
-def test_a_killed_worker_fails_its_task_alone_and_the_sweep_completes_when_asked_again(lab: "Lab") -> None:
+def test_a_killed_worker_fails_its_task_alone_and_rerunning_completes_the_sweep(lab: "Lab") -> None:
     tasks = [lab.task(index, seed=9, **SLOW) for index in range(3)]
     leaving = lab.task(seed=9, trouble="exit")
     every = [*tasks, leaving, lab.attack(tasks[0], models=3)]
@@ -225,7 +225,7 @@ def test_after_a_worker_s_device_failed_the_next_task_gets_a_new_process(lab: "L
     )
 
 
-def test_a_worker_that_somebody_else_asks_to_stop_leaves_a_row(lab: "Lab") -> None:
+def test_a_worker_stopped_from_outside_leaves_a_row(lab: "Lab") -> None:
     task = lab.task(seed=10, **SLOW)
     lab.send([task], slots=2)
     os.kill(running(lab, task), signal.SIGTERM)
@@ -301,7 +301,7 @@ def test_settings_decide_the_slots() -> None:
     assert slots(Settings(threads=10 * cores)) == 1
 
 
-def test_a_supervisor_tells_what_runs(lab: "Lab") -> None:
+def test_a_supervisor_reports_what_runs(lab: "Lab") -> None:
     task = lab.task(seed=14, **SLOW)
     lab.send([task], slots=1)
     running(lab, task)

@@ -73,7 +73,7 @@ def install(patch: pytest.MonkeyPatch, folder: Path, **programs: str) -> None:
     patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_an_element_asks_for_its_requeue_until_that_ends_the_question_too(
+def test_an_element_requests_its_requeue_until_slurm_ends_it(
     lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first time the controller is away; the second time SLURM kills everything of the job.
@@ -87,7 +87,7 @@ def test_an_element_asks_for_its_requeue_until_that_ends_the_question_too(
     assert lab.store.result(long.key) is None
 
 
-def test_an_element_that_is_not_requeued_tells_why(
+def test_an_element_that_is_not_requeued_reports_why(
     lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, tmp_path / "bin", squeue="echo 0:01", scontrol="echo 'not here' >&2; exit 1")

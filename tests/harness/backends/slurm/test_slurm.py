@@ -82,7 +82,7 @@ def beat(store: Store, task: Task, age: float = 0.0, job: str | None = None) -> 
     (store.folder(task.key) / "heartbeat").write_text(json.dumps(said))
 
 
-def test_a_job_that_ended_without_a_row_gets_one_with_slurms_word(
+def test_a_job_that_ended_without_a_row_gets_one_with_slurms_state(
     sent: tuple[Store, list[Task]],
 ) -> None:
     store, tasks = sent
@@ -100,7 +100,7 @@ def test_a_job_that_ended_without_a_row_gets_one_with_slurms_word(
     )
 
 
-def test_a_task_whose_job_ended_before_it_began_is_told_apart(sent: tuple[Store, list[Task]]) -> None:
+def test_a_task_whose_job_ended_before_it_started_is_distinguished(sent: tuple[Store, list[Task]]) -> None:
     store, tasks = sent
     settle(store, unfinished(store, "sweep"), [info(0, "TIMEOUT")])
     assert reasons(store, tasks[:1]) == ["killed"]
@@ -117,14 +117,14 @@ def test_an_element_that_looks_for_no_more_work_holds_nothing(sent: tuple[Store,
     assert reasons(store, tasks) == [None] * 4, "it has not ended yet"
 
 
-def test_a_word_on_the_whole_array_is_for_elements_without_one(sent: tuple[Store, list[Task]]) -> None:
+def test_the_state_of_a_whole_array_applies_to_elements_without_one(sent: tuple[Store, list[Task]]) -> None:
     store, tasks = sent
     settle(store, unfinished(store, "sweep"), [info(1, "RUNNING"), info(cluster.WHOLE, "CANCELLED")])
     assert reasons(store, tasks) == ["cancelled", None, "cancelled", "cancelled"]
     assert "job 7 on" in message(store, tasks[0])
 
 
-def test_what_lives_is_requeued_or_is_unknown_gets_no_row(
+def test_running_requeued_or_unknown_tasks_get_no_row(
     sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, tasks = sent
@@ -148,7 +148,7 @@ def test_an_element_that_alone_of_its_array_is_not_listed_has_ended(
     assert "not its job 7_1: cancelled before it started" in message(store, tasks[1])
 
 
-def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_forgotten_its_job(
+def test_a_task_with_a_heartbeat_is_left_alone_though_slurm_dropped_its_job(
     sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, tasks = sent
@@ -159,7 +159,7 @@ def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_forgotten_its_jo
     assert reasons(store, tasks) == [None] * 4
 
 
-def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_lost_its_node(
+def test_a_task_with_a_heartbeat_is_left_alone_though_slurm_lost_its_node(
     sent: tuple[Store, list[Task]],
 ) -> None:
     store, tasks = sent
@@ -171,7 +171,7 @@ def test_a_task_that_tells_of_itself_is_let_be_though_slurm_has_lost_its_node(
     assert reasons(store, tasks) == [None, None, "killed", "killed"]
 
 
-def test_the_accounting_is_asked_for_what_the_controller_has_forgotten(
+def test_the_accounting_database_is_queried_for_jobs_the_controller_dropped(
     sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, tasks = sent
@@ -193,7 +193,7 @@ def test_the_last_array_a_task_was_given_to_decides(
     assert reasons(store, tasks) == [None, None, "killed", "killed"]
 
 
-def test_a_record_comes_back_as_it_was_and_goes_when_all_is_done(lab: "Lab") -> None:
+def test_a_record_round_trips_and_is_deleted_when_all_is_done(lab: "Lab") -> None:
     made = record([lab.task(), lab.attack(lab.task())], new_name("a" * 100), gpus=1, pack=2)
     assert len(made.name) < 60
     made.write(lab.store)
@@ -207,7 +207,7 @@ def test_a_record_comes_back_as_it_was_and_goes_when_all_is_done(lab: "Lab") -> 
     assert records(lab.store) == []
 
 
-def test_a_script_asks_for_what_the_profile_says(
+def test_a_script_requests_the_resources_of_the_profile(
     lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(tmp_path / "bin", monkeypatch, srun="")
@@ -267,7 +267,7 @@ def test_the_device_of_a_job_follows_the_profile() -> None:
     assert devices == ["cpu", "cuda", "cpu"]
 
 
-def test_attacks_ask_for_no_gpu_where_they_have_a_partition_of_their_own() -> None:
+def test_attacks_with_their_own_partition_request_no_gpu() -> None:
     training, attack = Job(("a",)), Job(("b",), gpu=False)
     gpus = Profile(partition="gpu", gpus=1, gpu_type="a100", constraint="a100", cpus=4)
     assert list(alike([[training, attack]], gpus)) == [([training, attack], gpus)]
@@ -279,7 +279,7 @@ def test_attacks_ask_for_no_gpu_where_they_have_a_partition_of_their_own() -> No
     assert (asked.gres, asked.constraint, asked.cpus, asked.conflicts()) == (None, None, 4, [])
 
 
-def test_a_job_shares_its_gpus_with_nobody() -> None:
+def test_sharing_gpus_is_refused() -> None:
     with pytest.raises(BackendError, match="--share-gpus is for backends on this machine"):
         complete(Settings(share_gpus=True))
 
@@ -317,7 +317,7 @@ def test_the_width_of_a_cluster_is_what_its_nodes_have(
     assert Site().width(Profile()) == 1
 
 
-def test_a_controller_that_does_not_answer_stops_nothing_and_sends_nothing(
+def test_an_unresponsive_controller_stops_and_submits_nothing(
     sent: tuple[Store, list[Task]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, tasks = sent
@@ -333,7 +333,7 @@ def test_a_controller_that_does_not_answer_stops_nothing_and_sends_nothing(
         Site().limits(Profile())
 
 
-def test_words_of_other_jobs_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_jobs_in_the_queue_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = "mine.1|9|3|RUNNING|None|n1\nnotebook|4|N/A|RUNNING|None|n2\na|b|5|6|RUNNING|None|n2\n"
     answers(tmp_path / "bin", monkeypatch, squeue=told)
     mine, notebook = cluster.queue() or []
@@ -351,9 +351,7 @@ def test_the_time_left_is_read_or_is_none(
     assert cluster.seconds_left("7") == seconds
 
 
-def test_where_there_is_no_slurm_the_backend_says_so(
-    lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_slurm_is_reported(lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendError, match="SLURM was not found"):
         batch_script(record([lab.task()]), lab.store, ())
@@ -361,7 +359,7 @@ def test_where_there_is_no_slurm_the_backend_says_so(
         Site().limits(Profile())
 
 
-def test_a_result_that_came_is_never_replaced_by_a_word(sent: tuple[Store, list[Task]]) -> None:
+def test_a_result_is_never_replaced_by_a_failure_of_slurm(sent: tuple[Store, list[Task]]) -> None:
     store, tasks = sent
     assert store.publish(ended(tasks[0]))
     settle(store, unfinished(store, "sweep"), [info(0, "NODE_FAIL")])

@@ -134,13 +134,13 @@ def test_canaries_and_members_are_stated() -> None:
         ({"attack": {"attack": "reference", "shadows": "sgd"}}, 'shadows = "sgd"'),
     ],
 )
-def test_what_no_option_says_goes_into_a_file(changes: dict[str, Any], line: str) -> None:
+def test_what_no_option_can_express_goes_into_a_file(changes: dict[str, Any], line: str) -> None:
     command = check(plan_of({"method": "dp-sgd", "epsilon": 4.0}, **changes))
     assert command.startswith("cat > point.toml")
     assert line in command
 
 
-def test_no_name_ends_the_word_or_the_file_it_stands_in(row: Any) -> None:
+def test_no_name_breaks_out_of_its_argument_or_its_file(row: Any) -> None:
     name = "x'; rm -rf / #\nTOML\n\"$(id)`id`"
     one = row(workload=name, method=name, attack=name, attack_defaults=False, seed=0, params={name: name})
     assert name in shlex.split(command_of(one | {"attack_defaults": True, "params": {"lr": name}}))

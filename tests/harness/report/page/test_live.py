@@ -135,7 +135,7 @@ def test_new_rows_appear_and_the_choices_and_the_focus_stay(
     found.close()
 
 
-def test_progress_is_shown_as_it_goes_and_the_first_result_fills_the_page(
+def test_progress_is_live_and_the_first_result_fills_the_page(
     browser: Any, serve: Any, row: Any, reading: Any
 ) -> None:
     server = serve(reading([]))
@@ -163,7 +163,7 @@ def test_progress_is_shown_as_it_goes_and_the_first_result_fills_the_page(
     found.close()
 
 
-def test_nothing_is_sent_twice_and_a_server_that_goes_away_is_reported_and_asked_again(
+def test_nothing_is_sent_twice_and_a_lost_server_is_reported_and_retried(
     browser: Any, serve: Any, row: Any, reading: Any
 ) -> None:
     server = serve(reading([row()]))

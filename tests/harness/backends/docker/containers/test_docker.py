@@ -35,7 +35,7 @@ def undisturbed(lab: "Lab", tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.usefixtures("shadowing")
-def test_rows_are_those_of_local_and_one_container_makes_them_all(boxes: "Boxes", peaceful: "Lab") -> None:
+def test_rows_equal_those_of_local_and_one_container_makes_them_all(boxes: "Boxes", peaceful: "Lab") -> None:
     tasks = [boxes.lab.task(0), boxes.lab.task(1)]
     every = [*tasks, boxes.lab.attack(tasks[0])]
     boxes.send(every)
@@ -96,16 +96,14 @@ def test_a_running_container_is_locked(boxes: "Boxes", monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("trouble", ["hoard", "child"])
-def test_want_of_memory_is_told_with_the_limit_and_fails_alone(boxes: "Boxes", trouble: str) -> None:
+def test_out_of_memory_is_reported_with_the_limit_and_fails_alone(boxes: "Boxes", trouble: str) -> None:
     bad, good = boxes.lab.task(trouble=trouble), boxes.lab.task(1)
     boxes.send([bad, good], memory="1200M")
     assert boxes.finish([bad, good]) == ["out_of_memory", None]
     assert "1200 MiB" in boxes.message(bad)
 
 
-def test_a_killed_container_costs_its_task_and_running_again_completes(
-    boxes: "Boxes", peaceful: "Lab"
-) -> None:
+def test_a_killed_container_costs_its_task_and_rerunning_completes(boxes: "Boxes", peaceful: "Lab") -> None:
     slow, other = boxes.lab.task(**SLOW), boxes.lab.task(1)
     boxes.send([slow, other])
     daemon.ask("kill", boxes.running(slow))
@@ -116,7 +114,9 @@ def test_a_killed_container_costs_its_task_and_running_again_completes(
     assert boxes.lab.rows([slow, other]) == undisturbed(peaceful, [slow, other])
 
 
-def test_an_engine_that_crashes_costs_what_ran_and_the_rest_goes_on(boxes: "Boxes", engine: "Engine") -> None:
+def test_a_crashed_engine_costs_running_tasks_and_the_rest_continues(
+    boxes: "Boxes", engine: "Engine"
+) -> None:
     long, other = boxes.lab.task(steps=10, pause=3.0), boxes.lab.task(1)
     boxes.send([long, other])
     boxes.running(long)
@@ -128,13 +128,13 @@ def test_an_engine_that_crashes_costs_what_ran_and_the_rest_goes_on(boxes: "Boxe
     assert boxes.finish([long, other]) == [None, None]
 
 
-def test_a_missing_image_is_told_before_anything_is_sent(boxes: "Boxes") -> None:
+def test_a_missing_image_is_reported_before_anything_is_submitted(boxes: "Boxes") -> None:
     with pytest.raises(BackendError, match="privbench image build"):
         boxes.send([boxes.lab.task()], image="no-such-image:1")
     assert local.submissions(boxes.store) == []
 
 
-def test_an_image_that_goes_away_later_is_told_in_the_rows(
+def test_an_image_that_disappears_later_is_reported_in_the_rows(
     boxes: "Boxes", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = [boxes.lab.task(0), boxes.lab.task(1)]
@@ -160,7 +160,7 @@ def lost_image(settings: Settings, jobs: Sequence[Any]) -> Settings:
         ("", {"read_only": ("/no/such/folder",)}, "source path does not exist"),
     ],
 )
-def test_a_container_that_cannot_start_is_told_in_the_row(
+def test_a_container_that_cannot_start_is_reported_in_the_row(
     boxes: "Boxes", monkeypatch: pytest.MonkeyPatch, gpus: str, profile: dict[str, Any], words: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)

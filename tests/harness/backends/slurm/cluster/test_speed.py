@@ -50,7 +50,7 @@ def test_a_thousand_tasks_are_enqueued_in_seconds_and_cost_little_each(
     assert overhead < 0.25
 
 
-def test_the_status_of_ten_thousand_queued_tasks_is_told_in_seconds(
+def test_the_status_of_ten_thousand_queued_tasks_takes_seconds(
     sweeper: "Sweeper", record_property: Property
 ) -> None:
     tasks = trivial(sweeper.lab, 10_000)

@@ -66,7 +66,7 @@ def test_a_sweep_gives_the_same_rows_as_on_this_machine_and_is_sent_once(
     assert sweeper.send(every) == 0
 
 
-def test_every_job_has_a_gpu_of_its_own_and_tells_where_it_ran(sweeper: "Sweeper") -> None:
+def test_every_job_has_its_own_gpu_and_records_where_it_ran(sweeper: "Sweeper") -> None:
     tasks = [sweeper.lab.task(index, steps=40, pause=0.1) for index in range(2)]
     cpu = {"PRIVBENCH_DEVICE": "cpu"}  # the GPUs are none
     sweeper.send(tasks, pack=1, gpus=1, options={"nodelist": "n2"}, environment=cpu)
@@ -89,7 +89,7 @@ def test_attacks_with_a_partition_of_their_own_hold_no_gpu(sweeper: "Sweeper") -
     assert (all(seen[:2]), seen[2]) == (True, "")
 
 
-def test_status_is_told_by_another_process_and_without_a_controller(
+def test_status_works_in_another_process_and_without_a_controller(
     sweeper: "Sweeper", whole: "Cluster"
 ) -> None:
     task, later = sweeper.lab.task(steps=60, pause=0.1), sweeper.lab.task(1)
@@ -147,7 +147,7 @@ def test_a_cancelled_sweep_has_a_row_for_every_task_and_spares_other_sweeps(swee
     assert Progress.of(sweeper.store, "cancelled").summary()["failed"] == 2
 
 
-def test_a_job_cancelled_singly_while_it_waits_is_told(sweeper: "Sweeper") -> None:
+def test_a_single_job_cancelled_while_pending_is_reported(sweeper: "Sweeper") -> None:
     tasks = [sweeper.lab.task(index) for index in range(3)]
     sweeper.send(tasks, pack=1, options={"hold": True})
     (job,) = set(sweeper.cluster.ask("squeue", "-h", "-o", "%F").split())
@@ -162,7 +162,7 @@ def test_a_job_cancelled_singly_while_it_waits_is_told(sweeper: "Sweeper") -> No
     assert {sweeper.runs(task) for task in tasks} == {1}
 
 
-def test_a_job_that_never_starts_is_told_with_slurms_reason(sweeper: "Sweeper") -> None:
+def test_a_job_that_never_starts_is_reported_with_slurms_reason(sweeper: "Sweeper") -> None:
     task = sweeper.lab.task()
     sweeper.send([task], options={"begin": "now+1hour"})
     # SLURM gives the reason when it next looks at its queue.

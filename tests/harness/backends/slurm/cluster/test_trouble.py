@@ -107,7 +107,7 @@ def test_three_minutes_of_work_finish_by_requeues_under_a_limit_of_one(
     assert sweeper.lab.rows([long, short]) == peaceful.rows([long, short])
 
 
-def test_a_preempted_job_goes_on_where_it_was(sweeper: "Sweeper", peaceful: "Lab") -> None:
+def test_a_preempted_job_resumes(sweeper: "Sweeper", peaceful: "Lab") -> None:
     task = sweeper.lab.task(**LONG)
     sweeper.send([task], partition="scavenge")
     sweeper.running(task)
@@ -170,7 +170,7 @@ def test_a_full_disk_fails_a_task_and_not_its_siblings(
     assert sweeper.runs(small) == 1
 
 
-def test_a_sweep_under_fire_ends_with_the_rows_of_an_undisturbed_one(
+def test_a_sweep_with_random_kills_ends_with_the_rows_of_an_undisturbed_one(
     sweeper: "Sweeper", whole: "Cluster", peaceful: "Lab"
 ) -> None:
     lab, chance = sweeper.lab, random.Random(6)
