@@ -22,11 +22,11 @@ PICKLERS = {
 RUNNERS = {"eval", "exec", "compile", "__import__"}
 SHELLS = {"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"}
 READER = "workloads/data/pickled.py"
-"""The one file that may name pickle: it answers every name in a pickle itself (tests/workloads/data)."""
+"""The only file that may name pickle: it resolves every name in a pickle itself (tests/workloads/data)."""
 
 
 def findings(source: str) -> Iterator[str]:
-    """What in a source could run what a file says."""
+    """The parts of a source that could execute the content of a file."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]

@@ -1,4 +1,4 @@
-"""Who may read what: the store goes by the umask, what is run in the owner's name is the owner's alone."""
+"""File permissions: the store follows the umask; scripts of the owner's jobs are the owner's alone."""
 
 import os
 import stat

@@ -1,9 +1,9 @@
-"""Are the tests worth anything? Known mistakes are built in, one at a time, and a test must fail for each.
+"""Check the tests: known bugs are injected one at a time, and a test must fail for each.
 
     python -m tests.campaigns.chaos.injected
 
-First the tests run on the code as it is and must pass; then with every mistake of bugs.py, each
-in a forked process of its own. Prints which test caught which mistake.
+The tests must pass on the code as it is; then they run with each bug of bugs.py, in a forked process. Prints
+which test caught which bug.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ TESTS = (
 
 
 class Failed:
-    """A plug-in that remembers which tests did not pass."""
+    """A plug-in of pytest that records which tests failed."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -39,7 +39,7 @@ class Failed:
 
 
 def failures(bug: str | None) -> list[str]:
-    """The tests that fail with a mistake built into this process."""
+    """The tests that fail with a bug injected into this process."""
     if bug is not None:
         BUGS[bug]()
     failed = Failed()

@@ -18,7 +18,7 @@ from tests.campaigns.fuzz.targets import TARGETS
 from workloads.errors import SpecError
 
 INPUTS = 1_200
-"""In all; slow targets get a handful."""
+"""Over all targets; slow ones get a handful."""
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_errors_of_others_and_empty_ones_go_up(ground: Ground) -> None:
     def fail(error: Exception) -> None:
         raise error
 
-    assert ground.survives(lambda: fail(SpecError("told"))) == "refused"
+    assert ground.survives(lambda: fail(SpecError("wrong"))) == "refused"
     with pytest.raises(AssertionError, match="without a message"):
         ground.survives(lambda: fail(SpecError("")))
     with pytest.raises(KeyError):

@@ -1,7 +1,7 @@
 """Rules of evidence (docs/rules.md) switched off, each by one change of the program that a test must catch.
 
-A mutation is a text that occurs exactly once in its file, and what stands there instead. Code that moves or
-is reworded takes its mutation along: test_mutations.py fails where a text is not found once.
+A mutation is a text that occurs exactly once in its file, and its replacement. When code moves or changes,
+its mutation must follow: test_mutations.py fails unless every text is found exactly once.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ class Mutation:
     """One rule, broken in one place."""
 
     rule: str
-    """Its name, a heading of docs/rules.md in small letters."""
+    """Its name, a heading of docs/rules.md in lower case."""
     change: str
-    """What the program then does wrong."""
+    """What the mutated program does wrong."""
     file: str
     text: str
     replacement: str
@@ -42,7 +42,7 @@ MUTATIONS = (
     ),
     Mutation(
         "resolution guard",
-        "the same in what figures ask for",
+        "the same in the axes of figures",
         "harness/report/leakage.py",
         "RESOLUTION = 10\n",
         "RESOLUTION = 1\n",
@@ -86,7 +86,7 @@ MUTATIONS = (
         "signals without the truth about their records",
         "harness/jobs/train.py",
         'save({**signals, "members": mask',
-        'save({**signals, "somebody": mask',
+        'save({**signals, "others": mask',
         "tests/harness/jobs/test_train.py"
         "::test_a_training_fulfils_its_contract_and_is_reproducible_bit_for_bit",
     ),
@@ -150,7 +150,7 @@ MUTATIONS = (
     ),
     Mutation(
         "intervals that cover",
-        "targets pass for independent though they share shadows",
+        "targets count as independent though they share shadows",
         "harness/leakage/intervals.py",
         "return found.by_model + min(max(shared, 0.0), 3 * found.by_pair)",
         "return found.by_model",
@@ -158,7 +158,7 @@ MUTATIONS = (
     ),
     Mutation(
         "intervals that cover",
-        "targets pass for independent though one classifier judges them",
+        "targets count as independent though they share a classifier",
         "harness/leakage/intervals.py",
         "return found.by_model + found.by_pair",
         "return found.by_model",
@@ -174,7 +174,7 @@ MUTATIONS = (
     ),
     Mutation(
         "intervals that cover",
-        "an attack that declares nothing passes for one without shadows",
+        "an attack that declares nothing counts as one without shadows",
         "harness/attacks/base.py",
         'return "learned" if attacker.shadows else "alone"',
         'return "alone"',
@@ -238,7 +238,7 @@ MUTATIONS = (
     ),
     Mutation(
         "adaptive shadows",
-        "rows do not say that shadows were trained without the defence",
+        "rows do not show that shadows were trained without the defence",
         "harness/results/rows.py",
         '"adaptive": not shadows}',
         '"adaptive": True}',
@@ -316,7 +316,7 @@ MUTATIONS = (
     ),
     Mutation(
         "kinds do not mix",
-        "the kind of guarantee is the method's own word",
+        "the kind of guarantee is the method's own claim",
         "harness/jobs/train.py",
         "    return guarantee.kind\n",
         "    return method.guarantee\n",
@@ -366,7 +366,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the referee prices",
-        "what is let out without noise keeps a price",
+        "releases without noise keep a price",
         "harness/accounting/ledger.py",
         "    if isinstance(event, SelectiveReleaseDpEvent | ClaimedDpEvent) and event.unpaid:\n"
         "        return False\n",
@@ -408,7 +408,7 @@ MUTATIONS = (
     ),
     Mutation(
         "sampler and accountant",
-        "noise that is used again is not counted again",
+        "reused noise is not counted again",
         "harness/jobs/releases.py",
         "        line.count += 1\n        return line",
         "        line.count = 1\n        return line",
@@ -449,7 +449,7 @@ MUTATIONS = (
     ),
     Mutation(
         "private steps",
-        "layers that mix examples are let through",
+        "layers that mix examples are accepted",
         "methods/gradients/layers.py",
         "for problem in _problems(layer)\n",
         "for problem in ()\n",
@@ -457,7 +457,7 @@ MUTATIONS = (
     ),
     Mutation(
         "private steps",
-        "batch normalisation under another name is let through",
+        "batch normalisation under another name is accepted",
         "methods/gradients/layers.py",
         "    if isinstance(layer, _BatchNorm):\n",
         "    if type(layer) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):\n",
@@ -465,7 +465,7 @@ MUTATIONS = (
     ),
     Mutation(
         "private steps",
-        "statistics of the data are not paid for",
+        "statistics of the data are not charged",
         "methods/dpsgd_hf/dpsgd_hf.py",
         'if params.normalisation != "private" or isinstance(training, NonPrivateDpEvent):',
         "if True:",
@@ -530,7 +530,7 @@ MUTATIONS = (
     ),
     Mutation(
         "no selection on test data",
-        "an average of the iterates is released unasked",
+        "an average of the iterates is released by default",
         "methods/training/averaging.py",
         '        default=0.0,\n        description="Decay of the moving average',
         '        default=0.9,\n        description="Decay of the moving average',
@@ -563,7 +563,7 @@ MUTATIONS = (
     ),
     Mutation(
         "counted tuning",
-        "values that a paper tuned on test data pass for untuned",
+        "values that a paper tuned on test data count as untuned",
         "workloads/recipe.py",
         'if any(each.tuned_on == "test" for each in settings):',
         "if False:",
@@ -579,7 +579,7 @@ MUTATIONS = (
     ),
     Mutation(
         "paired comparison",
-        "a winner without Holm's word",
+        "a winner without Holm's correction",
         "harness/leakage/comparison.py",
         "if adjusted >= LEVEL:",
         "if found.p >= LEVEL:",
@@ -587,7 +587,7 @@ MUTATIONS = (
     ),
     Mutation(
         "paired comparison",
-        "models with other members pass for pairs",
+        "models with other members count as pairs",
         "harness/leakage/comparison.py",
         "    if first.shape != second.shape or (first != second).any():\n",
         "    if first.shape != second.shape:\n",
@@ -595,7 +595,7 @@ MUTATIONS = (
     ),
     Mutation(
         "bands over models",
-        "figures of models that the attack did not look at",
+        "figures of models that were not attacked",
         "db/views.sql",
         "r.cell = a.cell and r.index < a.models",
         "r.cell = a.cell",
@@ -620,7 +620,7 @@ MUTATIONS = (
     ),
     Mutation(
         "published numbers",
-        "the best of our cells stands beside the paper's",
+        "the best of our cells is shown beside the paper's",
         "harness/results/matching.py",
         "sorted(mine, key=lambda cell: _distance(each, cell))",
         'sorted(mine, key=lambda cell: -cell["models"])',
@@ -629,7 +629,7 @@ MUTATIONS = (
     ),
     Mutation(
         "published numbers",
-        "what the paper does not state is passed over",
+        "settings that the paper does not state are not reported",
         "harness/results/matching.py",
         'texts.append("not in the paper, ours: " + ", ".join(own))',
         "pass",
@@ -778,7 +778,7 @@ MUTATIONS = (
     ),
     Mutation(
         "fair costs",
-        "the cost of a training is that of one phase",
+        "the cost of a training is the cost of one phase",
         "harness/results/rows.py",
         '"train_seconds": sum(each.seconds for each in phases.values()),',
         '"train_seconds": phase.seconds,',
