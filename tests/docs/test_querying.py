@@ -77,8 +77,8 @@ def test_the_file_needs_nothing_of_ours(store: Path, tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    told = dict(line.split() for line in done.stdout.splitlines())
-    assert int(told["frontier"]) == query(store, "select count(*) from frontier").rows[0][0] > 0
+    counts = dict(line.split() for line in done.stdout.splitlines())
+    assert int(counts["frontier"]) == query(store, "select count(*) from frontier").rows[0][0] > 0
     assert str(store).encode() not in file.read_bytes()
 
 

@@ -165,7 +165,7 @@ def test_an_attack_reads_the_trainings_of_its_cell() -> None:
 
 
 def test_a_key_is_stable_over_time() -> None:
-    """Stores outlive this code: a change of the hash must be meant, and raise PROTOCOL."""
+    """Stores outlive this code: a change of the hash must be intended, and raise PROTOCOL."""
     task = Task("train", cell(epsilon=8, clip=1.0, noise_multiplier=1.5), index=2)
     assert task.key == key_of(spelled(task.spec()))
     assert task.key == "68fd27aeac081bf4fc228de0a4204e74"

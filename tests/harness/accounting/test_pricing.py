@@ -67,9 +67,9 @@ def test_dp_sgd_has_its_known_price(
 ) -> None:
     guarantee = price(sgm(batch / members, noise, steps), 1e-5)
     digits = 1.5e-4 if pld != 0.864 else 6e-4
-    told = dict(guarantee.epsilons)
-    prv = told.pop("prv")
-    assert told == pytest.approx({"rdp": rdp, "rdp_classic": classic, "pld": pld}, abs=digits)
+    stated = dict(guarantee.epsilons)
+    prv = stated.pop("prv")
+    assert stated == pytest.approx({"rdp": rdp, "rdp_classic": classic, "pld": pld}, abs=digits)
     assert guarantee.epsilon == guarantee.epsilons["pld"]
     assert pld <= prv <= pld + 0.0125, "PRV gives the upper end of its interval, 0.01 above the middle"
 
@@ -402,19 +402,19 @@ def test_rounding_never_makes_renyi_prices_vanish() -> None:
 
 
 def test_a_guarantee_states_its_assumptions() -> None:
-    told = price(sgm(0.1, 2.0, 3), 1e-5).asdict()
-    assert set(told) == {
+    stated = price(sgm(0.1, 2.0, 3), 1e-5).asdict()
+    assert set(stated) == {
         *("kind", "epsilon", "delta", "adjacency", "accountant", "epsilons"),
         *("assumptions", "lower_bounds"),
     }
-    assert (told["kind"], told["adjacency"], told["accountant"]) == (
+    assert (stated["kind"], stated["adjacency"], stated["accountant"]) == (
         "approximate-dp",
         "add-or-remove-one",
         "pld",
     )
-    assert any("independently" in line for line in told["assumptions"])
-    assert len(told["assumptions"]) == len(set(told["assumptions"])) == 4
-    json.dumps(told, allow_nan=False)
+    assert any("independently" in line for line in stated["assumptions"])
+    assert len(stated["assumptions"]) == len(set(stated["assumptions"])) == 4
+    json.dumps(stated, allow_nan=False)
 
 
 @pytest.mark.parametrize(("rate", "noise", "steps"), [(0.2, 3.0, 100), (0.5, 40.0, 20), (0.01, 0.8, 300)])

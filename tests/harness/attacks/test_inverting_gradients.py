@@ -100,5 +100,5 @@ def test_the_same_seed_gives_the_same_bits(intercepted: Intercepted) -> None:
 
 
 def test_a_known_label_is_taken_as_it_is(intercepted: Intercepted) -> None:
-    told = replace(intercepted, labels=torch.tensor([3, 3, 3, 3, 3, 3]))
-    assert rebuild(told, steps=1).labels.tolist() == [3] * 6
+    known = replace(intercepted, labels=torch.tensor([3, 3, 3, 3, 3, 3]))
+    assert rebuild(known, steps=1).labels.tolist() == [3] * 6

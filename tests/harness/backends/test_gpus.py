@@ -1,4 +1,4 @@
-"""Which GPUs are handed out, with stand-ins for nvidia-smi that are real programs on the PATH."""
+"""The choice of GPUs, with stand-ins for nvidia-smi that are real programs on the PATH."""
 
 import os
 from collections.abc import Callable
@@ -18,14 +18,14 @@ MIG = ("MIG-aaaa-1", "MIG-aaaa-2", "MIG-bbbb-1")
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No choice of this machine's user, nor of its batch system, enters."""
+    """Clear the environment's choice of GPUs, by the user or a scheduler."""
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PRIVBENCH_DEVICE"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """Put an nvidia-smi before all other programs: what it answers to a query, to -L, and its exit code."""
+    """Put an nvidia-smi first on the PATH: its output for a query and for -L, and its exit code."""
 
     def install(query: str, listed: str = "", code: int = 0, first: str = "") -> None:
         folder = tmp_path / "bin"
@@ -230,5 +230,5 @@ def test_a_process_gets_its_device() -> None:
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
     assert for_device({"CUBLAS_WORKSPACE_CONFIG": ":16:8"}, "GPU-x")["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
-    told = for_device({"CUDA_VISIBLE_DEVICES": "0,1", "PRIVBENCH_DEVICE": "cuda"}, None)
-    assert told == {"CUDA_VISIBLE_DEVICES": "", "PRIVBENCH_DEVICE": "cpu"}
+    variables = for_device({"CUDA_VISIBLE_DEVICES": "0,1", "PRIVBENCH_DEVICE": "cuda"}, None)
+    assert variables == {"CUDA_VISIBLE_DEVICES": "", "PRIVBENCH_DEVICE": "cpu"}

@@ -56,7 +56,7 @@ def test_settings_of_an_old_sweep() -> None:
     found = sent_settings(sweep)
     assert (found.slots, found.gpus, found.profile_as(Container).read_only) == (2, [], ("/data",))
     assert sent_settings(sweep, "slurm").profile is None, "of another backend"
-    # Of the time before GPUs were handed out, and before backends were told apart.
+    # From before GPUs were assigned, and before submissions named their backend.
     plain = {"slots": 1, "threads": 2, "timeout_seconds": 5.0, "environment": {}}
     before = parse_sweep({"settings": plain, "tasks": []})
     assert sent_backend(before) == "local"

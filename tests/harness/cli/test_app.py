@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what works, what is refused, and that nothing is written then."""
+"""The command line as a user sees it: what works, what is refused, and that a refusal writes nothing."""
 
 import json
 import os
@@ -226,7 +226,7 @@ def test_plan_sends_nothing(privbench: Privbench, sweep: Path) -> None:
 
 
 def test_help_loads_no_torch_and_is_quick() -> None:
-    """Less than half a second of CPU is promised; the test leaves room for a slower machine."""
+    """The target is half a second of CPU; the test allows for a slower machine."""
     code = (
         "import sys, time; sys.argv = ['privbench', '--help']\n"
         "from harness.cli.app import main\n"

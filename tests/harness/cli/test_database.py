@@ -1,4 +1,4 @@
-"""`collect`, `query` and `report` on a database outside its store, and every form an answer is written in."""
+"""`collect`, `query` and `report` on a database outside its store, and every output format."""
 
 import csv
 import json

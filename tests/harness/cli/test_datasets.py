@@ -1,4 +1,4 @@
-"""`privbench data`: what it lists, fetches, verifies and makes, and how it ends."""
+"""`privbench data`: listing, download, verification, features, and exit codes."""
 
 import io
 import json
@@ -139,7 +139,7 @@ def test_an_unknown_name_does_nothing(root: Path, privbench: Privbench, command:
 
 @dataclass(frozen=True)
 class Unborn(Scattered):
-    """An encoder that nobody has."""
+    """An encoder that does not exist."""
 
     def missing(self) -> str | None:
         return "it needs a crystal ball: buy one"
@@ -147,7 +147,7 @@ class Unborn(Scattered):
 
 @pytest.fixture
 def banks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two banks of four small pictures; one of them cannot be made."""
+    """Two banks of four small pictures; one of them cannot be computed."""
     pictures = np.random.default_rng(0).integers(256, size=(4, 3, 8, 8), dtype=np.uint8)
     arrays = {
         f"{split}_{name}": each

@@ -1,4 +1,4 @@
-"""`privbench serve` as a process of its own, asked over HTTP; and what keeps its rows fresh."""
+"""`privbench serve` as a process, queried over HTTP; and the refresh of its rows."""
 
 import json
 import socket
@@ -147,8 +147,8 @@ def test_a_store_that_is_not_there(tmp_path: Path) -> None:
 def test_a_port_that_is_taken(store: Store) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refusal("--store", str(store.path), "--port", str(port))
-    assert f"port {port}" in said and "--port" in said
+        message = refusal("--store", str(store.path), "--port", str(port))
+    assert f"port {port}" in message and "--port" in message
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def copy(store: Store, tmp_path: Path) -> Store:
-    """A store of the test's own with the sweep's trainings, not yet attacked nor collected."""
+    """A copy of the store with the sweep's trainings, neither attacked nor collected."""
     other = Store.open(tmp_path / "copy", create=True)
     for folder in store.folders():
         if store.task(folder.name).kind == "train":
@@ -329,8 +329,8 @@ def test_rows_of_a_running_sweep_come_without_reloading(lab: Any) -> None:
                 "All sweeps have finished.", timeout=patience_ms
             )
             assert page.evaluate("window.opened") == "once"
-            _, said = done.communicate(timeout=300)
-            assert done.returncode == 0, said
+            _, message = done.communicate(timeout=300)
+            assert done.returncode == 0, message
         finally:
             done.kill()
             done.wait()

@@ -1,4 +1,4 @@
-"""A method that does not do what its ledger says is caught, and an honest one is not accused."""
+"""A method that deviates from its ledger is caught, and an honest one raises no alarm."""
 
 import re
 from dataclasses import replace
@@ -38,20 +38,20 @@ SWEEP = {
 
 
 class Careless(DpSgd):
-    """Says what dp-sgd says, and does something else."""
+    """Has the ledger of dp-sgd, and deviates from it."""
 
     def __init__(self, noise: float, clip: float) -> None:
         self.noise, self.clip = noise, clip
 
     def train(self, members: Records, problem: Problem, params: DpSgdParams, run: Run) -> Released:
-        """With this much of the noise, and a threshold so much higher."""
+        """Train with the noise and the clip scaled."""
         noise = (params.noise_multiplier or 0.0) * self.noise / self.clip
         done = params.model_copy(update={"noise_multiplier": noise, "clip": params.clip * self.clip})
         return replace(super().train(members, problem, done, run), ledger=self.planned(params, len(members)))
 
 
 def audit(path: Path) -> tuple[Store, Json]:
-    """Plan, train and audit one cell in this process; its row of the view."""
+    """Plan, train and audit one cell in this process; return its row of the view."""
     store = run(path, SWEEP)
     (row,) = query(store.path, "select * from audit").arrow.to_pylist()
     return store, row
@@ -103,7 +103,7 @@ ROW = re.compile(
     r"\| `(?P<method>sgd|dp-sgd)`[^|]*\| (?P<median>[\d.]+) \((?P<low>[\d.]+) to (?P<high>[\d.]+)\) \|"
 )
 OTHER_SEEDS = 0.5
-"""By which one more seed may lie beyond the range of five."""
+"""How far a further seed may lie outside the range of five."""
 
 
 @pytest.mark.slow

@@ -172,7 +172,7 @@ def test_everyone_steps_once_a_round_in_changing_order_on_the_same_draws() -> No
     orders = [[turn.player for turn in turns if turn.round == number] for number in range(20)]
     assert all(sorted(order) == [0, 1, 2] for order in orders)
     assert len({tuple(order) for order in orders}) > 3
-    # Trainings of 3, 4 and 5 steps began again at different times, and still drew alike in every round.
+    # Trainings of 3, 4 and 5 steps restarted at different times, and still drew the same in every round.
     assert draws[0] == draws[1] == draws[2]
     assert len(set(draws[0])) == len(draws[0]) == 22
 
@@ -280,8 +280,8 @@ def test_a_noisy_machine_is_recognised(again: list[float], doubt: str | None) ->
     second, first = laps(again), laps([1.0] * len(again))
     ratios = compare(second, first, "cpu", seed=0)
     control = Variant(**CONTROL, **ratios)
-    said = find_doubt(control, second, first, "cpu", "sgd")
-    assert said is None if doubt is None else doubt in str(said)
+    found = find_doubt(control, second, first, "cpu", "sgd")
+    assert found is None if doubt is None else doubt in str(found)
 
 
 def test_figures_of_a_real_bench(benched: tuple[Store, Result]) -> None:
@@ -301,7 +301,7 @@ def test_figures_of_a_real_bench(benched: tuple[Store, Result]) -> None:
     assert entry(document, "dp-sgd bookkeeping")["engine_used"] == "bookkeeping"
     assert (found.batch_size, found.parameters, found.threads) == (32, 650, 1)
     if sys.platform.startswith("linux"):
-        assert found.malloc["M_ARENA_MAX"] == "1", "bench lets all threads use one heap, and says so"
+        assert found.malloc["M_ARENA_MAX"] == "1", "in a bench all threads share one heap, as recorded"
 
 
 def test_memory_of_a_step_is_what_it_takes(benched: tuple[Store, Result]) -> None:
@@ -367,14 +367,14 @@ def test_a_ratio_below_one_is_explained(
 ) -> None:
     _, document = benched
     found = document.bench.bench
-    told = []
+    explained = []
     for ratio in (0.8, 1.2):
         slow = [each.model_copy(update={"ratio": max(each.ratio or 0.0, 1.0)}) for each in found.methods]
         changed = [slow[0], slow[1].model_copy(update={"ratio": ratio}), *slow[2:]]
         show(document.key, found.model_copy(update={"methods": changed}))
         captured = capsys.readouterr()
-        told.append("pays for its graph" in " ".join((captured.out + captured.err).split()))
-    assert told == [True, False]
+        explained.append("pays for its graph" in " ".join((captured.out + captured.err).split()))
+    assert explained == [True, False]
 
 
 def test_reports_draw_benches(benched: tuple[Store, Result], tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_one_failure_names_the_layer_and_the_rest_continues(plugins: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "problem"),
     [
         ({"workload": ["digits-mpl"]}, "did you mean 'digits-mlp'?"),
         ({"method": ["dp-sdg"]}, "did you mean 'dp-sgd'?"),
@@ -493,14 +493,14 @@ def test_one_failure_names_the_layer_and_the_rest_continues(plugins: Path, tmp_p
         ({"epsilon": [-1.0]}, "epsilon must be > 0"),
     ],
 )
-def test_wrong_settings_are_reported(changes: dict[str, list[Any]], said: str) -> None:
+def test_wrong_settings_are_reported(changes: dict[str, list[Any]], problem: str) -> None:
     grid: Grid = {"workload": ["digits-mlp"], "method": ["dp-sgd"], "noise_multiplier": [1.0]}
     grid |= changes
     if "epsilon" in changes:
         del grid["noise_multiplier"]
-    with pytest.raises(SpecError) as problem:
+    with pytest.raises(SpecError) as caught:
         plan_benches(grid, QUICK)
-    assert said in str(problem.value)
+    assert problem in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_kills_are_read_from_either_version(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "shown"),
     [
         ("1258291200\n", "1200 MiB"),
         ("max\n", "all memory of the machine"),
@@ -31,8 +31,8 @@ def test_kills_are_read_from_either_version(
     ],
 )
 def test_the_limit_is_formatted_for_display(
-    content: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "limit").write_text(content)
     monkeypatch.setattr(cgroup, "LIMITS", (tmp_path / "none", tmp_path / "limit"))
-    assert cgroup.memory_limit() == told
+    assert cgroup.memory_limit() == shown

@@ -1,4 +1,4 @@
-"""A process made ready for its device, the choice of that device, and the seam: waits, memory, failures."""
+"""Preparing a process for its device, choosing the device, and its interface: waits, memory, failures."""
 
 import gc
 import io
@@ -86,7 +86,7 @@ def test_another_workspace_is_refused_on_a_gpu_only(monkeypatch: pytest.MonkeyPa
 
 
 def settings() -> tuple[object, ...]:
-    """What a process computes with."""
+    """The arithmetic settings of a process."""
     fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     return (*arithmetic().values(), fill, torch.get_num_threads())
 
@@ -94,15 +94,15 @@ def settings() -> tuple[object, ...]:
 def test_a_prepared_process_computes_in_order_and_in_ieee_precision_and_is_left_as_it_was() -> None:
     before, threads = settings(), torch.get_num_threads()
     with prepared(CPU, threads + 1):
-        told = arithmetic()
-        assert (told["deterministic"], told["fp32_convolution"], told["fp32_matmul"]) == (
+        found = arithmetic()
+        assert (found["deterministic"], found["fp32_convolution"], found["fp32_matmul"]) == (
             True,
             "ieee",
             "ieee",
         )
         assert torch.get_num_threads() == threads + 1
         assert not settings()[-2], "a write of every new tensor"
-        # Both of torch's ways to ask agree; mixing the ways to set would make one of them fail.
+        # Both of torch's getters agree; mixing the two kinds of setters would make one of them fail.
         assert torch.backends.cudnn.conv.fp32_precision != "tf32"  # type: ignore[attr-defined]
         assert torch.backends.cudnn.allow_tf32 is False
     assert settings() == before
@@ -113,7 +113,7 @@ def test_a_prepared_process_computes_in_order_and_in_ieee_precision_and_is_left_
 
 @pytest.fixture
 def gpuless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine where torch sees no GPU; the path of the driver's word, which is not there yet."""
+    """A machine on which torch sees no GPU; the path of the driver's version file, which is absent."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
@@ -179,7 +179,7 @@ def test_a_device_that_torch_does_not_know_is_refused(monkeypatch: pytest.Monkey
 
 
 def step_through(run: Run, total: int) -> list[int]:
-    """Train for nothing, with three parts; the waits inside each step."""
+    """Run empty steps with three parts; return the waits inside each step."""
     seen = []
     for _ in run.steps("train", total, {}):
         before = waits(run)
@@ -363,8 +363,8 @@ def test_provenance_names_the_card_and_how_it_computes(card: type[FakeCard]) -> 
 
 
 def test_a_cuda_card_is_described_as_torch_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = SimpleNamespace(uuid="d5b8", total_memory=2**35, major=8, minor=0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: said)
+    properties = SimpleNamespace(uuid="d5b8", total_memory=2**35, major=8, minor=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     known = accelerator(GPU).identity()
@@ -380,7 +380,7 @@ def test_a_cuda_card_is_described_as_torch_reports_it(monkeypatch: pytest.Monkey
 
 
 class Engine:
-    """Held by itself alone, as an engine by its hooks."""
+    """Held only by a reference cycle, like an engine by its hooks."""
 
     def __init__(self) -> None:
         self.hook = self

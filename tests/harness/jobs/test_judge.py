@@ -1,4 +1,4 @@
-"""How membership attacks are judged: halves scored apart, what is kept, and the strongest of a family."""
+"""Evaluation of membership attacks: halves scored separately, stored scores, the strongest of a family."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Real job processes: `python -m harness.jobs` on tiny tasks that end well, fail, or are stopped."""
+"""Real job processes: `python -m harness.jobs` on tiny tasks that succeed, fail, or are stopped."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class JobProcess:
         self.process.stdin.write(f"{key}\n")
         self.process.stdin.flush()
 
-    def answer(self) -> str:
+    def reply(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
@@ -44,7 +44,7 @@ class JobProcess:
         statuses = []
         for key in keys:
             self.give(key)
-            given, _, status = self.answer().partition(" ")
+            given, _, status = self.reply().partition(" ")
             assert given == key
             statuses.append(status)
         return statuses
@@ -60,7 +60,7 @@ def pair(shared_lab: "Lab") -> Iterator[tuple[JobProcess, JobProcess]]:
     """Two job processes on one store."""
     folder = shared_lab.store.path.parent
     both = JobProcess(shared_lab, folder / "first.txt"), JobProcess(shared_lab, folder / "second.txt")
-    assert [each.answer() for each in both] == ["ready", "ready"]
+    assert [each.reply() for each in both] == ["ready", "ready"]
     yield both
     assert [each.end() for each in both] == [0, 0]
     assert both[1].errors.read_text() == ""
@@ -205,9 +205,9 @@ def test_a_task_whose_spec_does_not_hash_to_its_key_is_refused(lab: "Lab", job: 
     reason, message = why(lab, attack)
     assert reason == "upstream", "it is open again as soon as its training has not failed"
     assert "has no result to attack" in message
-    assert lab.store.result(altered.key) is None, "a row would be of another task than its key says"
+    assert lab.store.result(altered.key) is None, "a row would be of another task than its key"
     lab.added(altered)
-    assert job.run(altered.key) == ["done"], "asking for it again writes its spec anew"
+    assert job.run(altered.key) == ["done"], "enqueueing it again rewrites its spec"
     lab.store.add(good)
     assert job.run(good.key) == ["done"]
 
@@ -245,7 +245,7 @@ def test_sigterm_leaves_a_checkpoint_and_no_result_and_the_next_run_ends_with_eq
     assert beat is not None
     assert (beat["pid"], beat["phase"], beat["total"]) == (job.process.pid, "warm", 14)
     job.process.send_signal(signal.SIGTERM)
-    assert job.answer() == f"{key} interrupted"
+    assert job.reply() == f"{key} interrupted"
     assert lab.store.result(key) is None
     assert [each.name for each in (folder / "checkpoint").iterdir()] == ["warm.safetensors"]
     assert lab.beat(slow) is None
@@ -265,7 +265,7 @@ def test_two_copies_of_one_task_leave_one_whole_result(
         (key,) = lab.added(task)
         for process in pair:
             process.give(key)
-        assert [process.answer() for process in pair] == [f"{key} done"] * 2
+        assert [process.reply() for process in pair] == [f"{key} done"] * 2
         result = lab.result(task)
         assert result.status == "done"
         for name in result.artefacts:
@@ -284,7 +284,7 @@ def test_a_file_size_limit_fails_the_task_until_it_is_lifted(lab: "Lab", job: Jo
     finally:
         resource.prlimit(job.process.pid, resource.RLIMIT_FSIZE, everything)
     failed = lab.result(task)
-    assert failed.reason == "killed"  # which the next enqueue runs again
+    assert failed.reason == "killed"  # which the next enqueue reruns
     assert "disk full" in str(failed.message)
     lab.store.forget(key)
     assert job.run(key) == ["done"]

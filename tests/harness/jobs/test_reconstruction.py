@@ -1,4 +1,4 @@
-"""From a cell to rebuilt pictures: who is attacked, what is handed over, what is recorded and drawn."""
+"""Gradient inversion from cell to figure: the attacked records, the shared gradients, the stored result."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ IMAGES, MODELS, SIDE = 5, 2, 12
 
 
 class Clairvoyant:
-    """Knows the pictures anyway: everything but the search itself is under test."""
+    """An oracle for the pictures: everything but the search itself is tested."""
 
     version: ClassVar[str] = "1"
     about: ClassVar[str] = "test"
@@ -42,12 +42,12 @@ class Clairvoyant:
     Params: ClassVar[type[methods.base.Params]] = InversionParams
     shadows: ClassVar[int] = 0
 
-    def __init__(self, answers: Callable[[Intercepted], Tensor]) -> None:
-        self.answers = answers
+    def __init__(self, pictures: Callable[[Intercepted], Tensor]) -> None:
+        self.pictures = pictures
 
     def rebuild(self, seen: Intercepted, params: Any, stream: torch.Generator) -> Reconstructions:
         labels = torch.zeros(len(seen), dtype=torch.int64) if seen.labels is None else seen.labels
-        return Reconstructions(self.answers(seen), labels)
+        return Reconstructions(self.pictures(seen), labels)
 
 
 def evidence(canaries: int = 0, records: int = 40, planes: int = 3) -> Evidence:
@@ -107,8 +107,8 @@ def test_labels_are_given_only_if_they_are_known() -> None:
     found = evidence()
     victims = found.pool.take(torch.tensor([0, 2]))
     pixels: Any = None
-    told = intercept(found, 0, victims, InversionParams(label="known"), pixels)
-    assert told.labels is not None and told.labels.tolist() == victims.y.tolist()
+    known = intercept(found, 0, victims, InversionParams(label="known"), pixels)
+    assert known.labels is not None and known.labels.tolist() == victims.y.tolist()
     assert intercept(found, 0, victims, InversionParams(label="idlg"), pixels).labels is None
 
 
@@ -196,7 +196,7 @@ def test_methods_are_tried_on_the_same_members_and_drawn_together(
     files = write_reconstructions(store.path, tmp_path)
     assert [file.name for file in files] == [f"reconstructions.{form}" for form in ("png", "svg", "pdf")]
     assert all(file.stat().st_size > 10_000 for file in files)
-    few = write_reconstructions(store.path, tmp_path / "none", "attack = 'nobody'")
+    few = write_reconstructions(store.path, tmp_path / "none", "attack = 'none'")
     assert all(file.exists() for file in few)
 
 

@@ -24,13 +24,13 @@ def never() -> bool:
 
 
 def after(steps: int) -> Callable[[], bool]:
-    """A `stop` that asks to stop once so many steps are done."""
+    """A `stop` that requests a stop after this many steps."""
     left = iter(range(steps - 1, -1, -1))
     return lambda: next(left) == 0
 
 
 class Counted:
-    """A `stop` that never asks to stop and counts the steps."""
+    """A `stop` that never stops and counts the steps."""
 
     times = 0
 
@@ -55,7 +55,7 @@ def undisturbed(lab_module: ModuleType) -> str:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Trainings whose processes were killed in both phases, at chosen steps and at any time."""
+    """Trainings whose processes were killed in both phases, at chosen steps and at random times."""
     small = {"steps": STEPS, "batch_size": 8, "learning_rate": 0.2}
     orders = [
         {"method": "trial", "params": PARAMS, "kills": [1, 4, 6, 1, 3], "raids": 4},
@@ -105,7 +105,7 @@ PARTS = [
 def test_every_part_of_a_checkpoint_is_needed(
     lab_module: ModuleType, tmp_path: Path, undisturbed: str, phase: str, part: tuple[str, str]
 ) -> None:
-    """One part as it was some steps before gives another result: leaving a part out would be seen."""
+    """An older copy of any part gives another result: a missing part would be detected."""
     before = STEPS if phase == "main" else 0
     interrupt(lab_module, tmp_path / "early", before + 2)
     interrupt(lab_module, tmp_path / "late", before + 5)
@@ -206,7 +206,7 @@ class OnlySaved:
 
 
 @pytest.mark.parametrize(
-    ("thing", "word"),
+    ("thing", "part"),
     [
         (3, "int"),
         ((1, 2), "tuple"),
@@ -217,10 +217,10 @@ class OnlySaved:
         ([object()], "object"),
     ],
 )
-def test_state_that_cannot_be_restored_is_refused_before_the_first_step(thing: object, word: str) -> None:
+def test_state_that_cannot_be_restored_is_refused_before_the_first_step(thing: object, part: str) -> None:
     run = Run("name", CPU)
     done = []
-    with pytest.raises(TypeError, match=f"'odd'.*{word}"):
+    with pytest.raises(TypeError, match=f"'odd'.*{part}"):
         for step in run.steps("train", 3, {"fine": torch.zeros(1), "odd": thing}):
             done.append(step)
     assert done == []

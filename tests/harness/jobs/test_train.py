@@ -78,7 +78,7 @@ def test_a_task_runs_on_the_version_it_was_planned_for() -> None:
 
 
 def test_a_training_that_cost_more_than_it_was_to_cost_fails(tmp_path: Path) -> None:
-    """The parameters say epsilon 1, and the noise that was added is worth less."""
+    """The parameters state epsilon 1, but the added noise is too small for it."""
     params = DpSgdParams(epsilon=1.0, noise_multiplier=0.8, steps=3, batch_size=32)
     method = Plugin("dp-sgd", dp_sgd.version)
     cell = Cell(Plugin("digits-linear", "1"), 718, method, params.model_dump(), 0)
@@ -88,7 +88,7 @@ def test_a_training_that_cost_more_than_it_was_to_cost_fails(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", methods.family.names())
 def test_no_kind_of_guarantee_is_raised_above_the_price(name: str) -> None:
-    """What a method says of itself tells an empirical defence from none, and nothing else."""
+    """A method's declaration only distinguishes an empirical defence from none."""
     method = methods.family.get(name)
     for kind in ("approximate-dp", "pure-dp", "claimed-disputed"):
         assert promised(Guarantee(kind, 1.0, 1e-5, "add-or-remove-one", "pld"), method) == kind

@@ -155,10 +155,10 @@ def test_the_error_over_test_records_is_that_of_their_mean() -> None:
 
 def test_a_winner_is_named_with_both_p_values() -> None:
     found = paired_accuracy(A, B)
-    said = sentence("alpha", "beta", found, 0.03, ACCURACY)
-    assert said == "alpha is more accurate by 1.4 points [0.5, 2.3], p = .008 (Holm .03)"
+    stated = sentence("alpha", "beta", found, 0.03, ACCURACY)
+    assert stated == "alpha is more accurate by 1.4 points [0.5, 2.3], p = .008 (Holm .03)"
     turned = paired_accuracy(B, A)
-    assert sentence("beta", "alpha", turned, 0.03, ACCURACY) == said
+    assert sentence("beta", "alpha", turned, 0.03, ACCURACY) == stated
     assert "p < .001 (Holm < .001)" in sentence("a", "b", paired_accuracy(A + 1, B), 1e-9, ACCURACY)
 
 

@@ -1,4 +1,4 @@
-"""Benches as tasks: what a sweep file may ask, which variants take turns, and which keys they have."""
+"""Benches as tasks: the options of a sweep file, the interleaved variants, and their keys."""
 
 import math
 from dataclasses import replace
@@ -109,7 +109,7 @@ def test_it_is_taken_to_last_as_long_as_it_times() -> None:
 
 def test_the_device_is_the_nodes_unless_one_is_named() -> None:
     assert timing(planned(ENTRY).tasks[0]).settings["device"] == ANY_DEVICE
-    named_ = planned({**ENTRY, "measure": {"device": "cuda"}}).tasks[0]  # which need not be here
+    named_ = planned({**ENTRY, "measure": {"device": "cuda"}}).tasks[0]  # which need not exist here
     assert timing(named_).settings["device"] == "cuda"
 
 

@@ -1,4 +1,4 @@
-"""Canaries: who they are, whose coin decides, and that nothing else changes."""
+"""Canaries: their records, their coins, and that nothing else changes."""
 
 from dataclasses import replace
 
@@ -81,7 +81,7 @@ def test_no_canary_is_a_record(digits: Workload, kind: str, count: int) -> None:
 
 
 def test_random_features_span_the_ranges_of_all_test_records(digits: Workload) -> None:
-    """One canary's ranges were those of one record: it was that record."""
+    """With the ranges of a single record, a canary would be that record."""
     low, high = digits.test().x.amin(0), digits.test().x.amax(0)
     few, many = (
         cell_records(digits, cell("out-of-distribution", count=count)).canaries.x for count in (2, 2000)
@@ -158,7 +158,7 @@ def test_what_reads_records_as_they_are_carries_gradient_canaries(digits: Worklo
 
 
 def test_normalised_records_have_lost_their_marks() -> None:
-    """Why dpsgd-hf says so: what stands before the model leaves a canary without its number."""
+    """The reason of dpsgd-hf's refusal: its normalisation removes the number of a canary."""
     front = make_front(DpsgdHfParams(epsilon=4.0, normalisation="group", groups=4))
     test = Records(torch.rand(5, 8, 3, 3), torch.zeros(5))
     request = Request(test, torch.arange(2), 2, 3, torch.Generator())

@@ -1,4 +1,4 @@
-"""What methods declare: roles, what is solved for, what makes another configuration."""
+"""Declarations of methods: roles, the solved parameter, what makes another configuration."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -51,7 +51,7 @@ def test_two_methods_of_one_role_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Scaled(DpSgd):
-    """A method that is solved for a parameter of another name."""
+    """A method whose solved parameter has another name."""
 
     free: ClassVar[str] = "scale"
 

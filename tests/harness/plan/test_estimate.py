@@ -39,7 +39,7 @@ def trained(task: Task, **more: Any) -> Result:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Three trainings of 100 steps of 10, 20 and 90 ms, and one second besides each."""
+    """Three trainings of 100 steps of 10, 20 and 90 ms, each with one further second."""
     store = Store.open(tmp_path / "store", create=True)
     for index, (seconds, peak) in enumerate(((1.0, 5), (2.0, 7), (9.0, 6))):
         task = training(index=index, steps=100)
@@ -104,7 +104,7 @@ def test_what_is_done_costs_nothing(store: Store) -> None:
 
 
 def publish(store: Store, done: Task) -> None:
-    """Two phases of 50 steps and a second each, and nothing besides."""
+    """Two phases of 50 steps and one second each, and no further time."""
     store.add(done)
     each = phase(50, 1.0, 5)
     store.publish(trained(done, wall_seconds=2.0, phases={"teachers": each, "student": each}))
@@ -142,7 +142,9 @@ def test_a_probe_trains_a_moment_and_writes_nothing(tmp_path: Path) -> None:
     found = estimate(plan(training(steps=10_000)), Store(tmp_path / "none"), probe)
     assert found is not None
     (cost,) = found.costs.values()
-    assert re.fullmatch("probe of ([1-9]|1[0-9]|20) steps", cost.source)  # 20, or what there is time for
+    assert re.fullmatch(
+        "probe of ([1-9]|1[0-9]|20) steps", cost.source
+    )  # 20, or as many as fit into the time
     assert 0.1 < found.seconds < 10_000
     assert found.memory_bytes > 50_000_000
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The ready-made sweeps of the papers' tables: they hold the published lines, and they plan."""
+"""The ready-made sweeps of the papers' tables: they contain the published lines, and can be planned."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from harness.results.matching import match
 from harness.results.published_tables import Published, published
 
 EXPERIMENTS = {"papers/pd-sgd-anomalous"}
-"""Sweeps of figures: no number of theirs is printed."""
+"""Sweeps of figures, for which no numbers are printed."""
 NAMES = [name for name in ready_made() if name.startswith("papers/") and name not in EXPERIMENTS]
 FULL = [name for name in NAMES if not name.endswith("-small")]
 SMALL = [name for name in NAMES if name.endswith("-small")]
 HERE = {"sgd", "dp-sgd", "pd-sgd", "dpsur", "dirdp-sgd"}
-"""Methods that the sweeps hold the lines of."""
+"""Methods whose published lines are in sweeps."""
 ELSEWHERE = {"dirdp-sgd-table-3", "dirdp-sgd-text-5.2.2", "dirdp-sgd-table-6"}
-"""Tables that say nothing without an attack or a split that is not here yet."""
+"""Tables that need an attack or a split that does not exist yet."""
 
 
 def read(name: str) -> Sweep:

@@ -75,19 +75,19 @@ def test_members_per_model_are_the_grids_to_choose() -> None:
     made = plan(DP | {"n_train": [300, 400]}, models=1)
     assert [cell.n_train for cell in made.cells] == [300, 400]
     noises = [cell.params["noise_multiplier"] for cell in made.cells]
-    assert noises[0] > noises[1], "each of fewer members is in more batches"
+    assert noises[0] > noises[1], "with fewer members each is in more batches"
 
 
 @pytest.mark.parametrize("wrong", [0, -3, 2.5, "many", True])
 def test_members_are_counted_in_whole_numbers(wrong: Any) -> None:
-    (told,) = problems(SGD | {"n_train": wrong})
-    assert f"n_train = {wrong!r}" in told
-    assert "1 or more" in told
+    (reported,) = problems(SGD | {"n_train": wrong})
+    assert f"n_train = {wrong!r}" in reported
+    assert "1 or more" in reported
 
 
 def test_a_numbered_setting_that_there_is_not_is_refused() -> None:
-    (told,) = problems(SGD | {"setting": 1})
-    assert told == "grid 1 (digits-linear, sgd): setting 1 of sgd is not in the recipe; there is none"
+    (reported,) = problems(SGD | {"setting": 1})
+    assert reported == "grid 1 (digits-linear, sgd): setting 1 of sgd is not in the recipe; there is none"
 
 
 def test_options_go_to_the_methods_that_have_them() -> None:
@@ -118,7 +118,7 @@ def test_noise_is_solved_for_and_stays_below_the_target() -> None:
 
 
 def test_the_shape_of_the_model_is_written_down_and_priced() -> None:
-    """The workload's 64 x 10 weights and 10 biases decide what a direction costs."""
+    """The workload's 64 x 10 weights and 10 biases determine the cost of a direction."""
     grid = {"workload": "digits-linear", "method": "dirdp-sgd", "steps": 20, "directions": "1x7"}
     solved, given = (plan(grid | each, models=1).cells[0] for each in ({"epsilon": 4}, {"kappa": 3.0}))
     assert solved.params["directions"] == given.params["directions"] == "1x650"
@@ -183,8 +183,8 @@ def test_the_family_runs_with_default_parameters_beside_other_ones() -> None:
 
 
 def test_an_attack_with_too_few_models_is_refused() -> None:
-    (told,) = problems(SGD, models=2, attacks=["strongest"])
-    assert "strongest needs at least 2 shadow models" in told and "models = 3 or more" in told
+    (reported,) = problems(SGD, models=2, attacks=["strongest"])
+    assert "strongest needs at least 2 shadow models" in reported and "models = 3 or more" in reported
 
 
 def test_a_cell_given_twice_is_planned_once() -> None:
@@ -231,14 +231,14 @@ def test_planning_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, "many", -math.inf])
 def test_an_epsilon_that_is_none(epsilon: Any) -> None:
-    told = problems(DP | {"epsilon": epsilon})
-    assert len(told) == 1
-    assert "epsilon = " in told[0]
-    assert "grid 1 (digits-linear, dp-sgd)" in told[0]
+    reported = problems(DP | {"epsilon": epsilon})
+    assert len(reported) == 1
+    assert "epsilon = " in reported[0]
+    assert "grid 1 (digits-linear, dp-sgd)" in reported[0]
 
 
 def test_all_problems_of_all_grids_come_at_once() -> None:
-    told = "\n".join(
+    reported = "\n".join(
         problems(
             {"workload": "digits-mpl", "method": "sgd"},
             {"workload": "digits-mlp", "method": "dp-sdg"},
@@ -262,18 +262,18 @@ def test_all_problems_of_all_grids_come_at_once() -> None:
         "attack lira: mode = 'sideways'",
         "attack loss: unknown parameter 'wings'",
     ):
-        assert part in told, part
+        assert part in reported, part
 
 
 def test_an_attack_that_needs_shadows_refuses_a_single_model() -> None:
-    (told,) = problems(SGD, models=1, attacks=["lira"])
-    assert "needs at least 2 shadow models" in told
-    assert "models = 3 or more" in told
+    (reported,) = problems(SGD, models=1, attacks=["lira"])
+    assert "needs at least 2 shadow models" in reported
+    assert "models = 3 or more" in reported
     plan(SGD, models=1, attacks=["loss"])
 
 
 def test_only_tuned_values_that_are_used_count_as_tried_before() -> None:
-    """A search of 18 chose the recipe's batch size, steps and learning rate; else it chose none."""
+    """The recipe's batch size, steps and learning rate were chosen among 18 configurations."""
     by_recipe = {key: value for key, value in DP.items() if key != "steps"}
     tasks = [plan(grid, models=1).tasks[0] for grid in (by_recipe, DP, DP | OWN)]
     assert [task.notes.tried for task in tasks] == [18, 18, None]

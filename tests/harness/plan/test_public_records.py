@@ -1,4 +1,4 @@
-"""Who is given public records, and that nobody is judged by them."""
+"""Which methods get public records, and that no model is evaluated on them."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Shadows trained without the defence: one shared cell, the same members, and rows that say so."""
+"""Shadows trained without the defence: one shared cell, the same members, and marked rows."""
 
 from dataclasses import replace
 from pathlib import Path

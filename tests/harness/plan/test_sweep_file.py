@@ -1,4 +1,4 @@
-"""Sweep files: product, zip, exclude, and every mistake told at once."""
+"""Sweep files: product, zip, exclude, and all problems reported at once."""
 
 import itertools
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_points_equal_an_obvious_loop(
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    told = mistakes(
+    reported = mistakes(
         {
             "modles": 8,
             "models": 0,
@@ -93,7 +93,7 @@ def test_all_problems_are_reported_at_once() -> None:
         "grid 2: zip: lists must have the same length, but clip has 1, steps has 2",
         "grid 3: epsilon = []",
     ):
-        assert part in told
+        assert part in reported
 
 
 @pytest.mark.parametrize(
@@ -180,15 +180,15 @@ def test_too_few_options_are_refused(options: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"models": 10**12}, "models = 1000000000000: give an integer from 1 to 100000"),
         ({"seed": 2**63}, "seed = 9223372036854775808: give an integer from 0 to"),
     ],
 )
-def test_numbers_that_no_machine_could_work_off_are_refused(change: dict[str, Any], told: str) -> None:
+def test_numbers_that_no_machine_could_work_off_are_refused(change: dict[str, Any], reported: str) -> None:
     _, problems = read_sweep({"grid": [{"workload": "w", "method": "m"}], **change}, "large")
-    assert any(told in problem for problem in problems)
+    assert any(reported in problem for problem in problems)
 
 
 def test_a_grid_of_too_many_points_is_refused_before_it_is_counted_out() -> None:

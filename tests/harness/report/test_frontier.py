@@ -57,11 +57,11 @@ def test_one_row_of_panels_for_each_workload(figure: Figure) -> None:
     ]
     drawn = [[len(corners(line)) for line in points(axes)] for axes in figure.axes]
     assert drawn == [[1, 3], [1, 3], [], [1, 3], [1, 3], []], "sgd, and dp-sgd at three epsilons"
-    said = texts(figure)
-    assert "digits-mlp · 8 models a cell, 5,752 non-members pooled" in said
-    assert said.count("\nattack lira\n") == 4, "no row of strongest is there"
-    assert "Failed: dp-sgd ε=0.1 on digits-mlp, 2 train task(s): diverged" in said
-    assert {"ε=1", "ε=4", "ε=8", "sgd"} <= set(said.splitlines())
+    drawn_text = texts(figure)
+    assert "digits-mlp · 8 models a cell, 5,752 non-members pooled" in drawn_text
+    assert drawn_text.count("\nattack lira\n") == 4, "no row of strongest is there"
+    assert "Failed: dp-sgd ε=0.1 on digits-mlp, 2 train task(s): diverged" in drawn_text
+    assert {"ε=1", "ε=4", "ε=8", "sgd"} <= set(drawn_text.splitlines())
 
 
 def test_points_stand_at_the_rows_numbers(quickstart: Reading, figure: Figure) -> None:
@@ -196,16 +196,16 @@ def test_rows_without_an_accuracy_are_left_out_and_do_no_harm(row: Any, reading:
 
 @pytest.mark.parametrize("changes", [{"failures": []}, {"where": "method = 'x'"}])
 def test_nothing_to_draw_is_stated(reading: Any, changes: dict[str, Any]) -> None:
-    said = texts(drawn(reading([], **changes)))
-    assert ("privbench quickstart" in said) == ("where" not in changes)
-    assert ("method = 'x'" in said) == ("where" in changes)
+    drawn_text = texts(drawn(reading([], **changes)))
+    assert ("privbench quickstart" in drawn_text) == ("where" not in changes)
+    assert ("method = 'x'" in drawn_text) == ("where" in changes)
 
 
 def test_a_crowded_panel_labels_its_front_and_notes_it(row: Any, reading: Any) -> None:
     rows = [row(epsilon=float(e), accuracy=0.5 + e % 7 / 100, mu=0.02 * e) for e in range(1, NAMED + 2)]
     figure = drawn(reading(rows))
-    told = f"In a panel of more than {NAMED} cells, up to {FRONT_NAMED} of those on the front are named"
-    assert told in texts(figure)
+    note = f"In a panel of more than {NAMED} cells, up to {FRONT_NAMED} of those on the front are named"
+    assert note in texts(figure)
     names = [text.get_text() for text in figure.axes[1].texts]
     assert len(names) == 6
     assert names == [name_point(each) for each in rows_on_front(rows, AUC)]

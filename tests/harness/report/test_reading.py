@@ -177,8 +177,8 @@ def test_all_reports_of_a_store(store: Path, tmp_path: Path) -> None:
 class Counted:
     """A connection of DuckDB that notes what it is told."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, told: list[str]) -> None:
-        self.connection, self.told = connection, told
+    def __init__(self, connection: duckdb.DuckDBPyConnection, executed: list[str]) -> None:
+        self.connection, self.executed = connection, executed
 
     def __enter__(self) -> "Counted":
         return self
@@ -190,7 +190,7 @@ class Counted:
         return getattr(self.connection, name)
 
     def execute(self, sql: str, *values: Any) -> Any:
-        self.told.append(sql)
+        self.executed.append(sql)
         return self.connection.execute(sql, *values)
 
 
@@ -210,12 +210,12 @@ def test_all_reports_are_one_connection_and_one_transaction(
 
     monkeypatch.setattr(duckdb, "connect", count)
     write_all(store, tmp_path / "out", "attack = 'lira'")
-    (told,) = opened
-    begun = told.index("begin transaction read only")
-    asked = told[begun + 1 :]
+    (executed,) = opened
+    begun = executed.index("begin transaction read only")
+    asked = executed[begun + 1 :]
     assert len(asked) > 12
     assert all(sql.split()[0] == "select" for sql in asked), "nothing ends the transaction before its time"
-    assert not [sql for sql in told[:begun] if "frontier" in sql]
+    assert not [sql for sql in executed[:begun] if "frontier" in sql]
 
 
 def test_a_workload_of_two_sizes_is_two_groups(tmp_path: Path) -> None:

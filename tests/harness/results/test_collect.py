@@ -30,7 +30,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def collected(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A collected store for tests that only look."""
+    """A collected store for tests that only read."""
     path = shutil.copytree(filled, tmp_path_factory.mktemp("collected") / "store")
     collect(path)
     return Store(path)
@@ -38,7 +38,7 @@ def collected(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def store(filled: Path, tmp_path: Path) -> Store:
-    """A store of one's own, not yet collected."""
+    """A store for one test, not yet collected."""
     return Store(shutil.copytree(filled, tmp_path / "store"))
 
 
@@ -50,7 +50,7 @@ def rows(path: Path, sql: str) -> list[dict[str, Any]]:
 
 
 def everything(path: Path) -> dict[str, list[str]]:
-    """All rows of all tables and views, in an order of their own."""
+    """All rows of all tables and views, in a fixed order."""
     names = [*db.Base.metadata.tables, *db.view_names()]
     return {name: sorted(map(repr, rows(path, f"from {name}"))) for name in names}
 

@@ -1,4 +1,4 @@
-"""Published numbers beside ours, from a store with cells that are the papers' and cells that are not."""
+"""Published numbers beside ours, from a store with cells that match the papers and cells that do not."""
 
 import shutil
 from collections.abc import Callable, Sequence

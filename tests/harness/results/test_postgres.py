@@ -1,4 +1,4 @@
-"""A real PostgreSQL beside DuckDB: the same store gives the same rows, and nothing of others is touched."""
+"""A real PostgreSQL beside DuckDB: the same store gives the same rows, and foreign objects stay untouched."""
 
 import itertools
 import json

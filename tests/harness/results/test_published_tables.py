@@ -267,7 +267,7 @@ def test_a_file_of_numbers_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "told"),
+    ("good", "bad", "problem"),
     [
         ("values = [9.5, 0.6]", "values = [90.5]", "1 values"),
         ("values = [9.5, 0.6]", "values = [90.5, nan]", "finite"),
@@ -280,7 +280,7 @@ def test_a_file_of_numbers_is_read() -> None:
         ('source = "someone"', "source = someone", "someone.toml is not TOML"),
     ],
 )
-def test_a_wrong_file_is_reported(good: str, bad: str, told: str) -> None:
+def test_a_wrong_file_is_reported(good: str, bad: str, problem: str) -> None:
     assert good in PAPER
-    with pytest.raises(BenchError, match=told):
+    with pytest.raises(BenchError, match=problem):
         read_paper(PAPER.replace(good, bad), "someone.toml")

@@ -190,9 +190,9 @@ def test_a_parquet_export_can_be_read_without_privbench(archives: Path, theirs: 
     assert table.column_names == ["key", "spec", "result", "artefacts"]
     row = table.to_pylist()[0]
     assert json.loads(row["result"])["key"] == row["key"]
-    told = json.loads(table.schema.metadata[b"privbench"])
-    assert told["tasks"] == table.num_rows
-    assert {"privbench", "protocol", "schema", "exported", "checksum", "files"} <= told.keys()
+    metadata = json.loads(table.schema.metadata[b"privbench"])
+    assert metadata["tasks"] == table.num_rows
+    assert {"privbench", "protocol", "schema", "exported", "checksum", "files"} <= metadata.keys()
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +245,7 @@ Change = Callable[[dict[str, bytes]], None]
 
 
 def repack(source: Path, target: Path, change: Change, resign: bool = True) -> Path:
-    """The archive with files changed; its manifest agrees with them again unless told otherwise."""
+    """The archive with files changed; its manifest is updated to match unless disabled."""
     with zipfile.ZipFile(source) as archive:
         content = {name: archive.read(name) for name in archive.namelist()}
     manifest: Json = json.loads(content.pop(MANIFEST))
@@ -438,8 +438,8 @@ def test_the_commands(theirs: Path, ours: Path, tmp_path: Path) -> None:
     file = str(tmp_path / "results.zip")
     done = invoke("export", file, "--store", str(theirs), "--json")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.output)
-    assert told["tasks"] == 53
+    metadata = json.loads(done.output)
+    assert metadata["tasks"] == 53
     done = invoke("import", file, "--as", "alice", "--store", str(ours))
     assert done.exit_code == 0, done.output
     assert "53 tasks of origin 'alice'" in done.output

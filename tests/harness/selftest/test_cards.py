@@ -1,4 +1,4 @@
-"""`privbench doctor --gpu` where there is no GPU, and where torch does not see the one there is."""
+"""`privbench doctor --gpu` without a GPU, and with one that torch does not see."""
 
 import json
 from pathlib import Path

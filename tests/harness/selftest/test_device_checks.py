@@ -1,4 +1,4 @@
-"""The checks of `privbench doctor --gpu`: they pass where nothing is wrong, and fail where something is."""
+"""The checks of `privbench doctor --gpu`: they pass on a correct device and fail on a broken one."""
 
 from typing import Any
 

@@ -179,8 +179,8 @@ def test_the_command_asks_for_confirmation_and_reports(store: Store) -> None:
     assert "give --yes, or --dry-run" in call("--artefacts")
     assert "Would delete 7 files of 2 tasks" in call("--artefacts", "--dry-run")
     assert len(module.holdings(store)) == 2
-    told = json.loads(call("--artefacts", "--yes", "--sweep", "half", "--json"))
-    assert (told["tasks"], told["files"], told["deleted"]) == (1, 4, True)
+    summary = json.loads(call("--artefacts", "--yes", "--sweep", "half", "--json"))
+    assert (summary["tasks"], summary["files"], summary["deleted"]) == (1, 4, True)
     assert "Deleted 3 files of 1 tasks" in call("--artefacts", "--yes")
     assert "Nothing to delete" in call("--artefacts", "--yes")
 

@@ -112,8 +112,8 @@ def test_status_shows_the_protocol(old: Store) -> None:
     progress = Progress.of(old, "old")
     assert progress.over
     assert progress.summary()["protocol"] == 0
-    told = CliRunner().invoke(app, ["status", "--store", str(old.path)]).stdout
-    assert f"old was measured under protocol 0, not {PROTOCOL}: its rows are kept separate" in told
+    printed = CliRunner().invoke(app, ["status", "--store", str(old.path)]).stdout
+    assert f"old was measured under protocol 0, not {PROTOCOL}: its rows are kept separate" in printed
 
 
 def test_an_old_store_can_be_worked_in_and_purged(old: Store) -> None:

@@ -1,4 +1,4 @@
-"""What a container is asked for, without an engine: the words after `docker create`."""
+"""The options of a container, without an engine: the arguments of `docker create`."""
 
 import csv
 import json
@@ -126,8 +126,8 @@ def test_the_image_is_that_for_the_device(monkeypatch: pytest.MonkeyPatch) -> No
     for image in ("privbench:mine", default_image()):
         with pytest.raises(BackendError, match=r"is for CPUs, but there are 2 GPUs.*gpu = 'none'"):
             completed(image=image)
-    told = completed(image="privbench:mine", gpu="none")
-    assert (image_of(told), told.gpus) == ("privbench:mine", [])
+    given = completed(image="privbench:mine", gpu="none")
+    assert (image_of(given), given.gpus) == ("privbench:mine", [])
     assert image_of(completed(gpu="none")) == default_image()
 
 
@@ -186,10 +186,10 @@ def test_a_profile_reports_every_problem(tmp_path: Path) -> None:
     file.write_text('memory = "lots"\nscrach = "1G"\nread_only = ["data"]\n')
     with pytest.raises(SpecError) as caught:
         read_as(Container, file)
-    told = str(caught.value)
-    assert "did you mean 'scratch'" in told
-    assert "memory = 'lots': give the memory of a container" in told
-    assert "absolute path" in told
+    given = str(caught.value)
+    assert "did you mean 'scratch'" in given
+    assert "memory = 'lots': give the memory of a container" in given
+    assert "absolute path" in given
     file.write_text('memory = "4G"\n[environment]\nA = "b"\n')
     assert read_as(Container, file).environment == {"A": "b"}
 
@@ -198,14 +198,14 @@ def test_the_sample_profile_is_good_and_the_page_has_every_key() -> None:
     sample = read_as(Container, ROOT / "docker" / "profile.toml")
     fields = Container.model_fields
     theirs = {key: getattr(sample, key) for key in fields if key not in ("image", "memory", "cpus")}
-    assert theirs == {key: fields[key].default for key in theirs}, "these are told as defaults"
+    assert theirs == {key: fields[key].default for key in theirs}, "these are given as defaults"
     page = (ROOT / "docs" / "docker.md").read_text().split("## Profiles")[1]
     assert {key for key in Container.model_fields if f"| `{key}` |" not in page} == set()
 
 
 def test_the_engine_s_message_is_reported() -> None:
-    told = "docker: Error response from daemon: no such thing.\nSee 'docker run --help'.\n"
-    assert complaint(told) == "docker: Error response from daemon: no such thing."
+    given = "docker: Error response from daemon: no such thing.\nSee 'docker run --help'.\n"
+    assert complaint(given) == "docker: Error response from daemon: no such thing."
     assert complaint("Error response from daemon: gone\n") == "gone"
     assert complaint("") == ""
 
@@ -225,8 +225,8 @@ sys.stdout.flush()
 """
 
 
-class Told(Worker):
-    """A worker as a container is one, whose keeper does as told."""
+class Scripted(Worker):
+    """A containerised worker whose keeper is a script."""
 
     disposable: ClassVar[bool] = Contained.disposable
 
@@ -238,8 +238,8 @@ class Told(Worker):
 
 
 def test_a_keeper_s_last_line_is_the_reason(store: Store) -> None:
-    said = json.dumps(["out_of_memory", "too big"])
-    dead = Told(store, f"print('exit_cause', {said!r})")
+    cause = json.dumps(["out_of_memory", "too big"])
+    dead = Scripted(store, f"print('exit_cause', {cause!r})")
     assert list(dead.ended_tasks()) == []
     assert dead.exit_cause(0) == ("out_of_memory", "too big")
     dead.end()
@@ -247,7 +247,7 @@ def test_a_keeper_s_last_line_is_the_reason(store: Store) -> None:
 
 @pytest.mark.parametrize(("status", "spent"), [("done", False), ("interrupted", False), ("failed", True)])
 def test_a_container_whose_task_failed_is_not_reused(store: Store, status: str, spent: bool) -> None:
-    used = Told(store, f"print(key, {status!r})")
+    used = Scripted(store, f"print(key, {status!r})")
     assert list(used.ended_tasks()) == [("ab", status)]
     assert used.spent is spent
     used.end()

@@ -67,7 +67,7 @@ def test_a_supervisor_on_another_host_is_respected(store: Store) -> None:
 
 
 def test_a_state_from_the_future_is_stale(store: Store) -> None:
-    """A clock that was set back, or a damaged number, must not lock the store up."""
+    """A clock that was set back, or a damaged number, must not block the store."""
     say(store, "another-host", age=-1e9)
     state = supervisor_state(store)
     assert state is not None

@@ -1,7 +1,7 @@
-"""The local backend with real processes: what is killed, stopped, cancelled or shared ends as promised.
+"""The local backend with real processes: tasks that are killed, stopped, cancelled or shared.
 
-The tests share a store and, where they leave them alive, its supervisor and workers; each has tasks
-of its own (by seed) and takes things as it finds them.
+The tests share a store and, unless they end them, its supervisor and workers; each has its own tasks (by
+seed) and depends on no other test.
 """
 
 import json
@@ -33,7 +33,7 @@ SLOW: dict[str, Any] = {"steps": 20, "pause": 0.1}
 
 @pytest.fixture
 def lab(shared_lab: "Lab") -> Iterator["Lab"]:
-    """The shared store; what a failed test left running is ended before the next."""
+    """The shared store; processes left by a failed test are ended first."""
     yield shared_lab
     left = submissions(shared_lab.store)
     if left:
@@ -43,18 +43,18 @@ def lab(shared_lab: "Lab") -> Iterator["Lab"]:
 
 
 def runs(lab: "Lab", task: Task) -> int:
-    """How often a task was started."""
+    """The number of starts of a task."""
     log = lab.store.folder(task.key) / "log.txt"
     return sum(line.startswith("--- ") for line in log.read_text().splitlines()) if log.exists() else 0
 
 
 def settled(lab: "Lab") -> None:
-    """Wait until the supervisor has worked off its queue."""
+    """Wait until the supervisor has emptied its queue."""
     lab.wait(lambda: not submissions(lab.store))
 
 
 def undisturbed(lab: "Lab", tasks: Sequence[Task]) -> list[tuple[object, ...]]:
-    """The rows of tasks that have run, made once more without disturbance."""
+    """The rows of the same tasks in an undisturbed run."""
     for task in tasks:
         (lab.store.folder(task.key) / "result.json").unlink()
     lab.send(tasks, slots=2)
@@ -111,7 +111,7 @@ def test_an_attack_on_a_cell_that_failed_fails_as_upstream_and_alone(lab: "Lab")
     assert reasons(lab, [*good, lab.attack(good[0])]) == [None] * 3
     lost = lab.result(lab.attack(bad[0]))
     assert lost.reason == "upstream"
-    # The first to fail is enough: which of the two it is, the machine decides.
+    # The first failure is enough; which of the two it is varies.
     assert any(task.key[:12] in (lost.message or "") for task in bad)
     settled(lab)
     assert lab.send([*bad, lab.attack(bad[0])], slots=2) == 0  # a failure stands until retried
@@ -151,7 +151,7 @@ def test_an_unreadable_spec_stops_no_other_task(lab: "Lab") -> None:
     lab.wait_for(good)
     settled(lab)
     assert lab.store.result(broken.key) is None
-    assert lab.send([broken, attack, good], slots=2) == 2  # which also mends the specs
+    assert lab.send([broken, attack, good], slots=2) == 2  # which also repairs the specs
     lab.wait_for(broken, attack)
     assert reasons(lab, [broken, attack]) == [None, None]
 
@@ -202,7 +202,7 @@ def test_a_killed_worker_fails_its_task_alone_and_rerunning_completes_the_sweep(
     assert reasons(lab, every) == ["killed", None, None, "killed", "upstream"]
     assert "SIGKILL" in lab.message(tasks[0])
     assert "exit code 3" in lab.message(leaving)
-    assert lab.beat(tasks[0]) is None, "what the dead last told would pass for life"
+    assert lab.beat(tasks[0]) is None, "the last heartbeat of a killed worker would look fresh"
     again = [tasks[0], every[-1]]
     lab.store.forget(every[-1].key)  # planning does so for an attack that can be made now
     assert lab.send(again, slots=2) == 2
@@ -309,7 +309,7 @@ def test_a_supervisor_reports_what_runs(lab: "Lab") -> None:
     lab.wait(lambda: file.exists() and json.loads(file.read_text())["running"] == [task.key])
     (supervisor,) = lab.supervisors()
     assert json.loads(file.read_text())["pid"] == supervisor.pid
-    supervisor.terminate()  # asked to end, it lets the worker save first
+    supervisor.terminate()  # on SIGTERM it lets the worker save first
     lab.wait(lambda: not lab.processes())
     assert lab.store.result(task.key) is None
     assert (lab.store.folder(task.key) / "checkpoint").exists()

@@ -115,15 +115,15 @@ OTHER["params"] = {**POINT["params"], "steps": 60}
 
 
 @pytest.fixture
-def page(told: Any) -> Any:
+def page(opened_page: Any) -> Any:
     """A page of two cells with one label; no point is chosen."""
-    choose(told, "ROC of", "")
-    told.mouse.move(0, 0)
-    return told
+    choose(opened_page, "ROC of", "")
+    opened_page.mouse.move(0, 0)
+    return opened_page
 
 
 @pytest.fixture(scope="module")
-def told(open_once: Open) -> Any:
+def opened_page(open_once: Open) -> Any:
     return open_once(make_reading([POINT, OTHER], runs=run_rows(POINT["cell"], 3)))
 
 

@@ -1,4 +1,4 @@
-"""The docker backend on a real engine: the rows of local, the locks, and every fault that was promised."""
+"""The docker backend on a real engine: the rows of local, the restrictions, and every documented failure."""
 
 import json
 import os
@@ -28,7 +28,7 @@ SLOW: dict[str, Any] = {"steps": 25, "pause": 0.2}
 
 
 def undisturbed(lab: "Lab", tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
-    """The rows of tasks when plain processes of this machine run them in peace."""
+    """The rows of tasks that run undisturbed in plain processes of this machine."""
     lab.send(tasks, slots=2)
     lab.wait_for(*tasks)
     return lab.rows(tasks)
@@ -45,9 +45,9 @@ def test_rows_equal_those_of_local_and_one_container_makes_them_all(boxes: "Boxe
     assert boxes.finish(every) == [None] * 3
     assert len(names) == 1
     assert boxes.lab.rows(every) == undisturbed(peaceful, every)
-    told = boxes.lab.result(tasks[0]).provenance
-    assert told["image"] == daemon.image_id(str(boxes.profile["image"]))
-    assert told["host"] == os.uname().nodename
+    provenance = boxes.lab.result(tasks[0]).provenance
+    assert provenance["image"] == daemon.image_id(str(boxes.profile["image"]))
+    assert provenance["host"] == os.uname().nodename
     owner = (boxes.store.folder(tasks[0].key) / "result.json").stat()
     assert (owner.st_uid, owner.st_gid) == plain_user(boxes.store)
     assert owner.st_uid == (os.getuid() or NOBODY)
@@ -148,7 +148,7 @@ def test_an_image_that_disappears_later_is_reported_in_the_rows(
 
 
 def lost_image(settings: Settings, jobs: Sequence[Any]) -> Settings:
-    """What a submission holds whose image was removed after it was looked for."""
+    """The settings of a submission whose image was removed after it was resolved."""
     lost = settings.profile_as(Container).model_copy(update={"image": f"sha256:{'0' * 64}"})
     return Settings(settings.slots, profile=lost)
 

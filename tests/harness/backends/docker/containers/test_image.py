@@ -17,7 +17,7 @@ Privbench = Callable[..., "CompletedProcess[str]"]
 
 
 def rows(store: Path) -> dict[str, Any]:
-    """What must be equal in two stores: everything but times and places."""
+    """What must be equal in two stores: everything but times and hosts."""
     kept = ("status", "reason", "metrics", "guarantee", "stats", "warnings")
     found = {}
     for _, result in Store.open(store).results():
