@@ -1,4 +1,4 @@
-"""What docs/querying.md and docs/notebook.md say, run on a store that a sweep filled."""
+"""The examples of docs/querying.md and docs/notebook.md, run on a store filled by a sweep."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docs")]
 
 MAY_BE_EMPTY = ("from failures", "tpr_at_0p1pct is null")
 
-# What anybody can do who has DuckDB and nothing of ours.
+# A reader with DuckDB and without privbench.
 ELSEWHERE = """
 import sys
 sys.modules.update(dict.fromkeys(("harness", "db", "workloads", "methods")))

@@ -1,4 +1,4 @@
-"""docs/rules.md: rules have names, code cites them by these, and tests that it names are in the campaign."""
+"""docs/rules.md: code cites rules by name, and the tests it names are in the mutation campaign."""
 
 import re
 from pathlib import Path

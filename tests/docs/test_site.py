@@ -1,4 +1,4 @@
-"""The site as `make docs` builds it: strictly, and with nothing of the network in it."""
+"""The site as `make docs` builds it: strictly, and without any network resource."""
 
 import os
 import re
@@ -12,7 +12,7 @@ pytest.importorskip("mkdocs", reason="the site is built with the development too
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
 
 FETCHED = re.compile(r"""(?:<script[^>]*\ssrc|<link[^>]*\shref|<img[^>]*\ssrc)=["']?(https?:)?//""")
-"""Whatever a browser would ask the network for when it opens a page."""
+"""Everything that a browser would request from the network when it opens a page."""
 
 
 @pytest.fixture(scope="module")

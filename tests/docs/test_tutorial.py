@@ -1,4 +1,4 @@
-"""docs/tutorial.md, done as a reader would: every file written, every command run in order."""
+"""docs/tutorial.md, followed as a reader would: every file written, every command run in order."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def run(words: list[str], folder: Path, environment: dict[str, str]) -> str:
 
 @pytest.fixture(scope="module")
 def study(own_data: Path, environment: dict[str, str], blocks: Blocks) -> tuple[Path, dict[str, str]]:
-    """The reader's folder when all is done, and the environment to ask more in."""
+    """The reader's folder after the last command, and the environment for further ones."""
     path = os.pathsep.join([str(own_data), environment["PYTHONPATH"]])
     here = environment | {"PYTHONPATH": path, "COLUMNS": "100"}
     lines = [

@@ -1,4 +1,4 @@
-"""Plug-ins for tests: a tiny workload and a method that exercises every feature of a run, or fails on request.
+"""Plug-ins for tests: a tiny workload and a method that exercises every part of a run, or fails on request.
 
 As a script it trains repeatedly in forked processes that are killed by SIGKILL, then once to the end:
 

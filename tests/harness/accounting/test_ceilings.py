@@ -97,7 +97,7 @@ def test_each_direction_has_its_own_curve() -> None:
     present = (1 - rate) * out + rate * norm.sf(cuts, 1, noise)
     assert curves.add(out) == pytest.approx(present, abs=2e-4)
     assert (curves.add(out) >= present - 1e-9).all()
-    # With the record in as the null hypothesis, what is low speaks for its absence.
+    # With the record in as the null hypothesis, low values are evidence of its absence.
     assert curves.remove(1 - present) == pytest.approx(1 - out, abs=2e-4)
     assert (curves.remove(1 - present) >= 1 - out - 1e-9).all()
     assert np.abs(curves.add(FPRS) - curves.remove(FPRS)).max() > 0.01

@@ -1,4 +1,4 @@
-"""The filter stops before the budget is passed, whatever is asked next."""
+"""The filter stops before the budget is exceeded, whatever event comes next."""
 
 import math
 

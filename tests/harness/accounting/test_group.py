@@ -1,4 +1,4 @@
-"""Groups of records: the sums, and events of their own that are tighter."""
+"""Group privacy: the conversion of epsilon, and the tighter price of a group's event."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Which events have a price, what numbers they may hold, and what they become."""
+"""Events of a ledger: which have a price, their allowed numbers, and their expansion."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Prices against published and closed-form numbers, at their limits, and in what they refuse."""
+"""Prices against published and closed-form numbers, at their limits, and refusals."""
 
 import json
 import math
@@ -132,7 +132,7 @@ def test_sampling_every_record_is_not_sampling() -> None:
 )
 def test_more_noise_never_costs_more(rate: float, steps: int, noise: float, more: float) -> None:
     less_noise, more_noise = (price(sgm(rate, s, steps), 1e-5).epsilons for s in (noise, noise * more))
-    # Prices on two meshes round differently, by less than one per mille of what they say.
+    # Prices on two meshes round differently, by less than one per mille.
     assert more_noise["pld"] <= less_noise["pld"] * 1.001
     assert more_noise["rdp"] <= less_noise["rdp"]
     assert less_noise["pld"] <= less_noise["rdp"]
@@ -343,7 +343,7 @@ def test_disjoint_parts_cost_as_much_as_the_most_expensive() -> None:
 
 
 def test_replacing_a_record_moves_a_sum_twice_as_far_as_removing_it() -> None:
-    """dp-accounting's RDP forgets the factor; both accountants must count it."""
+    """dp-accounting's RDP omits the factor; both accountants must include it."""
     replaced = price(GaussianDpEvent(4.0), 1e-5, "replace-one").epsilons
     removed = price(GaussianDpEvent(2.0), 1e-5).epsilons
     assert {name: replaced[name] for name in ("pld", "rdp")} == pytest.approx(

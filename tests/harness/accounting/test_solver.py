@@ -1,4 +1,4 @@
-"""Calibration meets its target from below, remembers, and says what it cannot do."""
+"""Calibration meets its target from below, caches solutions, and reports infeasible targets."""
 
 import json
 import math
@@ -143,13 +143,13 @@ def test_a_family_that_cannot_be_priced_is_refused(tmp_path: Path) -> None:
 
 
 def test_where_any_noise_will_do_the_least_is_taken(tmp_path: Path) -> None:
-    """Nobody is ever sampled with more than probability delta: even hardly any noise is enough."""
+    """No record is sampled with more than probability delta: even very little noise is enough."""
     noise = calibrate(sgm(1e-9, 1), 1.0, 1e-5, cache=tmp_path)
     assert (price(sgm(1e-9, 1)(noise), 1e-5).epsilon or 0) <= 1.0
 
 
 class Counted:
-    """A family that counts how often it is asked."""
+    """A family that counts its calls."""
 
     def __init__(self, steps: int = 20) -> None:
         self.asked, self.family = 0, sgm(1.0, steps)
@@ -163,7 +163,7 @@ def test_a_solution_is_cached_on_disk(tmp_path: Path) -> None:
     cold, warm = Counted(), Counted()
     first = calibrate(cold, 2.0, 1e-5, cache=tmp_path)
     assert calibrate(warm, 2.0, 1e-5, cache=tmp_path) == first
-    assert warm.asked == 2 < cold.asked, "two events name the family; none is priced again"
+    assert warm.asked == 2 < cold.asked, "two events identify the family; none is priced again"
 
 
 @pytest.mark.parametrize("other", [(20, 2.5, 1e-5), (20, 2.0, 1e-6), (21, 2.0, 1e-5)])

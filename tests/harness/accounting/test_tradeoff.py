@@ -42,7 +42,7 @@ def test_a_gaussian_is_exact() -> None:
 
 
 def test_the_curve_is_met_by_the_best_attack_on_a_sampled_gaussian() -> None:
-    """Thresholding the likelihood ratio of one release: nobody does better, and the ceiling is as high."""
+    """Thresholding the likelihood ratio of one release is optimal, and reaches the ceiling."""
     rate, noise = 0.3, 1.0
     event = PoissonSampledDpEvent(rate, GaussianDpEvent(noise))
     for fpr in (0.01, 0.1, 0.5):

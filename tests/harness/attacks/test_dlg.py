@@ -1,4 +1,4 @@
-"""Pictures and labels come back exactly from exact gradients."""
+"""Pictures and labels are reconstructed exactly from exact gradients."""
 
 from dataclasses import replace
 from typing import Any

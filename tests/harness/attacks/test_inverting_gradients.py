@@ -1,4 +1,4 @@
-"""Pictures come back from their gradients, and not from noise."""
+"""Pictures are reconstructed from their gradients, and not from noise."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ def rebuild(seen: Intercepted, seed: int = 0, **params: Any) -> Reconstructions:
 
 
 def beaten(found: Reconstructions, victims: Records, seen: Intercepted) -> int:
-    """How many pictures are nearer to the original than its mean colour is."""
+    """The number of pictures closer to the original than its mean colour."""
     likeness = compare(seen.pixels.unit(victims.x), seen.pixels.unit(found.x), torch.ones(3, 1, 1))
     return int((likeness.mse < likeness.mse_mean_colour).sum())
 

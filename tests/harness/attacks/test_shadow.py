@@ -1,4 +1,4 @@
-"""The shadow attack: its fit against scikit-learn's, and what it must be equal to."""
+"""The shadow attack: its fit against scikit-learn's, and its known limits."""
 
 from collections.abc import Callable
 

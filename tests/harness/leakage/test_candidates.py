@@ -1,4 +1,4 @@
-"""The strongest attack: facts of the specification, a slow twin, and what the rule must not do."""
+"""The strongest attack: facts of the specification, a slow reference, and the rule's invariants."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -61,7 +61,7 @@ def slow_calibrated(scores: Floats, members: Bools) -> Floats:
 def slow_strongest(
     candidates: Candidates, figure: Callable[[Scored], float], per_target: Floats
 ) -> tuple[float, Floats]:
-    """In the words of the specification, split by split and target by target."""
+    """The specification, split by split and target by target."""
     models, names = candidates.any.models, list(candidates.scored)
     calibrated = {n: slow_calibrated(s.scores, s.members) for n, s in candidates.scored.items()}
     values, counts = [], np.zeros(len(names))

@@ -1,4 +1,4 @@
-"""Paired comparisons: facts of the specification, scipy's tests, and words that never overclaim."""
+"""Paired comparisons: facts of the specification, scipy's tests, and sentences that never overclaim."""
 
 import numpy as np
 import pytest

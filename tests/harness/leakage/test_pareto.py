@@ -1,4 +1,4 @@
-"""Frontier mathematics against slow and obvious twins."""
+"""Frontier mathematics against slow and obvious references."""
 
 import itertools
 
@@ -63,7 +63,7 @@ def test_a_third_axis_adds_what_is_cheapest_among_the_leaky(points: list[tuple[f
 
 @given(BOXES)
 def test_near_the_front_is_what_may_be_on_it(boxes: list[Box]) -> None:
-    """The twin puts every point at its best and all others at their worst, and asks for the front."""
+    """The reference puts every point at its best and all others at their worst, and computes the front."""
     expected = []
     for i, box in enumerate(boxes):
         world = [box.best if j == i else other.worst for j, other in enumerate(boxes)]
@@ -101,7 +101,7 @@ def test_hypervolumes_of_many_fronts_at_once() -> None:
 
 
 def measured(means: list[Point], models: int, generator: np.random.Generator) -> list[Box]:
-    """Points of so many models each, with the t-intervals that the views would give them."""
+    """Points of this many models each, with the t-intervals of the views."""
     half = 2.364624 / np.sqrt(models)  # Student's 97.5 % quantile for eight models
     boxes = []
     for leakage, accuracy in means:

@@ -1,4 +1,4 @@
-"""The audit report: bounds beside prices, alarms in red, and a word where there is nothing."""
+"""The audit report: bounds beside prices, alarms in red, and a note without audits."""
 
 from pathlib import Path
 from typing import Any

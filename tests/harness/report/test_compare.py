@@ -1,4 +1,4 @@
-"""The comparison report: what is said of a pair, and the figure."""
+"""The comparison report: the sentence about a pair, and the figure."""
 
 from pathlib import Path
 from typing import Any

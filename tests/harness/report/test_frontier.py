@@ -32,7 +32,7 @@ def corners(line: Line2D) -> list[list[float]]:
 
 
 def points(axes: Axes) -> list[Line2D]:
-    """The markers of cells; those that look alike are one artist."""
+    """The markers of cells; those of one style are one artist."""
     shapes = {marker for _, marker, _ in KINDS.values()}
     return [line for line in axes.get_lines() if line.get_marker() in shapes]
 

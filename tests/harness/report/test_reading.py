@@ -111,7 +111,7 @@ def test_everything_is_read_and_ordered(store: Path) -> None:
 
 
 def test_a_condition_limits_both_views_but_never_hides_failures_or_moves_colours(store: Path) -> None:
-    reading = read(store, "method = 'sgd' -- only the yardstick")
+    reading = read(store, "method = 'sgd' -- only the baseline")
     assert {row["label"] for row in reading.frontier} == {"sgd"}
     assert {row["label"] for row in reading.overhead} == {"sgd"}
     assert set(reading.rocs) == {row["attack_task"] for row in reading.frontier}
@@ -175,7 +175,7 @@ def test_all_reports_of_a_store(store: Path, tmp_path: Path) -> None:
 
 
 class Counted:
-    """A connection of DuckDB that notes what it is told."""
+    """A connection of DuckDB that records its statements."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, executed: list[str]) -> None:
         self.connection, self.executed = connection, executed

@@ -117,7 +117,7 @@ def test_wrong_use_is_reported(tmp_path: Path) -> None:
 
 
 class Toy:
-    """A plug-in with figures of its own."""
+    """A plug-in with its own figures."""
 
     def illustrate(self, trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
         measured = tuple(each.stats["rate"] for each in trained)

@@ -52,14 +52,14 @@ def store(filled: Path, tmp_path: Path) -> Store:
 
 @pytest.fixture(scope="module")
 def collected(server: str, filled: Path) -> str:
-    """The store's rows on the server, for tests that only look."""
+    """The store's rows on the server, for tests that only read."""
     collect(filled, server, rebuild=True)
     return server
 
 
 @pytest.fixture
 def url(server: str) -> Iterator[str]:
-    """A database of the test's own."""
+    """A database for one test."""
     name = f"own_{next(NUMBERS)}"
     with connect(server) as keeper:
         keeper.execute(f"create database {name}")
@@ -73,7 +73,7 @@ def connect(url: str) -> "psycopg.Connection[Any]":
 
 
 def rows(source: Path | str, name: str) -> list[dict[str, Any]]:
-    """Every row of a table or view, JSON read, in an order of their own."""
+    """Every row of a table or view, with JSON parsed, in a fixed order."""
     answer = query(source, f"select * from {name}")
     table = [
         {
@@ -89,7 +89,7 @@ def rows(source: Path | str, name: str) -> list[dict[str, Any]]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, or floats that differ only where a sum was taken in another way."""
+    """Equal, or floats that differ only by the order of summation."""
     if isinstance(one, float) and isinstance(other, float):
         return one == other or math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-12)
     if isinstance(one, str) and isinstance(other, str):

@@ -1,4 +1,4 @@
-"""The published numbers: all there, well formed, as printed."""
+"""The published numbers: complete, well formed, as printed."""
 
 import collections
 import math
@@ -32,7 +32,7 @@ def rows() -> list[Row]:
 
 
 def value(rows: list[Row], table: str, label: str, metric: str, **asked: Any) -> tuple[float, float | None]:
-    """The one number that fits; parameters of the cell and columns of the row narrow the search."""
+    """The only matching number; parameters of the cell and columns of the row narrow the search."""
     (found,) = [
         (row["value"], row["deviation"])
         for cell in published()
@@ -78,7 +78,7 @@ def test_no_number_stands_twice(rows: list[Row]) -> None:
     assert len({row["key"] for row in rows}) == len(rows) == 772
     columns = ("table_name", "label", "printed_workload", "params", "metric", "attack")
     meanings = collections.Counter(tuple(row[name] for name in columns) for row in rows)
-    # Figure 9's text tells its best accuracy once for every parameter it varies, so its params differ too.
+    # Figure 9's text states its best accuracy once for every parameter it varies, so its params differ too.
     assert [meaning for meaning, times in meanings.items() if times > 1] == []
 
 

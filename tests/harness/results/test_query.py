@@ -48,7 +48,7 @@ def head(task: Task) -> Json:
 
 
 def trained(store: Store, task: Task, column: str) -> Result:
-    """A finished training whose series has a column of its own."""
+    """A finished training whose series has an additional column."""
     sink = io.BytesIO()
     steps = {"phase": ["train"] * 3, "step": [0, 1, 2], "wall_seconds": [0.1, 0.2, 0.3]}
     table = pa.table({**steps, "cpu_seconds": [0.1, 0.2, 0.3], column: [1.0, 2.0, 3.0]})
@@ -84,7 +84,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that a query has no business in, with a file."""
+    """A folder outside the store, with a file."""
     folder = tmp_path_factory.mktemp("outside")
     (folder / "secret.csv").write_text("word\nhush\n")
     (folder / "schema.sql").write_text("create table hush (x integer);")
@@ -354,7 +354,7 @@ def test_the_environment_cannot_be_queried(path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_reading_sees_one_state_however_often_the_database_is_replaced(path: Path, tmp_path: Path) -> None:
-    """What `collect --rebuild` puts in the place of the file is for the next reading."""
+    """The file that `collect --rebuild` replaces it with is for the next reading."""
     store = Store.open(shutil.copytree(path, tmp_path / "store"))
     count = "select count(*) from task"
     later = tmp_path / "later"

@@ -1,4 +1,4 @@
-"""Results that travel: what comes in is what went out, ours stays as it was, and bad files change nothing."""
+"""Export and import: results arrive unchanged, ours stay as they were, and bad files change nothing."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ VIEWS = ("frontier", "overhead", "audit", "attribute", "reconstruction", "bench"
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Somebody's store, with weights."""
+    """Another user's store, with weights."""
     store = Store.open(tmp_path_factory.mktemp("theirs") / "store", create=True)
     fill(store)
     fill_findings(store)
@@ -77,7 +77,7 @@ def rows(store: Path, view: str, condition: str = "true") -> list[Json]:
 
 
 def plain(row: Json) -> Json:
-    """A row as its origin has it."""
+    """A row as in its origin."""
     prefix = f"{row.pop('origin')}:"
     return {
         key: value.removeprefix(prefix) if isinstance(value, str) else value for key, value in row.items()
@@ -112,7 +112,7 @@ def test_a_store_with_imports_survives_the_loss_of_its_store_file(
     import_results(ours, archives / "results.zip", "alice")
     collect(ours, tmp_path / "elsewhere.duckdb")  # which gives the store an identity
     total = collect(ours).total
-    (ours / "store.json").unlink()  # as the message about a damaged one says
+    (ours / "store.json").unlink()  # as the message about a damaged one instructs
     Store.open(ours, create=True)
     assert collect(ours, rebuild=True).total == total
     assert collect(ours, tmp_path / "elsewhere.duckdb").total == total
@@ -197,7 +197,7 @@ def test_a_parquet_export_can_be_read_without_privbench(archives: Path, theirs: 
 
 @pytest.fixture(scope="module")
 def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that holds what PATE's votes cost as they fell, which must not be published."""
+    """A store with the data-dependent price of PATE's votes, which must not be published."""
     store = Store.open(tmp_path_factory.mktemp("votes") / "store", create=True)
     task = Task("train", cells("digits-mlp")[1])
     payload = training(task, 0.9)

@@ -1,4 +1,4 @@
-"""What was enqueued, who runs a task and what was purged: read as written, refused where it is not ours."""
+"""Records of sweeps, heartbeats and purges: read as written, refused if they have another shape."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What stays in the store, however the result was used before."""
+"""Private figures stay in the store, however the result was used before."""
 
 import pytest
 

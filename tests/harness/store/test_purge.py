@@ -28,7 +28,7 @@ ROWS = "select * from task order by key"
 
 
 def finish(store: Store, task: Task, *artefacts: str) -> None:
-    """A result that lists these artefacts, and what a crashed copy of the task left beside them."""
+    """A result that lists these artefacts, and the leftovers of a crashed copy of the task."""
     store.add(task)
     listed = {
         name.split(".")[0]: store.write_artefact(task.key, name, name.encode() * 99) for name in artefacts
@@ -91,7 +91,7 @@ def test_a_purged_artefact_is_noted_and_a_lost_one_makes_the_result_invalid(stor
     assert result is not None
     with pytest.raises(StoreError, match=r"signals-.* was purged: run its sweep again"):
         store.read_artefact(result, "signals")
-    store.artefact(result, "steps").unlink()  # nobody purged this one
+    store.artefact(result, "steps").unlink()  # this one was not purged
     assert store.result(TRAINING.key) is None
 
 

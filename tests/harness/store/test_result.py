@@ -1,4 +1,4 @@
-"""The one shape of a result: what was written is read, older ones too, and what is no result is refused."""
+"""The document of a result: read as written, older ones too, and refused if it is not a result."""
 
 import json
 import math
@@ -180,7 +180,7 @@ def test_infinite_parameters_of_a_bench_survive() -> None:
 
 
 def test_a_result_of_0_1_is_read() -> None:
-    """It has neither ceilings nor warnings, nor who was set aside, nor how long a phase took in all."""
+    """It lacks ceilings, warnings, the records set aside and the total time of a phase."""
     document = ended(TRAIN, **training(TRAIN, 0.75)).document()
     for name in ("warnings", "message", "traceback", "reason", "provenance", "started", "finished"):
         document.pop(name, None)
@@ -252,7 +252,7 @@ def test_no_result_lacks_its_head(name: str) -> None:
     ],
 )
 def test_figures_of_another_shape_are_no_outcome(kind: str, figures: Json) -> None:
-    """The row of the task stays: that it ended is known."""
+    """The row of the task stays: it is known to have ended."""
     result = parse_result({**SOUND, "kind": kind, **figures})
     with pytest.raises(ValidationError):
         _ = result.outcome
@@ -292,7 +292,7 @@ def test_recomputed_figures_replace_only_the_outcome() -> None:
 
 
 def test_figures_are_those_that_were_set() -> None:
-    """A field that nobody gave is not written: what is absent was not measured, null was."""
+    """A field that was not set is not written: absent means not measured, null is a value."""
     given = figures_of(Training(**training(TRAIN, 0.75)))
     assert "set_aside" not in given and "ceilings" not in given["guarantee"]
     assert figures_of(Training(**trained()))["guarantee"]["ceilings"] == CEILINGS

@@ -216,7 +216,7 @@ def race(arguments: tuple[str, int, str]) -> tuple[str, bool]:
 
 @pytest.mark.parametrize("standing", ["nothing", "failure", "half a file"])
 def test_of_many_copies_publishing_at_once_one_success_wins_whole(store: Store, standing: str) -> None:
-    """Forked processes race many times over; whatever stood there, one success stands at the end."""
+    """Forked processes race many times; whatever was there before, exactly one success remains."""
     with multiprocessing.get_context("fork").Pool(8) as pool:
         for turn in range(6):
             folder = store.folder(KEY)
@@ -269,7 +269,7 @@ def test_a_damaged_result_counts_as_absent_and_is_rebuilt(store: Store, harm: st
     assert store.result(KEY) is None
     assert store.broken() == [file]
     assert list(store.results()) == []
-    store.publish(complete())  # an artefact with the same bits again may itself mend the old result
+    store.publish(complete())  # rewriting an artefact with the same bits may repair the old result
     assert store.broken() == []
     mended = store.result(KEY)
     assert mended is not None
@@ -312,7 +312,7 @@ def test_forgetting_a_failure_keeps_its_reason(store: Store) -> None:
 
 
 def test_a_success_is_not_forgotten(store: Store) -> None:
-    """It may have come between the caller's look and the call."""
+    """It may have arrived between the caller's check and the call."""
     store.publish(result())
     store.forget(KEY)
     assert store.result(KEY) is not None
@@ -321,7 +321,7 @@ def test_a_success_is_not_forgotten(store: Store) -> None:
 def test_a_success_that_comes_amid_forgetting_stands_without_locks(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no lock keeps others out, it may come after the look and before the failure is moved."""
+    """Without locks it may arrive after the check and before the failure is moved."""
     take = harness.store.store._move_aside
 
     def late(folder: Path) -> Path | None:
@@ -341,7 +341,7 @@ def test_results_come_with_their_specs_in_the_order_of_keys(store: Store) -> Non
         store.add(each)
     for each in tasks[:3]:
         store.publish(result(key=each.key))
-    store.publish(result(key=KEY))  # a result whose spec is gone is nobody's
+    store.publish(result(key=KEY))  # a result without its spec belongs to no task
     found = [(ended.cell.seed, row.key) for ended, row in store.results()]
     assert sorted(found) == [(seed, tasks[seed].key) for seed in range(3)]
     assert [key for _, key in found] == sorted(key for _, key in found)
@@ -360,7 +360,7 @@ def test_sweeps_are_recorded_by_name(store: Store) -> None:
 
 
 def test_a_reader_sees_the_old_or_the_new(tmp_path: Path) -> None:
-    """A writer is killed again and again while it writes; what is there is always whole."""
+    """A writer is killed repeatedly while it writes; the file is always complete."""
     file = tmp_path / "file"
     program = (
         "import sys, pathlib; from harness.store.files import write_atomic\n"

@@ -1,4 +1,4 @@
-"""A store that an earlier protocol wrote is read, marked and never mixed. tests/data holds one, thinned."""
+"""A store of an earlier protocol is read, marked and never mixed. tests/data holds one, thinned."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def old(tmp_path: Path) -> Store:
 
 
 def keep_scores(store: Store, result: Json) -> None:
-    """Give a thinned attack scores again, since its figures are made of them."""
+    """Restore the scores of a thinned attack, since its figures are computed from them."""
     if result["kind"] == "attack":
         members = np.tile([True, False], (8, 100))
         noise = np.random.default_rng(0).standard_normal(members.shape)
@@ -55,7 +55,7 @@ def keep_scores(store: Store, result: Json) -> None:
 
 
 def renew(store: Store, accuracy: float) -> None:
-    """The same tasks under the present protocol beside the old ones, as running the sweep again does."""
+    """The same tasks under the current protocol beside the old ones, as after a rerun of the sweep."""
     for folder in store.folders():
         spec: Json = json.loads((folder / "spec.json").read_text())
         result: Json = json.loads((folder / "result.json").read_text())

@@ -101,7 +101,7 @@ def test_the_mesh_only_ever_raises_the_price(sampled: bool) -> None:
 
 
 def test_sampling_pays() -> None:
-    """Fewer people in a sample, a smaller price; and the Rényi bound stays above the losses' own."""
+    """A smaller sample has a smaller price; and the Rényi bound stays above that of the losses."""
     prices = [
         price(
             SelfComposedDpEvent(

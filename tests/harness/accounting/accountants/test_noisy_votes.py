@@ -1,4 +1,4 @@
-"""PATE's votes: the papers' moments with their known numbers, and what a ledger of votes is worth."""
+"""PATE's votes: the papers' moments with their known numbers, and the price of a ledger of votes."""
 
 import math
 from itertools import pairwise

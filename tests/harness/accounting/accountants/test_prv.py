@@ -1,4 +1,4 @@
-"""The third opinion, held against Opacus's own and against a closed form."""
+"""The PRV accountant, against Opacus's and against a closed form."""
 
 import pytest
 from dp_accounting import (
@@ -69,4 +69,4 @@ def test_where_it_has_no_opinion() -> None:
     assert epsilon_prv(many, 1e-5, 5.0) is None, "they would take too long"
     assert sampled_gaussians(ComposedDpEvent([GaussianDpEvent(1.0), LaplaceDpEvent(1.0)])) is None
     assert sampled_gaussians(SelfComposedDpEvent(sgm(0.1, 2.0, 3), 4)) == {(0.1, 2.0): 12}
-    assert epsilon_prv(sampled_gaussians(sgm(0.0, 2.0, 3)) or {}, 1e-5, 5.0) is None, "nobody is sampled"
+    assert epsilon_prv(sampled_gaussians(sgm(0.0, 2.0, 3)) or {}, 1e-5, 5.0) is None, "no record is sampled"

@@ -1,4 +1,4 @@
-"""Views of images: moved by what they say, in the order that the papers ask for them."""
+"""Views of images: their shifts, and the papers' order."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Many problems at once go the way that each goes alone."""
+"""L-BFGS on many problems at once takes the steps of each alone."""
 
 import pytest
 import torch

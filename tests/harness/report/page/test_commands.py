@@ -1,4 +1,4 @@
-"""The command of a point, typed again: read by the command line's own parser, it plans the same cell."""
+"""The command of a point: read by the command line's parser, it plans the same cell."""
 
 import json
 import shlex
@@ -70,7 +70,7 @@ def attacked(plan: Plan) -> list[Task]:
 
 
 def check(plan: Plan) -> str:
-    """The command of the plan's point, after typing it has given the same tasks."""
+    """The command of the plan's point, after checking that it plans the same tasks."""
     command = command_of(row_of(plan))
     again = typed(command)
     assert [cell.key for cell in again.cells] == [cell.key for cell in plan.cells]

@@ -1,4 +1,4 @@
-"""The frontier explorer in a real browser: its axes, and what is told of a point."""
+"""The frontier explorer in a real browser: its axes, and the details of a point."""
 
 import re
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def front(page: Any, leakage: str, utility: str) -> list[str]:
 
 
 def facts(page: Any) -> dict[str, str]:
-    """What the panel says of the chosen point."""
+    """The panel's facts about the chosen point."""
     names = page.locator("#point dt").all_inner_texts()
     return dict(zip(names, page.locator("#point dd").all_inner_texts(), strict=True))
 
@@ -154,7 +154,7 @@ def test_a_point_shows_its_provenance_command_and_runs(page: Any) -> None:
 def test_the_command_can_be_copied(page: Any) -> None:
     page.locator("#table td button").first.click()
     page.get_by_role("button", name="Copy").click()
-    # Where a browser keeps pages off the clipboard, the command is selected for the reader's own keys.
+    # If a browser denies access to the clipboard, the command is selected instead.
     sync_api.expect(page.locator("#copy")).to_have_text(re.compile(r"^(Copied|Selected: press Ctrl\+C)$"))
 
 

@@ -1,4 +1,4 @@
-"""The page as text: what it holds, and what no name can do to it."""
+"""The page as text: its content, and that no name becomes markup."""
 
 import base64
 import gzip
@@ -43,7 +43,7 @@ def parse(page: str) -> Scripts:
 
 
 def data_of(page: str) -> Any:
-    """What the page holds, unpacked."""
+    """The page's data, unpacked."""
     return json.loads(gzip.decompress(base64.b64decode(parse(page).data)))
 
 

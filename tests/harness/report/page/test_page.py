@@ -47,7 +47,7 @@ def await_curves(page: Any, number: int) -> None:
 
 
 def hover(page: Any, number: int) -> str:
-    """What the tooltip over a point says; the last one must be gone first."""
+    """The tooltip over a point, once the previous one is gone."""
     tooltip = page.locator("#frontier-plot .hoverlayer .hovertext")
     page.mouse.move(0, 0)
     sync_api.expect(tooltip).to_have_count(0)
@@ -167,7 +167,7 @@ def test_readable_at_every_width_and_in_both_schemes(page: Any, width: int, sche
     while page.evaluate("document.documentElement.scrollWidth") > width:
         assert time.monotonic() < deadline, "something is wider than the screen"
     light = brightness(page)
-    while light[1] != light[2] and time.monotonic() < deadline:  # the plots are drawn anew a moment later
+    while light[1] != light[2] and time.monotonic() < deadline:  # the plots are redrawn a moment later
         light = brightness(page)
     assert (light[0] > light[1]) == (scheme == "light")
     assert abs(light[0] - light[1]) > 500
