@@ -284,7 +284,12 @@ def votes_of_teachers(
 
     rows = find_votes(votes, counts, classes, queries)
     if answered is not None and not 0 <= answered <= len(rows):
-        raise SpecError(f"--answered must be from 0 to the {len(rows)} queries, got {answered}")
+        raise SpecError(
+            f"--answered must be from 0 to the {len(rows)} queries, got {answered}: give one in that range",
+            field="--answered",
+            value=answered,
+            allowed=(0, len(rows)),
+        )
     passed = () if answered is None else tuple(index < answered for index in range(len(rows)))
     event = NoisyVotesDpEvent(rows, aggregator, noise, threshold, threshold_noise, passed)
     show(quote_votes(event, delta, tpr_at_fpr or ()), json)

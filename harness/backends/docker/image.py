@@ -88,7 +88,12 @@ class Recipe:
             return f"python:{self.python}-slim"
         if self.cuda_version not in CUDA_BASES:
             known = ", ".join(CUDA_BASES)
-            raise SpecError(f"no base image for CUDA {self.cuda_version} ({known}): give --base")
+            raise SpecError(
+                f"no base image for CUDA {self.cuda_version} ({known}): give --base",
+                field="--index",
+                value=self.cuda_version,
+                allowed=tuple(CUDA_BASES),
+            )
         return CUDA_BASES[self.cuda_version]
 
 
@@ -96,7 +101,9 @@ def prepare(recipe: Recipe) -> None:
     """Collect the wheels of an image; libraries are downloaded again only if the requirements changed."""
     if not (recipe.source / "docker" / "Dockerfile").is_file():
         raise SpecError(
-            f"{recipe.source} is not a checkout of privbench (no docker/Dockerfile): give --source DIR"
+            f"{recipe.source} is not a checkout of privbench (no docker/Dockerfile): give --source DIR",
+            field="--source",
+            value=recipe.source,
         )
     project = tomllib.loads((recipe.source / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = "".join(f"{each}\n" for each in project["project"]["dependencies"])
