@@ -125,7 +125,7 @@ def method(
     tpr_at_fpr: FprOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compute epsilon for a method with these parameters, or solve for the one that is left out.
+    """Price a method with these parameters, or solve for the one that is left out.
 
     `privbench show method NAME` lists its parameters.
     Given epsilon and the noise, some methods are solved for their steps.

@@ -165,7 +165,7 @@ def test_the_default_is_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("words", "quoted"),
+    ("words", "pieces"),
     [
         (
             [*SUBSAMPLED[:3], "--batch-size", "70000", "--noise", "-1", "--steps", "0", "--delta", "2"],
@@ -202,10 +202,10 @@ def test_the_default_is_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     ],
 )
 def test_bad_input_is_reported_with_value_bound_and_remedy(
-    words: list[str], quoted: list[str], refusal: Any
+    words: list[str], pieces: list[str], refusal: Any
 ) -> None:
     message = refusal(*words)
-    for piece in quoted:
+    for piece in pieces:
         assert piece in message
 
 
@@ -318,7 +318,7 @@ def test_a_method_that_cannot_be_priced_states_why(name: str, refusal: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "quoted"),
+    ("words", "pieces"),
     [
         (["dp-sgd", *METHOD], ["--n-train is missing", "--workload"]),
         (["dp-sgd", "--n-train", "9"], ["give --set noise_multiplier=VALUE", "--target-epsilon"]),
@@ -345,9 +345,9 @@ def test_a_method_that_cannot_be_priced_states_why(name: str, refusal: Any) -> N
         (["gausian", "--noise", "9"], ["unknown method or mechanism 'gausian'", "mean 'gaussian'?"]),
     ],
 )
-def test_wrong_options_of_a_method_are_refused(words: list[str], quoted: list[str], refusal: Any) -> None:
+def test_wrong_options_of_a_method_are_refused(words: list[str], pieces: list[str], refusal: Any) -> None:
     message = refusal(*words)
-    for piece in quoted:
+    for piece in pieces:
         assert piece in message
 
 
