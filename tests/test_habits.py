@@ -61,7 +61,7 @@ def test_every_change_is_checked() -> None:
     assert jobs("checks") == {"lint": {"lint"}, "tests": {"test"}, "wheel": {"wheel"}, "docs": {"docs"}}
 
 
-def test_what_takes_long_runs_at_night() -> None:
+def test_slow_targets_run_nightly() -> None:
     assert jobs("nightly") == {
         "daemons": {"test-cluster", "test-docker"},
         "campaigns": {"chaos", "mutations", "calibration-check"},

@@ -64,7 +64,7 @@ def test_two_values_share_a_key_only_if_they_are_the_same(one: Any, other: Any) 
 
 
 @given(values)
-def test_what_is_spelled_is_json_and_can_be_read_back(value: Any) -> None:
+def test_canonical_values_are_json_and_round_trip(value: Any) -> None:
     back = despelled(json.loads(canonical(value)))
     assert same(back, value)
 
@@ -110,7 +110,7 @@ def test_values_that_only_look_alike(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, {"$number": "inf"}, {1: 2}, {"a": object()}])
-def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
+def test_values_without_a_canonical_form_are_refused(value: Any) -> None:
     with pytest.raises(TypeError):
         canonical(value)
 
@@ -269,7 +269,7 @@ def test_a_bench_has_no_cell_and_no_dependencies() -> None:
         {"task": EVERY_KIND["train"].file()["task"], "notes": None},
     ],
 )
-def test_what_is_no_file_of_a_task_is_refused(file: Any) -> None:
+def test_files_that_no_task_has_are_refused(file: Any) -> None:
     with pytest.raises(StoreError, match="not the spec of a task"):
         read_task(file)
 

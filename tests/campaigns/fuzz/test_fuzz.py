@@ -52,7 +52,7 @@ def test_a_swallowed_trespass_is_detected(ground: Ground) -> None:
         ground.survives(swallow)
 
 
-def test_what_python_cannot_watch_is_seen_on_the_disk(ground: Ground) -> None:
+def test_writes_that_python_cannot_watch_are_detected_on_disk(ground: Ground) -> None:
     touch = [sys.executable, "-c", f"open({str(ground.root / 'made.txt')!r}, 'w')"]
     with pytest.raises(Trespass, match="made"):
         ground.survives(lambda: subprocess.run(touch, check=True), fenced=False)

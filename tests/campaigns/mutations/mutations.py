@@ -178,7 +178,7 @@ MUTATIONS = (
         "harness/attacks/base.py",
         'return "learned" if attacker.shadows else "alone"',
         'return "alone"',
-        "tests/harness/attacks/test_base.py::test_what_declares_nothing_gets_the_safe_assumption",
+        "tests/harness/attacks/test_base.py::test_an_undeclared_dependence_gets_the_safe_assumption",
     ),
     Mutation(
         "strongest declared attack",

@@ -196,7 +196,7 @@ def test_sampling_no_record_costs_nothing() -> None:
         (sgm(0.5, 1.0, 0), "count", 0),
     ],
 )
-def test_what_has_no_price_is_refused(event: DpEvent, field: str, value: object) -> None:
+def test_unpriced_events_are_refused(event: DpEvent, field: str, value: object) -> None:
     with pytest.raises(AccountingError) as caught:
         price(event, 1e-5)
     assert (caught.value.field, caught.value.value) == (field, value)
@@ -418,7 +418,7 @@ def test_a_guarantee_states_its_assumptions() -> None:
 
 
 @pytest.mark.parametrize(("rate", "noise", "steps"), [(0.2, 3.0, 100), (0.5, 40.0, 20), (0.01, 0.8, 300)])
-def test_the_mesh_costs_next_to_nothing(rate: float, noise: float, steps: int) -> None:
+def test_the_mesh_costs_little(rate: float, noise: float, steps: int) -> None:
     event = sgm(rate, noise, steps)
     chosen = price(event, 1e-5).epsilon
     finer = epsilon_pld(event, 1e-5, ADD_OR_REMOVE, mesh(chosen or 0, steps) / 4)

@@ -87,7 +87,7 @@ def test_without_a_guarantee_there_is_no_ceiling() -> None:
     assert tpr_ceiling(price(NonPrivateDpEvent(), None), 0.01).tpr == 1
 
 
-def test_what_has_no_curve_or_no_rate_is_refused() -> None:
+def test_events_without_a_curve_and_wrong_rates_are_refused() -> None:
     with pytest.raises(AccountingError) as caught:
         tpr_ceiling(ZCDpEvent(0.1), 0.01)
     assert (caught.value.field, caught.value.value) == ("event", "ZCDpEvent")

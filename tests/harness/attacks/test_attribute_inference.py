@@ -98,7 +98,7 @@ def test_a_model_that_memorised_its_members_reveals_their_column(
     assert found.gap_low > 0
 
 
-def test_what_can_be_guessed_without_the_model_is_no_advantage(members: Bools) -> None:
+def test_imputable_values_are_no_advantage(members: Bools) -> None:
     """The column is the record's first one: the imputation knows it, and the model adds nothing."""
     pool, public = customers(RECORDS, 1), customers(300, 2)
     for each in (pool, public):

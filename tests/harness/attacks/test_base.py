@@ -83,7 +83,7 @@ class Undeclared:
 
 
 @pytest.mark.parametrize(("shadows", "dependence"), [(0, "alone"), (1, "learned"), (4, "learned")])
-def test_what_declares_nothing_gets_the_safe_assumption(shadows: int, dependence: str) -> None:
+def test_an_undeclared_dependence_gets_the_safe_assumption(shadows: int, dependence: str) -> None:
     attack: Any = Undeclared(shadows)
     assert isinstance(attack, Attack), "a plug-in need not declare its dependence"
     assert dependence_of(attack) == dependence

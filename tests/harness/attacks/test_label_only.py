@@ -124,7 +124,7 @@ def test_noise_on_tokens_is_refused() -> None:
     assert (caught.value.field, caught.value.allowed) == ("strategy", "gap")
 
 
-def test_views_of_what_is_no_image_are_refused(bits: Evidence) -> None:
+def test_views_of_records_that_are_not_images_are_refused(bits: Evidence) -> None:
     with pytest.raises(BenchError) as caught:
         scores(bits, strategy="augmentation")
     assert (caught.value.field, caught.value.value) == ("shape", (12,))

@@ -70,7 +70,7 @@ def test_the_factors_make_the_gradient_of_autograd(model: nn.Sequential, shape: 
 
 
 @pytest.mark.parametrize("model", [nn.Sequential(nn.Linear(4, 3), nn.LogSoftmax(dim=1)), nn.Flatten()])
-def test_a_model_that_ends_otherwise_is_refused(model: nn.Module) -> None:
+def test_a_model_without_a_final_linear_layer_is_refused(model: nn.Module) -> None:
     with pytest.raises(BenchError) as caught:
         last_layer(model, torch.randn(2, 4), torch.zeros(2, dtype=torch.int64))
     assert caught.value.field == "model"

@@ -84,7 +84,7 @@ def test_only_what_the_environment_allows_is_handed_out(
 
 
 @pytest.mark.parametrize("entries", ["4", "0,7", "GPU-9", "GPU-0", "a100", "0 1"])
-def test_what_names_no_one_card_is_refused_with_those_there_are(driver: Driver, entries: str) -> None:
+def test_an_ambiguous_or_unknown_card_is_refused_with_the_known_ones(driver: Driver, entries: str) -> None:
     driver(lines(4))
     with pytest.raises(BackendError) as caught:
         found(CUDA_VISIBLE_DEVICES=entries)

@@ -86,7 +86,7 @@ def test_an_old_submission_is_of_the_backend_that_its_sweep_was_sent_to(store: S
     assert (found.backend, found.settings.profile_as(Container).memory) == ("docker", "2G")
 
 
-def test_what_is_of_no_backend_with_this_queue_is_no_submission(store: Store) -> None:
+def test_a_submission_of_a_backend_without_this_queue_is_ignored(store: Store) -> None:
     for backend in ("slurm", "nobody's"):
         assert (
             read_submission(store, queued(store, sweep="s", backend=backend, settings=OLD, jobs=[])) is None

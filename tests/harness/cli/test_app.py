@@ -108,7 +108,7 @@ def test_a_delta_of_one_over_n_is_warned_of_and_not_refused(privbench: Privbench
 
 
 @pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "lots"])
-def test_an_epsilon_that_is_none_is_refused(privbench: Privbench, epsilon: str) -> None:
+def test_an_invalid_epsilon_is_refused(privbench: Privbench, epsilon: str) -> None:
     answer = privbench("run", "--workload", "digits-mlp", "--method", "dp-sgd", f"--epsilon={epsilon}")
     refused(answer, "epsilon = ")
 
@@ -163,7 +163,7 @@ def test_a_folder_of_something_else_is_refused(privbench: Privbench, sweep: Path
     refused(privbench("run", str(sweep), "--store", "photos"), "is not a privbench store")
 
 
-def test_a_store_that_is_not_there(privbench: Privbench) -> None:
+def test_a_missing_store(privbench: Privbench) -> None:
     for command in (["status"], ["collect"], ["report", "all"], ["query", "select 1"], ["logs", "ab"]):
         refused(privbench(*command), "no store at")
 

@@ -140,7 +140,7 @@ def test_other_machines_need_a_token(tmp_path: Path) -> None:
     assert "at least 16" in refusal("--token", "short", "--store", str(tmp_path))
 
 
-def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_store(tmp_path: Path) -> None:
     assert "no store at" in refusal("--store", str(tmp_path / "none"), "--port", "0")
 
 

@@ -512,7 +512,7 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda"])
-def test_a_device_that_is_not_here_is_refused_before_anything_runs(device: str) -> None:
+def test_a_missing_device_is_refused_before_anything_runs(device: str) -> None:
     if device == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(SpecError, match="device"):

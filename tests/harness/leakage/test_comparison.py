@@ -145,7 +145,7 @@ def test_holm_is_the_step_down_rule() -> None:
     assert shown == [pytest.approx(0.03), None, pytest.approx(0.08)]
 
 
-def test_the_error_over_test_records_is_that_of_their_mean() -> None:
+def test_the_error_over_test_records_is_the_error_of_their_mean() -> None:
     random = np.random.default_rng(0)
     first, second = random.random((2, 5, 300)) < 0.8
     differences = first.mean(axis=0) - second.mean(axis=0)

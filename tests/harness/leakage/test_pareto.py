@@ -34,7 +34,7 @@ def beats(one: Point, other: Point) -> bool:
 
 
 @given(POINTS)
-def test_the_front_holds_what_no_other_point_beats(points: list[Point]) -> None:
+def test_the_front_holds_the_points_that_no_other_dominates(points: list[Point]) -> None:
     expected = [i for i, point in enumerate(points) if not any(beats(other, point) for other in points)]
     assert find_front(points) == expected
 

@@ -105,7 +105,7 @@ def tokens(width: int, values: int) -> Records:
     return Records(torch.randint(values, (50, width), generator=stream), torch.arange(50) % 3)
 
 
-def test_tokens_are_drawn_among_all_and_twins_differ_at_one_place() -> None:
+def test_tokens_are_drawn_among_all_and_near_duplicates_differ_at_one_place() -> None:
     stream = torch.Generator().manual_seed(1)
     padded = Records(
         torch.cat([tokens(30, 500).x, torch.zeros(50, 70, dtype=torch.int64)], 1), tokens(1, 2).y

@@ -96,7 +96,7 @@ def test_hours_on_a_cpu_plan_nothing_on_a_gpu(store: Store) -> None:
     assert expected([training(index=5)], store, "cuda") == {}
 
 
-def test_what_is_done_costs_nothing(store: Store) -> None:
+def test_done_tasks_cost_nothing(store: Store) -> None:
     task = training(index=5)
     found = estimate(plan(task, done=frozenset([task.key])), store)
     assert found is not None

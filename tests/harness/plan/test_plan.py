@@ -85,7 +85,7 @@ def test_members_are_counted_in_whole_numbers(wrong: Any) -> None:
     assert "1 or more" in reported
 
 
-def test_a_numbered_setting_that_there_is_not_is_refused() -> None:
+def test_an_unknown_numbered_setting_is_refused() -> None:
     (reported,) = problems(SGD | {"setting": 1})
     assert reported == "grid 1 (digits-linear, sgd): setting 1 of sgd is not in the recipe; there is none"
 
@@ -230,7 +230,7 @@ def test_planning_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, "many", -math.inf])
-def test_an_epsilon_that_is_none(epsilon: Any) -> None:
+def test_an_invalid_epsilon(epsilon: Any) -> None:
     reported = problems(DP | {"epsilon": epsilon})
     assert len(reported) == 1
     assert "epsilon = " in reported[0]

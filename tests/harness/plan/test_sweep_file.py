@@ -186,7 +186,7 @@ def test_too_few_options_are_refused(options: tuple[Any, ...]) -> None:
         ({"seed": 2**63}, "seed = 9223372036854775808: give an integer from 0 to"),
     ],
 )
-def test_numbers_that_no_machine_could_work_off_are_refused(change: dict[str, Any], reported: str) -> None:
+def test_numbers_too_large_to_run_are_refused(change: dict[str, Any], reported: str) -> None:
     _, problems = read_sweep({"grid": [{"workload": "w", "method": "m"}], **change}, "large")
     assert any(reported in problem for problem in problems)
 

@@ -302,7 +302,7 @@ def test_many_batches_give_the_rows_of_one(store: Store, monkeypatch: pytest.Mon
     assert everything(store.database) == one
 
 
-def test_what_looks_as_it_did_is_not_reread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_tasks_are_not_reread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collect(store.path)
     read: list[str] = []
 
@@ -324,7 +324,7 @@ def test_what_looks_as_it_did_is_not_reread(store: Store, monkeypatch: pytest.Mo
     assert done.broken == (store.folder(task.key) / "result.json",)
 
 
-def test_what_is_no_task_is_passed_over(store: Store) -> None:
+def test_folders_that_are_not_tasks_are_ignored(store: Store) -> None:
     shard = store.folder(Task("train", cells("digits-mlp")[0]).key).parent
     (shard / "notes.txt").write_text("somebody's")
     (shard / "empty").mkdir()
@@ -443,7 +443,7 @@ def test_a_database_in_use_is_reported_with_the_process(
     assert collect(store.path).total == 45
 
 
-def test_a_store_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_store_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store"):
         collect(tmp_path / "nowhere")
     assert list(tmp_path.iterdir()) == []

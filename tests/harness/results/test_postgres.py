@@ -225,7 +225,7 @@ def test_a_schema_of_others_is_left_alone(url: str, store: Store) -> None:
         "",
     ],
 )
-def test_what_does_not_only_read_is_refused(collected: str, sql: str) -> None:
+def test_statements_that_write_are_refused(collected: str, sql: str) -> None:
     with pytest.raises(SpecError):
         query(collected, sql)
     assert query(collected, "select count(*) > 0 from task").rows == [(True,)]

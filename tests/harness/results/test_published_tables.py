@@ -74,7 +74,7 @@ def test_every_published_cell_is_there() -> None:
     }
 
 
-def test_no_number_stands_twice(rows: list[Row]) -> None:
+def test_no_number_is_listed_twice(rows: list[Row]) -> None:
     assert len({row["key"] for row in rows}) == len(rows) == 772
     columns = ("table_name", "label", "printed_workload", "params", "metric", "attack")
     meanings = collections.Counter(tuple(row[name] for name in columns) for row in rows)

@@ -175,7 +175,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_does_not_only_read_is_refused(
+def test_statements_that_write_are_refused(
     path: Path, outside: Path, sql: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = bytes_of(path) | bytes_of(outside)

@@ -89,7 +89,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", ["results.zip", "results.parquet"])
-def test_what_comes_in_is_what_went_out_and_ours_stays(
+def test_an_import_equals_its_export_and_ours_stays(
     archives: Path, theirs: Path, ours: Path, name: str
 ) -> None:
     before = {view: rows(ours, view) for view in VIEWS}
@@ -210,7 +210,7 @@ def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["results.zip", "results.parquet"])
-def test_what_must_not_be_published_stays_in_the_store(votes: Path, tmp_path: Path, name: str) -> None:
+def test_private_figures_stay_in_the_store(votes: Path, tmp_path: Path, name: str) -> None:
     export_results(votes, tmp_path / name)
     manifest = read_manifest(tmp_path / name)
     files = dict(read_contents(tmp_path / name, manifest))
@@ -405,7 +405,7 @@ def test_an_origin_is_a_plain_name(archives: Path, tmp_path: Path, origin: str) 
         import_results(tmp_path / "store", archives / "results.zip", origin)
 
 
-def test_what_is_no_archive_is_refused(theirs: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_refused(theirs: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         export_results(theirs, tmp_path / "results.csv")
     assert caught.value.value == ".csv"

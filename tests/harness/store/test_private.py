@@ -32,7 +32,7 @@ def test_neither_figures_nor_outcome_contain_private_figures(read_before: bool) 
     assert "data_dependent" in result.training.guarantee.epsilons, "the store's own is as it was"
 
 
-def test_what_holds_nothing_private_is_the_same() -> None:
+def test_a_result_without_private_figures_is_unchanged() -> None:
     plain = ended(TASK, **training(TASK, 0.9))
     assert publishable(plain) is plain
     failed = ended(TASK, "failed")

@@ -122,7 +122,7 @@ def read_again(result: Result) -> Result:
 
 
 @pytest.mark.parametrize("name", ENDED)
-def test_what_was_written_is_read(name: str) -> None:
+def test_a_result_is_read_as_written(name: str) -> None:
     result = built(name)
     again = read_again(result)
     assert again == result
@@ -156,7 +156,7 @@ def test_a_failure_has_a_reason_and_no_outcome() -> None:
         _ = result.outcome
 
 
-def test_the_figures_stand_beside_the_rest_on_disk() -> None:
+def test_the_figures_are_written_beside_the_rest() -> None:
     document = built("training").document()
     assert {
         "key",
@@ -193,7 +193,7 @@ def test_a_result_of_0_1_is_read() -> None:
     assert none.training.guarantee.states_ceilings, "a newer one says that there are none"
 
 
-def test_what_a_newer_version_added_survives() -> None:
+def test_fields_of_a_newer_version_survive() -> None:
     added = {"colour": {"of": ["the", "sky"]}, "metrics": {**trained()["metrics"], "hue": 0.5}}
     result = parse_result({**ended(TRAIN, **trained()).document(), **added})
     assert result.figures["colour"] == {"of": ["the", "sky"]}

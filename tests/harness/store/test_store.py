@@ -199,7 +199,7 @@ def test_a_result_comes_back_as_it_was(store: Store) -> None:
     assert found.document() == result(metrics={"test_accuracy": 0.5}).document()
 
 
-def test_nothing_but_a_success_replaces_a_failure(store: Store) -> None:
+def test_only_a_success_replaces_a_failure(store: Store) -> None:
     def standing() -> Any:
         found = store.result(KEY)
         return found and found.figures["who"]

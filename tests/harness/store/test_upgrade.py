@@ -74,7 +74,7 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     return query(store.path, sql).rows
 
 
-def test_it_is_of_an_earlier_protocol() -> None:
+def test_the_store_has_an_earlier_protocol() -> None:
     assert json.loads((OLD / "store.json").read_text())["protocol"] < PROTOCOL
 
 

@@ -145,7 +145,7 @@ def test_agreement_among_teachers_is_cheaper(aggregator: str) -> None:
     assert (np.diff(moments) >= -1e-15).all()
 
 
-def test_unanswered_queries_pay_for_their_test() -> None:
+def test_unanswered_queries_are_charged_for_their_test() -> None:
     votes = (row(200, 50),) * 10
     every = NoisyVotesDpEvent(votes, "confident", 40.0, 200.0, 150.0)
     half = NoisyVotesDpEvent(votes, "confident", 40.0, 200.0, 150.0, (True, False) * 5)

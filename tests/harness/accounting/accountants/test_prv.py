@@ -62,7 +62,7 @@ def test_the_mean_loss_of_a_gaussian() -> None:
     assert loss_mean(1 - 1e-12, 2.0) == pytest.approx(0.125, rel=1e-6)
 
 
-def test_where_it_has_no_opinion() -> None:
+def test_events_without_a_prv_price() -> None:
     assert epsilon_prv({(0.1, 1.0): 10}, 1e-11, 5.0) is None, "the transform would round"
     assert epsilon_prv({(0.1, 1.0): 10**9}, 1e-5, 5.0) is None, "the mesh would be too large"
     many = {(0.1, 1.0 + place): 1 for place in range(KINDS + 1)}

@@ -33,7 +33,7 @@ def test_near_views_go_out_ring_by_ring(queries: int, farthest: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(64,), (81, 7, 7), (32, 32)])
-def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
+def test_records_that_are_not_images_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(BenchError) as caught:
         check_images(Records(torch.zeros(2, *shape), torch.zeros(2)), "lira", lira_views(3))
     assert (caught.value.field, caught.value.value) == ("shape", shape)

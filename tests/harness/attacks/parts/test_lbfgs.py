@@ -77,7 +77,7 @@ def test_one_above_the_ceiling_stays_where_it_is() -> None:
     assert moved.tolist() == (first <= ceiling).tolist()
 
 
-def test_what_is_solved_is_left_alone() -> None:
+def test_solved_problems_stay_where_they_are() -> None:
     start, evaluate = bowls()
     solved, _ = minimise(evaluate, start, 200, ceiling=1e9)
     assert evaluate(solved)[1].abs().max() <= 1e-7

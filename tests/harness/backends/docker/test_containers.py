@@ -114,7 +114,7 @@ def image_of(settings: Settings) -> str | None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_the_image_is_that_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_fits_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert image_of(completed()) == default_image()
     assert image_of(completed(image="privbench:mine")) == "privbench:mine"

@@ -100,7 +100,7 @@ def test_an_element_that_is_not_requeued_reports_why(
     assert "SLURM does not requeue the job (not here)" in lab.message(long)
 
 
-def test_what_the_batch_script_took_before_counts_against_the_time_limit(
+def test_the_time_of_the_batch_script_counts_against_the_time_limit(
     lab: "Lab", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(BEGAN, str(time.time() - 3000))

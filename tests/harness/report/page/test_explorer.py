@@ -62,7 +62,7 @@ def axes(open_once: Open) -> Any:
     return page
 
 
-def test_the_front_is_that_of_the_figures_on_every_axis(axes: Any) -> None:
+def test_the_front_equals_that_of_the_figures_on_every_axis(axes: Any) -> None:
     expected = [row["cell"] for row in rows_on_front(ROWS, AUC)]
     assert expected == ["0", "1", "2", "4"]
     assert front(axes, "auc", "accuracy") == expected

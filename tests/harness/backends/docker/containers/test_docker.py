@@ -200,7 +200,7 @@ def test_after_a_killed_supervisor_no_container_is_left_and_the_next_completes(
     assert boxes.lab.rows([slow]) == undisturbed(peaceful, [slow])
 
 
-def test_what_a_killed_keeper_leaves_is_swept_by_the_next(boxes: "Boxes") -> None:
+def test_containers_of_a_killed_keeper_are_removed_by_the_next(boxes: "Boxes") -> None:
     slow, other = boxes.lab.task(**SLOW), boxes.lab.task(1)
     boxes.send([slow, other])
     orphan = boxes.running(slow)

@@ -111,7 +111,7 @@ def test_status_works_in_another_process_and_without_a_controller(
     assert sweeper.reasons([task, later]) == [None, None]
 
 
-def test_what_failed_stands_until_it_is_retried(sweeper: "Sweeper") -> None:
+def test_a_failure_stays_until_it_is_retried(sweeper: "Sweeper") -> None:
     lab = sweeper.lab
     bad, good = [lab.task(i, trouble="error") for i in range(2)], lab.task(seed=1)
     deaf = lab.task(seed=2, trouble="deaf")
