@@ -39,7 +39,7 @@ assert {row["name"] for row in listing("methods")} >= {"sgd", "dp-sgd"}
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """The command's output; its error output is shown where it fails."""
+    """The command's output; its error output is shown if it fails."""
     done = subprocess.run(
         [str(each) for each in command], cwd=cwd, capture_output=True, text=True, check=False
     )
@@ -54,7 +54,7 @@ def main() -> None:
         folder = Path(name)
         (folder / "source").mkdir()
         pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        # Built from a copy: setuptools leaves build/ behind, and files once deleted would live on in it.
+        # Built from a copy: setuptools leaves build/ behind, with files that were deleted since.
         for each in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / each, folder / "source" / each)
         for each in OURS:

@@ -1,4 +1,4 @@
-"""One thread per test process: two of them share two cores, and threads that wait for each other crawl."""
+"""One thread per test process: more would compete for the cores."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # Tests share helpers (`tests.harness.simulated`); last, so that the installed packages are what is tested.
 sys.path.append(str(Path(__file__).parents[1]))
 
-# How long an example takes says more about the machine's other guests than about the code.
+# The time of an example depends more on other load of the machine than on the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 

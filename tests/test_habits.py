@@ -1,4 +1,4 @@
-"""What strangers expect of a public project, and that it stays in step with the program."""
+"""The files that a public project is expected to have, and that they agree with the program."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ def load(file: Path) -> Any:
 
 
 def called(job: dict[str, Any]) -> set[str]:
-    """The make targets of a job, for every value of its matrix. Whatever else it runs fails the test."""
+    """The make targets of a job, for every value of its matrix; any other command fails the test."""
     matrix = job.get("strategy", {}).get("matrix", {})
     found = set()
     for values in product(*matrix.values()):
@@ -34,7 +34,7 @@ def called(job: dict[str, Any]) -> set[str]:
                 text = text.replace(f"${{{{ matrix.{name} }}}}", value)
             for line in text.splitlines():
                 program, *targets = shlex.split(line)
-                assert program == "make", f"{line}: workflows call make targets, as everybody does"
+                assert program == "make", f"{line}: workflows must call make targets only"
                 found.update(targets)
     return found
 
@@ -67,7 +67,7 @@ def test_every_change_is_checked() -> None:
     }
 
 
-def test_what_takes_long_runs_at_night() -> None:
+def test_slow_targets_run_nightly() -> None:
     assert jobs("nightly") == {
         "daemons": {"test-cluster", "test-docker"},
         "campaigns": {"chaos", "mutations", "calibration-check"},
@@ -107,7 +107,7 @@ def test_one_version_everywhere() -> None:
     assert version.partition(".dev")[0] == newest[1]
 
 
-def test_the_citation_has_what_the_format_asks_for() -> None:
+def test_the_citation_has_what_the_format_requires() -> None:
     citation = load(ROOT / "CITATION.cff")
     assert citation.keys() >= {"cff-version", "message", "title", "authors"}
     assert citation["license"] == PROJECT["license"]
@@ -127,15 +127,15 @@ def test_there_is_a_form_for_each_kind_of_issue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "word"),
+    ("file", "text"),
     [
         (".github/PULL_REQUEST_TEMPLATE.md", "[numbers]"),
         ("CODE_OF_CONDUCT.md", "the maintainers"),
         ("SECURITY.md", "the maintainers"),
     ],
 )
-def test_the_other_papers_are_there(file: str, word: str) -> None:
-    assert word in (ROOT / file).read_text(encoding="utf-8")
+def test_the_other_documents_exist(file: str, text: str) -> None:
+    assert text in (ROOT / file).read_text(encoding="utf-8")
 
 
 def test_files_that_templates_name_exist() -> None:

@@ -1,4 +1,4 @@
-"""The rooms of the house: what a stranger who lists a folder may rely on."""
+"""The layout of the packages: what a reader who lists a folder may rely on."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -20,7 +20,7 @@ ONE_MEANING = {
     "image",  # the command, and what it does with Docker
     "profile",  # how profiles are read, and SLURM's own
 }
-"""Names that several files have because they are about the same thing."""
+"""Module names that several folders share because they mean the same."""
 
 
 def modules(folder: Path) -> list[Path]:
@@ -38,14 +38,16 @@ def test_methods_lists_the_methods_and_three_rooms() -> None:
     expected = {name.replace("-", "_") for name in methods.family.names()} | ROOMS | {"base", "__init__"}
     found = {each.stem for each in (ROOT / "methods").iterdir() if each.name != "__pycache__"}
     strays = found - expected
-    assert not strays, f"neither a method nor a room: {sorted(strays)}; helpers live with their method"
+    assert not strays, (
+        f"neither a method nor a known folder: {sorted(strays)}; helpers belong to their method"
+    )
 
 
 def test_harness_has_three_modules_of_its_own() -> None:
     assert {each.stem for each in modules(ROOT / "harness")} == {"__init__", "spec", "enqueue", "job"}
 
 
-def test_no_room_is_crowded() -> None:
+def test_no_folder_is_crowded() -> None:
     crowded = {str(each.relative_to(ROOT)): len(modules(each)) for each in folders()}
     assert {name: count for name, count in crowded.items() if count > MOST_MODULES + 1} == {}
 
@@ -60,7 +62,7 @@ def test_a_name_has_one_meaning() -> None:
 
 
 def test_tests_mirror_the_tree() -> None:
-    """A module's tests are where its name says: every folder of tests below a package's name exists there."""
+    """Every folder of tests below a package's name exists in the package."""
     named = {"harness", "methods", "workloads", "db", "privbench"}
     special = {"cluster", "containers"}  # on a real cluster, in real containers
     for package in named & {each.name for each in (ROOT / "tests").iterdir()}:

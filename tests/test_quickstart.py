@@ -1,4 +1,4 @@
-"""The quickstart as a stranger runs it: the rows, what they must show, and that nothing is trained twice."""
+"""The quickstart as a new user runs it: its rows, what they must show, and that nothing is trained twice."""
 
 import json
 import os

@@ -13,7 +13,7 @@ from scipy import stats
 from harness.accounting.group import group_delta
 
 LARGEST = 60.0
-"""No experiment proves more: nobody runs e^60 trials."""
+"""The largest provable epsilon: e^60 trials are infeasible."""
 
 
 def many_runs(

@@ -96,7 +96,9 @@ def read_votes(path: Path) -> tuple[tuple[int, ...], ...]:
     except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise SpecError(
             f"--votes {path}: {error}; give a CSV file, or a JSON list of lists, with one row of whole "
-            "counts per query"
+            "counts per query",
+            field="--votes",
+            value=path,
         ) from None
 
 
@@ -127,5 +129,7 @@ def find_votes(
         return (parse_counts(row),) * (queries or 1)
     except (ValueError, OverflowError):
         raise SpecError(
-            f"--counts must be at least two whole numbers >= 0, got '{counts}': for example 200,50"
+            f"--counts must be at least two whole numbers >= 0, got '{counts}': for example 200,50",
+            field="--counts",
+            value=counts,
         ) from None

@@ -51,10 +51,10 @@ DISPUTED = (
     "epsilons.paper charges accepted attempts only, as Fu et al. 2024 do; that claim does not hold in the "
     "worst case; the headline does not use it"
 )
-CLAIMED = "epsilons.paper is what the authors charge, which does not cover all that was let out"
+CLAIMED = "epsilons.paper is what the authors charge, which does not cover every release"
 AFTER_THE_FACT = (
-    "here accepted attempts decided how many attempts there were, so epsilon is what they cost after the "
-    "fact and no bound that was fixed beforehand"
+    "the number of attempts depended on how many were accepted, so epsilon is their cost after the fact, "
+    "not a bound fixed in advance"
 )
 
 

@@ -17,7 +17,7 @@ def default_folder(name: str) -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "privbench" / name
 
 
-def recall(folder: Path, question: Any) -> Any:
+def read_cached(folder: Path, question: Any) -> Any:
     """The cached JSON for this question; None if it is missing or damaged."""
     try:
         entry = json.loads(_path(folder, question).read_text(encoding="utf-8"))
@@ -29,12 +29,9 @@ def recall(folder: Path, question: Any) -> Any:
     return None
 
 
-def remember(folder: Path, question: Any, answer: Any) -> None:
-    """Cache an answer, written aside and renamed, so that readers see all of it or nothing.
-
-    A folder that cannot be written costs time at the next call, not this answer.
-    """
-    entry = {"question": question, "answer": answer, "checksum": digest([question, answer])}
+def write_cached(folder: Path, question: Any, solution: Any) -> None:
+    """Cache a solution atomically; a folder that cannot be written is only a warning."""
+    entry = {"question": question, "answer": solution, "checksum": digest([question, solution])}
     path = _path(folder, question)
     try:
         folder.mkdir(parents=True, exist_ok=True)

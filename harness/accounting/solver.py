@@ -21,7 +21,7 @@ from harness.accounting.ledger import (
 )
 from harness.accounting.numbers import check_delta
 from harness.accounting.pricing import find_curve, price_bounds
-from harness.accounting.solution_cache import default_folder, recall, remember
+from harness.accounting.solution_cache import default_folder, read_cached, write_cached
 from workloads.errors import AccountingError
 
 TARGETS = (0.01, 1000.0)
@@ -104,11 +104,11 @@ def calibrate(
     check_delta(delta)
     folder = cache or default_folder("calibration")
     question = _question(event_of, target_epsilon, delta, free, adjacency)
-    known = recall(folder, question)
+    known = read_cached(folder, question)
     if known is not None:
         return float(known)
     value = Search(event_of, target_epsilon, delta, free, adjacency).run()
-    remember(folder, question, value)
+    write_cached(folder, question, value)
     return value
 
 

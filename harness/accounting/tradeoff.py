@@ -42,7 +42,7 @@ from harness.accounting.ledger import (
     is_private,
     natural_adjacency,
 )
-from harness.accounting.solution_cache import default_folder, digest, recall, remember
+from harness.accounting.solution_cache import default_folder, digest, read_cached, write_cached
 from workloads.errors import AccountingError
 
 CURVE_DELTA = 1e-5
@@ -89,7 +89,7 @@ def find_ceilings(event: DpEvent, guarantee: Guarantee, cache: Path | None = Non
         return bound_by_epsilon(guarantee.epsilon, guarantee.delta or 0.0, guarantee.adjacency)
     folder = cache or default_folder("ceilings")
     question = _question(plain, guarantee.adjacency)
-    known = recall(folder, question)
+    known = read_cached(folder, question)
     if known is not None:
         return Ceilings(**known)
     curves = find_tradeoff(plain, relation)
@@ -98,7 +98,7 @@ def find_ceilings(event: DpEvent, guarantee: Guarantee, cache: Path | None = Non
         if relation is NeighboringRelation.REPLACE_ONE
         else bound_attacks(curves.add, curves.remove, PLD_TWICE)
     )
-    remember(folder, question, found.asdict())
+    write_cached(folder, question, found.asdict())
     return found
 
 

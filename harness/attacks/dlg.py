@@ -104,7 +104,7 @@ def matching(seen: Intercepted, labels: Tensor | None) -> Evaluate:
         x = seen.pixels.original(points[:, :width].view(-1, *seen.shape))
         y = points[:, width:].softmax(1) if labels is None else labels
         distances = squared_distance(gradients(x, y), seen.gradients)
-        # Pictures share a graph and nothing else: the gradient of the sum is that of each.
+        # Pictures share only the graph: the gradient of the sum is the gradient of each.
         (slopes,) = torch.autograd.grad(distances.sum(), points)
         return distances.detach(), slopes
 

@@ -107,7 +107,7 @@ def search(
     def evaluate(z: Tensor) -> tuple[Tensor, Tensor]:
         z = z.detach().requires_grad_()
         costs = distance(z) + params.tv * total_variation(z)
-        # Pictures share a graph and nothing else: the gradient of the sum is that of each.
+        # Pictures share only the graph: the gradient of the sum is the gradient of each.
         (slopes,) = torch.autograd.grad(costs.sum(), z)
         return costs.detach(), slopes
 

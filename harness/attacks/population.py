@@ -25,7 +25,7 @@ class Population:
     about: ClassVar[str] = "the loss, calibrated on records that are never members"
     source: ClassVar[str] = "Ye et al. 2022, Enhanced Membership Inference Attacks (arXiv:2111.09679)"
     caveats: ClassVar[tuple[str, ...]] = (
-        "for each target an increasing function of minus the loss, so its AUC is that of `loss`",
+        "for each target an increasing function of minus the loss, so it has the AUC of `loss`",
         "false positive rates below one in the population's size are extrapolated",
     )
     Params: ClassVar[type[methods.base.Params]] = PopulationParams

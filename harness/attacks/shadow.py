@@ -21,7 +21,7 @@ class ShadowParams(methods.base.Params):
     """One threshold for all records, or one per class."""
 
     per_class: bool = Field(
-        default=True, description="A threshold for every label; else one for all records."
+        default=True, description="One threshold per label instead of one for all records."
     )
 
 

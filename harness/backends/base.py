@@ -161,7 +161,7 @@ class Backend(ABC):
     def attend(self, store: Store, sweep: str) -> bool:
         """Whether unfinished tasks of the sweep are still queued or running.
 
-        Called repeatedly by whoever waits for the sweep, and keeps work going, such as by a new supervisor.
+        Called repeatedly while waiting for the sweep; keeps it running, such as by starting a new supervisor.
         """
 
     @abstractmethod

@@ -64,7 +64,12 @@ def usable(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
     """List the GPUs that this environment allows; BackendError if it asks for a missing one."""
     asked = environment.get(DEVICE) or None
     if asked not in (None, *DEVICES):
-        raise BackendError(f"{DEVICE} = {asked!r}: give {' or '.join(DEVICES)}, or leave it out")
+        raise BackendError(
+            f"{DEVICE} = {asked!r}: give {' or '.join(DEVICES)}, or leave it out",
+            field=DEVICE,
+            value=asked,
+            allowed=DEVICES,
+        )
     if asked == "cpu":
         return []
     entries = environment.get(VISIBLE)
@@ -73,7 +78,9 @@ def usable(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
         allowed = "is not set" if entries is None else f"= {entries!r}"
         raise BackendError(
             f"{DEVICE} = cuda, but no usable GPU was found: nvidia-smi shows {len(cards())}, {VISIBLE} "
-            f"{allowed}; leave {DEVICE} out to use the CPU"
+            f"{allowed}; leave {DEVICE} out to use the CPU",
+            field=DEVICE,
+            value=asked,
         )
     return found
 
@@ -166,7 +173,9 @@ def _refuse_ambiguous(chosen: Sequence[str], known: Sequence[Card], environment:
         raise BackendError(
             f"{VISIBLE} = {','.join(chosen)!r} names cards by index, but CUDA orders cards of several models "
             f"({', '.join(sorted(models))}) differently from nvidia-smi: give UUIDs (`nvidia-smi -L`), "
-            "or set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+            "or set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            field=VISIBLE,
+            value=",".join(chosen),
         )
 
 
@@ -183,7 +192,11 @@ def _resolved(entry: str, entries: str, known: Sequence[Card]) -> Gpu:
         found = list(dict.fromkeys(found)) if entry.startswith(("GPU-", "MIG-")) else []
     if len(found) != 1:
         there = ", ".join(f"{card.index}: {' '.join(each.name for each in card.gpus)}" for card in known)
-        raise BackendError(f"{VISIBLE} = {entries!r}: {entry!r} names {len(found)} GPUs; there are {there}")
+        raise BackendError(
+            f"{VISIBLE} = {entries!r}: {entry!r} names {len(found)} GPUs; there are {there}",
+            field=VISIBLE,
+            value=entry,
+        )
     return found[0]
 
 
@@ -206,13 +219,19 @@ def handed_out(found: Sequence[Gpu], slots: int | None, share: bool) -> list[str
     allowed = f"--slots {slots}, but {len(found)} GPUs are usable ({', '.join(names)})"
     if not share:
         raise BackendError(
-            f"{allowed}: give at most --slots {len(found)}, or --share-gpus to let trainings share a GPU"
+            f"{allowed}: give at most --slots {len(found)}, or --share-gpus to let trainings share a GPU",
+            field="--slots",
+            value=slots,
+            allowed=len(found),
         )
     open_to_many = [gpu.name for gpu in found if not gpu.exclusive]
     if not open_to_many:
         raise BackendError(
             f"{allowed}, all in compute mode Exclusive_Process (one process at a time): "
-            f"give at most --slots {len(found)}"
+            f"give at most --slots {len(found)}",
+            field="--slots",
+            value=slots,
+            allowed=len(found),
         )
     return names + [open_to_many[number % len(open_to_many)] for number in range(more)]
 

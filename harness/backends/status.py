@@ -194,7 +194,7 @@ def standing(backend: str, store: Store, sweep: str, tasks: Set[str]) -> Standin
 
 
 def _protocol(store: Store, tasks: list[SweepEntry]) -> int | None:
-    """The protocol of the first task, which is that of all."""
+    """The protocol of the first task; all tasks have the same."""
     try:
         return store.task(tasks[0].key).protocol if tasks else None
     except StoreError:

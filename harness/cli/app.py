@@ -18,7 +18,7 @@ app = typer.Typer(
     name="privbench",
     help="At the same measured leakage, which training method gives the best model, and what does it cost?",
     epilog="Begin with `privbench quickstart`. Every listing takes --json. "
-    "Exit codes: 0 good, 1 some task failed, 2 wrong use.",
+    "Exit codes: 0 success, 1 a task failed, 2 wrong use.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -55,21 +55,21 @@ COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | typer.Typer, str]]] = 
         "image": (image_app, ""),
     },
 }
-"""The panels of `--help` in the order of use: each command with an example, which groups bring themselves."""
+"""The panels of `--help` in the order of use: commands with their examples; groups define their own."""
 
 for panel, commands in COMMANDS.items():
-    for name, (command, words) in commands.items():
+    for name, (command, example) in commands.items():
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name, rich_help_panel=panel)
         else:
-            app.command(name, epilog=f"Example: privbench {words}", rich_help_panel=panel)(command)
+            app.command(name, epilog=f"Example: privbench {example}", rich_help_panel=panel)(command)
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
-"""The disk is full, read-only or somebody else's: for the user to mend, and no mistake of the program."""
+"""A full, read-only or forbidden disk: for the user to fix, not a bug."""
 
 
 def main() -> None:
-    """Run the command line; errors of ours go to standard error with exit code 2."""
+    """Run the command line; a BenchError goes to standard error, with exit code 2."""
     try:
         app()
     except BenchError as error:
@@ -80,12 +80,12 @@ def main() -> None:
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        output.complain(StoreError(f"cannot write ({error}): make room or give another --store"))
+        output.complain(StoreError(f"cannot write ({error}): free some space or give another --store"))
         sys.exit(2)
 
 
 def show_version(asked: bool) -> None:
-    """Print the version and end; no command is needed."""
+    """Print the version and exit; no command is needed."""
     if asked:
         from importlib.metadata import version
 

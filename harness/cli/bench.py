@@ -38,7 +38,7 @@ def bench(
         ),
     ],
     batch_size: Annotated[
-        str | None, typer.Option("--batch-size", help="Batch sizes, as 64,512; default: the recipe's.")
+        str | None, typer.Option("--batch-size", help="Batch sizes, e.g. 64,512; default: the recipe's.")
     ] = None,
     engine: Annotated[
         str | None,
@@ -64,7 +64,7 @@ def bench(
         str | None,
         typer.Option(
             "--backend",
-            help="Where to time: a backend; else in this process.",
+            help="The backend to time on; default: this process.",
             autocompletion=backend_names,
         ),
     ] = None,

@@ -17,7 +17,7 @@ data_app = typer.Typer(
 
 @data_app.command("list", epilog="Example: privbench data list --json")
 def data_list(json: JsonOption = False) -> None:
-    """List data sets: whether they are here, where they were searched, size, licence, citation."""
+    """List data sets: availability, searched locations, size, licence, citation."""
     from harness.cli.datasets import listing, overview
 
     rows = listing()
@@ -39,7 +39,7 @@ def data_fetch(
 
 @data_app.command("verify", epilog="Example: privbench data verify mnist")
 def data_verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; default: all that are here.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; default: all available ones.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Re-read data sets and check them against the published checksums and the known content."""
@@ -54,7 +54,7 @@ def data_verify(
 @data_app.command("features", epilog="Example: privbench data features cifar10-effnet")
 def data_features(
     banks: Annotated[
-        list[str] | None, typer.Argument(help="Feature banks to compute; without any, they are listed.")
+        list[str] | None, typer.Argument(help="Feature banks to compute; default: list them.")
     ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads to use; default: torch's choice.")

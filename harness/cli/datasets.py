@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 def listing() -> list[Row]:
-    """A row per data set: whether it is here, location, size, licence and citation."""
+    """A row per data set: availability, location, size, licence and citation."""
     return [
         {
             "name": name,

@@ -36,7 +36,7 @@ def doctor(
         str | None,
         typer.Option(
             "--backend",
-            help="Check a backend instead; else the one whose profile it is.",
+            help="Check a backend instead; default: the profile's.",
             autocompletion=backend_names,
         ),
     ] = None,

@@ -18,33 +18,35 @@ image_app = typer.Typer(
 
 @image_app.command("build", epilog="Example: privbench image build --cuda")
 def image_build(
-    cuda: Annotated[bool, typer.Option("--cuda", help="For NVIDIA GPUs.")] = False,
+    cuda: Annotated[bool, typer.Option("--cuda", help="Build for NVIDIA GPUs.")] = False,
     base: Annotated[
         str | None,
-        typer.Option("--base", help="The base image; else Python's or NVIDIA's, from a registry."),
+        typer.Option("--base", help="The base image; default: Python's or NVIDIA's, from a registry."),
     ] = None,
     python: Annotated[
         str | None,
-        typer.Option("--python", help="The base image's Python; else this one's (CUDA: 3.12)."),
+        typer.Option("--python", help="The base image's Python; default: this one's (CUDA: 3.12)."),
     ] = None,
     index: Annotated[
         str | None,
-        typer.Option("--index", help="With --cuda: an index of torch, as .../whl/cu126 for older cards."),
+        typer.Option("--index", help="With --cuda: an index of torch, such as .../whl/cu126 for older GPUs."),
     ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Its name; else privbench:VERSION.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Its name; default: privbench:VERSION.")] = None,
     source: Annotated[Path, typer.Option("--source", help="A checkout of privbench.")] = Path(),
     prepare: Annotated[
-        bool, typer.Option("--prepare", help="Gather the wheels and build nothing, as for Apptainer.")
+        bool, typer.Option("--prepare", help="Only collect the wheels, for Apptainer.")
     ] = False,
 ) -> None:
-    """Build the image of this version from a checkout: wheels by this pip, then an image without network."""
+    """Build this version's image from a checkout: pip collects wheels here, the build needs no network."""
     from harness.backends.docker import image
 
     if index is not None and not cuda:
-        raise SpecError(f"--index {index} is for images with --cuda: give both, or neither")
-    chosen = python or ("3.12" if cuda else image.PYTHON)  # that of the CUDA base
+        raise SpecError(
+            f"--index {index} is for images with --cuda: give both, or neither", field="--index", value=index
+        )
+    chosen = python or ("3.12" if cuda else image.PYTHON)  # the Python of the CUDA base image
     recipe = image.Recipe(source.absolute(), cuda, base, chosen, tag, index)
-    output.say(f"gathering wheels in {recipe.folder}")
+    output.say(f"collecting wheels in {recipe.folder}")
     image.prepare(recipe)
     if not prepare:
         seconds = image.build(recipe)
@@ -53,7 +55,7 @@ def image_build(
 
 @image_app.command("list", epilog="Example: privbench image list --json")
 def image_list(json: JsonOption = False) -> None:
-    """List the engine's images of privbench, with version, git state and digest."""
+    """List the images of privbench on the engine, with version, git state and digest."""
     from harness.backends.docker.image import images
 
     output.listing(images(), json)
@@ -61,10 +63,10 @@ def image_list(json: JsonOption = False) -> None:
 
 @image_app.command("doctor", epilog="Example: privbench image doctor")
 def image_doctor(
-    image: Annotated[str | None, typer.Option("--image", help="An image; else that of this version.")] = None,
+    image: Annotated[str | None, typer.Option("--image", help="An image; default: this version's.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Tell whether engine and image are fit for tasks; exit code 1 where they are not."""
+    """Check that the engine and the image can run tasks; exit code 1 if they cannot."""
     from harness.backends.docker.image import examine
 
     found = examine(image)

@@ -101,7 +101,7 @@ MethodOption = Annotated[
     ),
 ]
 EpsilonOption = Annotated[
-    str | None, typer.Option("--epsilon", help="Without a file: target epsilons, as 1,4,8.")
+    str | None, typer.Option("--epsilon", help="Without a file: target epsilons, e.g. 1,4,8.")
 ]
 ModelsOption = Annotated[int | None, typer.Option("--models", help="Models per cell (default 8).")]
 AttackOption = Annotated[
@@ -130,12 +130,12 @@ BackendOption = Annotated[
 SentOption = Annotated[
     str | None,
     typer.Option(
-        "--backend", help="Where jobs run; else where the sweep was sent.", autocompletion=backend_names
+        "--backend", help="Where jobs run; default: where the sweep was sent.", autocompletion=backend_names
     ),
 ]
 StoredSweepArgument = Annotated[
     str | None,
-    typer.Argument(help="A sweep's name; all where it is left out.", autocompletion=stored_sweeps),
+    typer.Argument(help="A sweep's name; default: all.", autocompletion=stored_sweeps),
 ]
 ProfileOption = Annotated[
     Path | None,

@@ -125,7 +125,7 @@ def method(
     tpr_at_fpr: FprOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compute epsilon for a method with these parameters, or solve for the one that is left out.
+    """Price a method with these parameters, or solve for the one that is left out.
 
     `privbench show method NAME` lists its parameters.
     Given epsilon and the noise, some methods are solved for their steps.
@@ -210,7 +210,7 @@ def directional(
         typer.Option("--dimension", help="Number of parameters, if the whole gradient is one direction."),
     ] = None,
     rows: Annotated[
-        str | None, typer.Option("--rows", help="COUNTxDIMENSION of separate rows, as 12x75,24x300,10x768.")
+        str | None, typer.Option("--rows", help="COUNTxDIMENSION of separate rows, e.g. 12x75,24x300,10x768.")
     ] = None,
     kappa: Annotated[
         float | None, typer.Option("--kappa", help="Concentration: higher means less noise.")
@@ -256,7 +256,7 @@ def votes_of_teachers(
         Path | None, typer.Option("--votes", help="CSV or JSON: one row of counts per query.")
     ] = None,
     counts: Annotated[
-        str | None, typer.Option("--counts", help="Counts of one query, as 200,50; see --queries.")
+        str | None, typer.Option("--counts", help="Counts of one query, e.g. 200,50; see --queries.")
     ] = None,
     classes: Annotated[
         int | None, typer.Option("--classes", help="Pad --counts with zeros to this many labels.")
@@ -271,7 +271,7 @@ def votes_of_teachers(
     ] = 0.0,
     answered: Annotated[
         int | None,
-        typer.Option("--answered", help="Confident: the number of queries, the first ones, that passed."),
+        typer.Option("--answered", help="Confident: how many queries, the first ones, passed the test."),
     ] = None,
     delta: DeltaOption = 1e-5,
     tpr_at_fpr: FprOption = None,
@@ -284,7 +284,12 @@ def votes_of_teachers(
 
     rows = find_votes(votes, counts, classes, queries)
     if answered is not None and not 0 <= answered <= len(rows):
-        raise SpecError(f"--answered must be from 0 to the {len(rows)} queries, got {answered}")
+        raise SpecError(
+            f"--answered must be from 0 to the {len(rows)} queries, got {answered}: give one in that range",
+            field="--answered",
+            value=answered,
+            allowed=(0, len(rows)),
+        )
     passed = () if answered is None else tuple(index < answered for index in range(len(rows)))
     event = NoisyVotesDpEvent(rows, aggregator, noise, threshold, threshold_noise, passed)
     show(quote_votes(event, delta, tpr_at_fpr or ()), json)

@@ -53,7 +53,7 @@ def report(
         str | None,
         typer.Option(
             "--attack",
-            help="Draw leakage by this attack; else by the strongest.",
+            help="Draw leakage by this attack; default: the strongest.",
             autocompletion=attack_names,
         ),
     ] = None,

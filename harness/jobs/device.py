@@ -100,7 +100,7 @@ class Host:
         """Return at once: no work is queued."""
 
     def reset_peak_memory(self) -> None:
-        """Reset the kernel's peak; if that is forbidden, the peak covers the whole life of the process."""
+        """Reset the kernel's peak; if that is forbidden, the peak is since the start of the process."""
         try:
             Path("/proc/self/clear_refs").write_text("5")
         except OSError:  # not Linux, or forbidden in a container
@@ -214,7 +214,7 @@ def accelerator(device: torch.device) -> Host | Accelerator:
 def prepare(device: torch.device, threads: int) -> None:
     """Make this process deterministic on the device, with IEEE single precision.
 
-    Used by jobs, benches and probes, so that they compute alike.
+    Used by jobs, benches and probes, so that all compute the same.
     """
     if device.type != "cpu":
         cublas.set_workspace()  # torch reads it at the first matrix product

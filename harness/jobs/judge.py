@@ -110,7 +110,11 @@ def left_out(evidence: Evidence) -> Arrays:
 def lower_bound(audit: Audit, evidence: Evidence, params: Any, guarantees: list[PricedGuarantee]) -> Made:
     """Lower bound on epsilon from canaries; an alarm if it exceeds the computed epsilon."""
     if not evidence.canaries:
-        raise BenchError("the cell has no canaries to audit: give canary and canaries in the grid")
+        raise BenchError(
+            "the cell has no canaries to audit: give canary and canaries in the grid",
+            field="canaries",
+            value=0,
+        )
     delta = max((each.delta for each in guarantees if each.delta is not None), default=DELTA)
     found = audit.bound(evidence, params, delta)
     prices = [each.epsilon for each in guarantees if each.epsilon is not None]

@@ -47,7 +47,7 @@ def lay_out_model(make: Callable[[int], nn.Module], seed: int) -> nn.Module:
 
 
 def restore_layout(model: nn.Module) -> nn.Module:
-    """Restore torch's default layout of convolution weights, which is that of loaded weights."""
+    """Restore torch's default layout of convolution weights, as loaded weights have it."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             # A copy makes the layout explicit even for a single channel, where both are the same.

@@ -49,6 +49,7 @@ def require_images(pool: Records) -> None:
         raise BenchError(
             f"records of shape {shape} are not images (channels, height, width), which gradient inversion "
             "needs: attack an image workload, such as cifar10-lenet",
+            field="records",
             value=shape,
         )
 
@@ -76,7 +77,9 @@ def intercept(
         raise BenchError(
             f"{len(broken)} of {len(victims)} shared gradients of model {model} are not finite and cannot be "
             "inverted: check for a diverged training, or attack with when = start",
+            field="gradients",
             value=len(broken),
+            allowed=0,
         )
     labels = victims.y if params.label == "known" else None
     return Intercepted(shared[0].model, gradients, labels, victims.x.shape[1:], pixels)

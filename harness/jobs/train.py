@@ -90,7 +90,7 @@ def bound(method: Method, params: Params) -> float | None:
 
 def promised(guarantee: Guarantee, method: Method) -> str:
     """The kind of guarantee that the ledger supports. Only `none` may become `empirical`, if the method
-    declares that; no method can claim more than its ledger."""
+    declares that; no method gets a stronger kind than its ledger supports."""
     if guarantee.kind == "none" and method.guarantee == "empirical":
         return "empirical"
     return guarantee.kind

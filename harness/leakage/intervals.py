@@ -166,7 +166,7 @@ def linear(value: float, error: float, models: int, ends: Interval = (0.0, 1.0))
 def of_share(found: Estimate, models: int, members: int) -> Interval:
     """The interval of an AUC or a balanced accuracy; exactly 1 or 0 has no spread, but is uncertain.
 
-    `members` are those of one target.
+    `members` is the number of one target's members.
     """
     if found.value in (0.0, 1.0):
         return _extreme(found.value == 1, members)

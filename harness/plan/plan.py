@@ -24,7 +24,7 @@ ALWAYS = Choice("blind", {})
 """Run on every cell: if members can be distinguished without a model, the split is invalid."""
 
 DECLARED = tuple(Choice(name, {}) for name in (*FAMILY, "strongest"))
-"""Run on every cell with a membership attack: the cell's leakage is that of the strongest."""
+"""Run on every cell with a membership attack: the cell's leakage is measured by the strongest."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _without_canaries(choices: Sequence[ResolvedAttack], cells: Sequence[Cell]) 
         return []
     return [
         f'attack {choice.attack.name} needs canaries: give canary = "gradient" (or {", ".join(OTHERS)}) '
-        "and their number, as canaries = 100, in a grid"
+        "and their number, such as canaries = 100, in a grid"
         for choice in choices
         if choice.audits
     ]

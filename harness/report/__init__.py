@@ -54,7 +54,7 @@ def write_all(
 ) -> list[Path]:
     """Write every report into `out`; `where` is a condition on the view `frontier`.
 
-    The overhead is that of the selected cells. All files show one snapshot of the database. `attack` and
+    The overhead is of the selected cells. All files show one snapshot of the database. `attack` and
     `fpr` choose the axis of leakage.
     """
     reading = read(store, where, attack=attack, fpr=fpr)

@@ -150,7 +150,7 @@ NOTES = (
     "non-members; - if every cell leaks more.",
     "By AUC, ~ marks a random choice between models of two cells: its mean accuracy and AUC are on the "
     "line between them. By TPR they are not: an attacker who sees the model uses false positives better.",
-    "Intervals are those of the cells over models, 95 %, mixed with them; leakage is as measured.",
+    "Intervals are 95 %, over the models of a cell, and are mixed like accuracies; leakage is as measured.",
     "A measured leakage is a lower bound: a stronger attack may rank methods differently.",
 )
 

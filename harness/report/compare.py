@@ -46,7 +46,7 @@ NOTES = (
     "of an axis.",
     "Indistinguishable: not significantly different; with the smallest difference that this many "
     "models detect with a power of 80 %.",
-    "Leakage is that of the strongest of loss, lira and rmia, chosen for each target on other models.",
+    "Leakage: of the strongest of loss, lira and rmia, chosen for each target on other models.",
     "Accuracies are compared on these test records; the standard error over test records is the column "
     "accuracy_test_se of the view.",
 )

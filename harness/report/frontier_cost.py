@@ -39,7 +39,7 @@ SCALE = "cividis"
 NOTE = (
     "Filled: no other valid cell is as good in leakage, accuracy and cost, and better in one; "
     f"up to {FRONT_NAMED} of a panel are named. "
-    "Shapes are kinds of guarantee. Costs are those of the training runs: read them to about one digit."
+    "Shapes are kinds of guarantee. Costs are measured in the training runs and accurate to about one digit."
 )
 
 

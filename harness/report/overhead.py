@@ -190,8 +190,8 @@ def _explain_runs(reading: Reading) -> str:
     return (
         f"Dot = time per example by the clocks of the training runs themselves{on}: the median step over its "
         "batch size, wall time; bar: its quartiles; short stroke: CPU time. Not interleaved with the "
-        "baseline: batch sizes differ, and concurrent training runs slow each other, so read it to "
-        "about one digit."
+        "baseline: batch sizes differ, and concurrent training runs slow each other down, so it is "
+        "accurate to about one digit."
     )
 
 

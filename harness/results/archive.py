@@ -87,7 +87,7 @@ class Manifest(Frozen):
 
 
 def check_suffix(file: Path) -> None:
-    """SpecError unless the suffix is that of an archive."""
+    """SpecError unless the file has the suffix of an archive."""
     if file.suffix not in SUFFIXES:
         message = f"'{file}' should end in .zip or .parquet, which sets the kind of archive"
         raise SpecError(message, field="FILE", value=file.suffix, allowed=tuple(SUFFIXES))

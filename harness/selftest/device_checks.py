@@ -51,7 +51,7 @@ State = Literal["passed", "failed", "skipped"]
 
 
 class Skipped(Exception):
-    """The check does not apply; the message says why."""
+    """The check does not apply; the message states why."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ def memory(bench: Bench) -> Figures:
     """A task must release its memory, and the next one have the same peak."""
     device = accelerator(bench.device)
     if device.host:
-        raise Skipped("memory of the CPU is that of the whole process")
+        raise Skipped("on the CPU only the memory of the whole process is known")
     task, peaks = plan_private(PICTURES, steps=STEPS), []
     free_memory(bench.device)
     before = device.memory()

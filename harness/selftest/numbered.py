@@ -2,7 +2,7 @@
 
 NAMES = {
     1: "the card and torch",
-    2: "single precision is IEEE's",
+    2: "IEEE single precision",
     3: "every method trains",
     4: "engines agree with the CPU",
     5: "trainings agree with the CPU",

@@ -6,7 +6,7 @@ The only list of them. Databases, reports and exports are made without these fig
 from harness.store.result import Result
 
 PRIVATE_EPSILONS = ("data_dependent",)
-"""Of a guarantee's epsilons. The data-dependent epsilon of PATE is computed from the votes and not sanitised
+"""Of a guarantee's epsilons. A data-dependent epsilon is computed from the teachers' votes and not sanitised
 (Papernot et al. 2018), so it reveals how the teachers voted."""
 
 

@@ -69,7 +69,11 @@ class Store:
         store.check()
         if not store.exists():
             if not create:
-                raise StoreError(f"no store at {path}: run or enqueue a sweep to create one")
+                raise StoreError(
+                    f"no store at {path}: run or enqueue a sweep to create one",
+                    field="--store",
+                    value=store.path,
+                )
             for folder in MADE:
                 (store.path / folder).mkdir(parents=True, exist_ok=True)
             write_atomic(store.path / "store.json", dump({"protocol": PROTOCOL}))
@@ -88,14 +92,18 @@ class Store:
         if not present:
             return
         if not self.path.is_dir():
-            raise StoreError(f"{self.path} is a file, not a folder: give another --store")
+            raise StoreError(
+                f"{self.path} is a file, not a folder: give another --store", field="--store", value=self.path
+            )
         if not self.exists():
             # An interrupted creation leaves some of these folders, a lost store.json all of them and more;
             # anything else is not ours to write to.
             held = {each.name for each in self.path.iterdir() if not each.name.startswith(".")}
             if not (held <= MADE or held >= MADE):
                 raise StoreError(
-                    f"{self.path} holds files but is not a privbench store: give an empty or new folder"
+                    f"{self.path} holds files but is not a privbench store: give an empty or new folder",
+                    field="--store",
+                    value=self.path,
                 )
             return
         try:
@@ -108,7 +116,10 @@ class Store:
         if protocol > PROTOCOL:
             raise StoreError(
                 f"the store {self.path} has protocol {protocol}; this privbench supports up to "
-                f"{PROTOCOL}: update privbench or give another --store"
+                f"{PROTOCOL}: update privbench or give another --store",
+                field="protocol",
+                value=protocol,
+                allowed=PROTOCOL,
             )
 
     # -- tasks ---------------------------------------------------------------------------------
@@ -168,7 +179,12 @@ class Store:
             found = sorted(each.name for each in self.tasks.glob(f"{prefix[:2]}/{prefix}*"))
         if len(found) != 1:
             several = f"{len(found)} tasks begin" if found else "no task begins"
-            raise StoreError(f"{several} with '{prefix}': give more of the key (see privbench status)")
+            raise StoreError(
+                f"{several} with '{prefix}': give more of the key (see privbench status)",
+                field="key",
+                value=prefix,
+                allowed=found,
+            )
         return found[0]
 
     def result(self, key: str, verify: bool = True) -> Result | None:
@@ -290,7 +306,12 @@ class Store:
         """Read the record of a sweep; StoreError if it is unknown or damaged."""
         if name not in self.sweep_names():  # looked up, not opened: a name could be a path outside the store
             known = ", ".join(self.sweep_names()) or "none"
-            raise StoreError(f"no sweep '{name}' in {self.path}. Known: {known}.")
+            raise StoreError(
+                f"no sweep '{name}' in {self.path}. Known: {known}.",
+                field="sweep",
+                value=name,
+                allowed=self.sweep_names(),
+            )
         file = self.sweeps / f"{name}.json"
         try:
             return parse_sweep(parse_checked(file.read_bytes()))

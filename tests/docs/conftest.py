@@ -88,14 +88,14 @@ def plugins(blocks: Blocks, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write blocks under the names they are given on the page."""
+    """Write blocks under the file names on the page."""
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
 
 
 def describe(site: Path, pyproject: str) -> str:
-    """Write the metadata that pip would write of a project; the name of its package."""
+    """Write the metadata that pip would write for a project; return the name of its package."""
     project = tomllib.loads(pyproject)["project"]
     name = str(project["name"]).replace("-", "_")
     info = site / f"{name}-{project['version']}.dist-info"

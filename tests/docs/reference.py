@@ -1,4 +1,4 @@
-"""Pages of the reference that are written from the program: `python -m tests.docs.reference`, or `make docs`.
+"""Generated pages of the reference: `python -m tests.docs.reference`, or `make docs`.
 
 Commands come from the command line's own help, columns from db/views.toml in the order of the SQL, names of
 the Python interface from their docstrings, keys of profiles from the models that check them.
@@ -27,20 +27,20 @@ from harness.cli.app import app
 ROOT = Path(__file__).resolve().parents[2]
 NOTE = "<!-- Written by `make docs` from {}: change it there. -->\n\n"
 HIDDEN = ("--install-completion", "--show-completion", "--help")
-"""Options that every command has, or that say nothing about the program."""
+"""Options that every command has, or that are typer's own."""
 EXAMPLE = re.compile(r"Example: (privbench .+?)(?:\. More: .+)?")
-"""What stands at the end of a command's help."""
+"""The end of a command's help."""
 VIEWS = """
 What `privbench query`, `--where` and `privbench.open_store` show. Columns are an interface: they are added,
-not renamed or removed. [querying.md](querying.md) has examples, [numbers.md](numbers.md) says how each number
-is computed.
+not renamed or removed. [querying.md](querying.md) has examples, [numbers.md](numbers.md) explains how each
+number is computed.
 """.strip()
 STEPS = """
 `query` also has `steps`: every step of every training, straight from the store's Parquet files, with `task`,
 `phase`, `step`, `wall_seconds`, `cpu_seconds`, and what the method timed and observed.
 """.strip()
 TABLES = """
-What the views are made of. Tables follow the program and are no interface; `db/models.py` and
+The tables behind the views. They follow the program and are not an interface; `db/models.py` and
 `db/findings.py` describe their columns.
 """.strip()
 API = """
@@ -49,8 +49,8 @@ loads neither torch nor the database. A name leaves only after a release that de
 the whole contract.
 """.strip()
 PROFILES = """
-`--profile FILE` names a TOML file that says what a backend is asked for. Nothing in it changes a number. All
-mistakes of a file are reported at once; `privbench doctor --profile FILE` checks it without sending anything.
+`--profile FILE` names a TOML file with a backend's settings. Nothing in it changes a result. All problems of
+a file are reported at once; `privbench doctor --profile FILE` checks it without submitting anything.
 [slurm.md](slurm.md) and [docker.md](docker.md) show how the keys work together.
 """.strip()
 SUBJECTS = {
@@ -73,7 +73,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def code(text: str) -> str:
-    """Text as code in a table: a bar inside backticks would end the cell, or show its escape."""
+    """Text as code in a Markdown table, with bars escaped."""
     return f"<code>{escape(text)}</code>" if "|" in text else f"`{text}`"
 
 
@@ -96,12 +96,12 @@ def cli() -> str:
 
 
 def context(command: Any, name: str) -> Any:
-    """What a command needs to describe itself, at a width that folds nothing."""
+    """The context of a command, at a width that wraps nothing."""
     return command.context_class(command, info_name=name, max_content_width=500, terminal_width=500)
 
 
 def command(each: Any, name: str, level: str) -> Iterator[str]:
-    """The section of a command, then those of the commands under it."""
+    """The section of a command, then those of its subcommands."""
     here = context(each, name)
     yield f"{level} {name}"
     yield f"```text\n{name} {' '.join(each.collect_usage_pieces(here))}\n```"
@@ -187,7 +187,7 @@ def home(name: str) -> str:
 
 
 def summary(name: str) -> str:
-    """The first line of what is written at the definition of a name."""
+    """The first line of the docstring or note at the definition of a name."""
     found = getattr(privbench, name)
     if inspect.isclass(found) or inspect.isroutine(found):
         line = first_lines(found)
@@ -209,7 +209,7 @@ def first_paragraph(text: str) -> str:
 
 
 def note_at(module: Any, name: str) -> str:
-    """The string below the assignment that defines a name, in this module or the one it takes it from."""
+    """The string below the assignment that defines a name, in this module or the one it imports it from."""
     body = ast.parse(inspect.getsource(module)).body
     for statement, below in zip(body, [*body[1:], None], strict=True):
         if isinstance(statement, ast.ImportFrom) and name in {each.name for each in statement.names}:
@@ -240,7 +240,7 @@ def profiles() -> str:
 
 
 def default_of(field: Any) -> str:
-    """A key's default as a profile would write it; empty where leaving it out means something else."""
+    """A key's default as in a profile; empty if it has none."""
     value = field.get_default(call_default_factory=True)
     if value is None or value is PydanticUndefined:
         return ""

@@ -122,7 +122,7 @@ def test_a_wrong_profile_is_refused_with_all_its_mistakes(privbench: Call, tmp_p
         assert privbench("doctor", "--profile", "wrong.toml", *words).returncode == 2
 
 
-def test_what_it_cannot_do_and_what_is_no_backend_is_refused(privbench: Call) -> None:
+def test_unsupported_options_and_unknown_backends_are_refused(privbench: Call) -> None:
     late = privbench("run", "short.toml", "--backend", "at-once", "--timeout", "5")
     assert (late.returncode, "--timeout 5" in late.stderr) == (2, True)
     unknown = privbench("run", "short.toml", "--backend", "at-onec")

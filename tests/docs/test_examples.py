@@ -1,4 +1,4 @@
-"""The examples of the guides, run as a reader would: by `privbench run`, from packages of their own."""
+"""The examples of the guides, run as a reader would: by `privbench run`, from installed packages."""
 
 import json
 import shlex
@@ -19,7 +19,7 @@ Blocks = list[tuple[str, str, str, str]]
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docs")]
 
 CHEAP = {"list", "show", "status", "query", "collect", "data", "doctor"}
-"""Commands of the README that take no more than a moment on a store that is there."""
+"""Commands of the README that are quick on an existing store."""
 
 
 def rows(store: Path, condition: str) -> list[dict[str, Any]]:
@@ -28,10 +28,10 @@ def rows(store: Path, condition: str) -> list[dict[str, Any]]:
 
 
 DECLARED = ("loss", "lira", "rmia", "strongest")
-"""Attacks that nobody asked for."""
+"""Attacks that always run."""
 
 
-def test_the_method_runs_and_promises_nothing(store: Path) -> None:
+def test_the_method_runs_without_a_guarantee(store: Path) -> None:
     found = rows(store, "method = 'noisy-sgd'")
     assert len(found) == 2 + len(DECLARED)
     for row in found:

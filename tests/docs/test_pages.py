@@ -1,4 +1,4 @@
-"""What the pages say is so: links, commands, the sweep file, data of one's own."""
+"""The statements of the pages hold: links, commands, the sweep file, a reader's own data."""
 
 import os
 import re
@@ -26,7 +26,7 @@ Blocks = list[tuple[str, str, str, str]]
 
 PLACEHOLDERS = re.compile(r"<\w+>|\bFILE\b|\bNAME\b|\bKEY\b|\bDIR\b")
 EXAMPLES = {"METHOD": "sgd", "N": "8", "E": "1", "dp-gd": "dp-sgd"}
-"""Words of a synopsis, and methods of a guide, with what may stand for them."""
+"""Placeholders of a synopsis, and methods of a guide, with values for them."""
 GUIDES = {
     "docs/add-a-method.md",
     "docs/add-a-workload.md",
@@ -51,7 +51,7 @@ def commands(pages: Pages, blocks: Blocks) -> list[tuple[str, list[str]]]:
 
 
 def parse(arguments: list[str]) -> None:
-    """Parse as the program would, without running anything; raises where it would complain."""
+    """Parse as the program would, without running anything; raises if it would refuse."""
     command: Any = get_command(app.app)
     arguments = [EXAMPLES.get(each, each) for each in arguments]
     name = "privbench"
@@ -134,7 +134,7 @@ def test_the_readme_brings_data_of_ones_own(
 
 
 @pytest.mark.slow
-def test_the_sweep_of_the_readme_plans_as_it_says(
+def test_the_sweep_of_the_readme_plans_as_stated(
     blocks: Blocks, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
@@ -142,7 +142,7 @@ def test_the_sweep_of_the_readme_plans_as_it_says(
     plan = make_plan(*read_sweep(tomllib.loads(text), "readme"), None)
     planned = [cell.method.name for cell in plan.cells]
     assert (planned.count("sgd"), planned.count("dp-sgd")) == (2, 6)
-    assert len(plan.tasks) == 8 * (8 + 6), "the declared attacks and the blind check run unasked"
+    assert len(plan.tasks) == 8 * (8 + 6), "the declared attacks and the blind check always run"
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_the_page_of_the_sweep_file_has_every_key_and_plans(
 def test_every_sweep_of_the_pages_plans(
     blocks: Blocks, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tutorial's is about a workload that only its reader has; test_tutorial.py runs it."""
+    """The tutorial's sweep needs its reader's workload; test_tutorial.py runs it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     sweeps = {
         page: tomllib.loads(text)

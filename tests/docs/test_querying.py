@@ -1,4 +1,4 @@
-"""What docs/querying.md and docs/notebook.md say, run on a store that a sweep filled."""
+"""The examples of docs/querying.md and docs/notebook.md, run on a store filled by a sweep."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docs")]
 
 MAY_BE_EMPTY = ("from failures", "tpr_at_0p1pct is null")
 
-# What anybody can do who has DuckDB and nothing of ours.
+# A reader with DuckDB and without privbench.
 ELSEWHERE = """
 import sys
 sys.modules.update(dict.fromkeys(("harness", "db", "workloads", "methods")))
@@ -38,7 +38,7 @@ def statements(blocks: Blocks) -> list[str]:
     ]
 
 
-def test_every_question_is_answered(store: Path, blocks: Blocks) -> None:
+def test_every_query_has_a_result(store: Path, blocks: Blocks) -> None:
     asked = statements(blocks)
     assert len(asked) >= 12
     for sql in asked:
@@ -77,12 +77,12 @@ def test_the_file_needs_nothing_of_ours(store: Path, tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    told = dict(line.split() for line in done.stdout.splitlines())
-    assert int(told["frontier"]) == query(store, "select count(*) from frontier").rows[0][0] > 0
+    counts = dict(line.split() for line in done.stdout.splitlines())
+    assert int(counts["frontier"]) == query(store, "select count(*) from frontier").rows[0][0] > 0
     assert str(store).encode() not in file.read_bytes()
 
 
-def test_a_copied_store_still_answers_and_reports(store: Path, tmp_path: Path) -> None:
+def test_a_copied_store_can_be_queried_and_reported(store: Path, tmp_path: Path) -> None:
     copied = shutil.copytree(store, tmp_path / "another place")
     count = "select count(*), count(distinct task) from steps"
     assert query(copied, count).rows == query(store, count).rows

@@ -1,4 +1,4 @@
-"""Pages of the reference are what `make docs` would write now, and db/views.toml fits the SQL."""
+"""The generated pages of the reference are up to date, and db/views.toml matches the SQL."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""docs/rules.md: rules have names, code cites them by these, and tests that it names are in the campaign."""
+"""docs/rules.md: code cites rules by name, and the tests it names are in the mutation campaign."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def sources(root: Path) -> dict[str, str]:
     return {str(file.relative_to(root)): re.sub(r"\s+(-- |// |# )?", " ", file.read_text()) for file in files}
 
 
-def test_there_are_26_rules_and_each_says_what_the_program_does(rules: Rules) -> None:
+def test_there_are_26_rules_and_each_states_what_the_program_does(rules: Rules) -> None:
     assert len(rules) == 26
     assert [name for name, section in rules.items() if "- Program: " not in section] == []
 

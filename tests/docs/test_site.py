@@ -1,4 +1,4 @@
-"""The site as `make docs` builds it: strictly, and with nothing of the network in it."""
+"""The site as `make docs` builds it: strictly, and without any network resource."""
 
 import os
 import re
@@ -12,7 +12,7 @@ pytest.importorskip("mkdocs", reason="the site is built with the development too
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
 
 FETCHED = re.compile(r"""(?:<script[^>]*\ssrc|<link[^>]*\shref|<img[^>]*\ssrc)=["']?(https?:)?//""")
-"""Whatever a browser would ask the network for when it opens a page."""
+"""Everything that a browser would request from the network when it opens a page."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_every_page_is_in_it(site: Path, root: Path) -> None:
     assert (site / "img/frontier.png").is_file()
 
 
-def test_no_page_asks_the_network_for_anything(site: Path) -> None:
+def test_no_page_makes_a_network_request(site: Path) -> None:
     pages = {file: file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
     assert FETCHED.search('<script defer src="https://cdn.example/x.js">')
     assert [file.name for file, text in pages.items() if FETCHED.search(text)] == []

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, done as a reader would: every file written, every command run in order."""
+"""docs/tutorial.md, followed as a reader would: every file written, every command run in order."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def run(words: list[str], folder: Path, environment: dict[str, str]) -> str:
 
 @pytest.fixture(scope="module")
 def study(own_data: Path, environment: dict[str, str], blocks: Blocks) -> tuple[Path, dict[str, str]]:
-    """The reader's folder when all is done, and the environment to ask more in."""
+    """The reader's folder after the last command, and the environment for further ones."""
     path = os.pathsep.join([str(own_data), environment["PYTHONPATH"]])
     here = environment | {"PYTHONPATH": path, "COLUMNS": "100"}
     lines = [
@@ -48,7 +48,7 @@ def test_the_figure_and_the_page_are_there(study: tuple[Path, dict[str, str]]) -
     assert (folder / "privbench-store/reports/index.html").is_file()
 
 
-def test_it_shows_what_the_page_says(study: tuple[Path, dict[str, str]]) -> None:
+def test_it_shows_what_the_page_states(study: tuple[Path, dict[str, str]]) -> None:
     folder, here = study
     sql = "select label, auc_low, tpr_at_1pct, epsilon, valid from frontier where attack = 'strongest'"
     rows = json.loads(run([*PROGRAMS["privbench"], "query", sql, "--format", "json"], folder, here))

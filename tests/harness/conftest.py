@@ -1,4 +1,4 @@
-"""A store, plug-ins that worker processes find, and a hand that ends every process a test leaves behind."""
+"""A store, plug-ins that worker processes find, and the cleanup of processes that a test leaves behind."""
 
 import importlib.util
 import json
@@ -54,7 +54,7 @@ def install(folder: Path) -> Path:
 
 @pytest.fixture
 def shadowing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with packages of our names in it that break whoever imports them."""
+    """The current folder, with packages of our names in it whose import fails."""
     folder = tmp_path / "shadowing"
     for name in ("harness", "methods", "workloads", "db", "privbench"):
         (folder / name).mkdir(parents=True)
@@ -77,7 +77,7 @@ def lab_module() -> ModuleType:
 
 
 class Lab:
-    """One store and what a test does with it."""
+    """One store, and the actions of a test on it."""
 
     def __init__(self, path: Path) -> None:
         self.store = Store.open(path, create=True)
@@ -93,7 +93,7 @@ class Lab:
         return Task("attack", training.cell, models=models, attack=Plugin("loss", "1"))
 
     def added(self, *tasks: Task) -> list[str]:
-        """Put tasks into the store; their keys."""
+        """Add tasks to the store; return their keys."""
         for task in tasks:
             self.store.add(task)
         return [task.key for task in tasks]
@@ -132,11 +132,11 @@ class Lab:
         return result
 
     def message(self, task: Task) -> str:
-        """What the row of a failed task says."""
+        """The message of a failed task."""
         return self.result(task).message or ""
 
     def rows(self, tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
-        """What must be equal in two runs of the same tasks: everything but times and places."""
+        """What must be equal in two runs of the same tasks: everything but times and hosts."""
         rows = []
         for task in tasks:
             result = self.result(task)
@@ -159,7 +159,7 @@ class Lab:
         return beat is not None and beat["done"] > 0
 
     def processes(self, of: str = "harness.") -> list[psutil.Process]:
-        """Every living process that has this store and `of` on its command line."""
+        """Every running process with this store and `of` on its command line."""
         found = []
         for process in psutil.process_iter(["cmdline", "status"]):
             line = process.info["cmdline"] or []
@@ -204,7 +204,7 @@ class Lab:
 
 @contextmanager
 def opened(path: Path, plugins: Path) -> Iterator[Lab]:
-    """A new store; processes started meanwhile find the plug-ins, and none of them is left at the end."""
+    """A new store; processes started meanwhile find the plug-ins and are ended with it."""
     before = os.environ.get("PYTHONPATH")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(plugins), before])))
@@ -218,7 +218,7 @@ def opened(path: Path, plugins: Path) -> Iterator[Lab]:
 
 @pytest.fixture
 def lab(tmp_path: Path, plugins: Path) -> Iterator[Lab]:
-    """A store of the test's own."""
+    """A store for one test."""
     with opened(tmp_path / "store", plugins) as lab:
         yield lab
 
@@ -232,7 +232,7 @@ def shared_lab(tmp_path_factory: pytest.TempPathFactory, plugins: Path) -> Itera
 
 @pytest.fixture
 def mount_small() -> Iterator[Callable[[Path, str], None]]:
-    """Puts an empty file system of a size, as 256k, on a folder; skips where that may not be done."""
+    """Mount an empty file system of a size, e.g. 256k, on a folder; skip the test if that is forbidden."""
     mounted: list[Path] = []
 
     def mount(folder: Path, size: str) -> None:
@@ -252,6 +252,6 @@ def mount_small() -> Iterator[Callable[[Path, str], None]]:
 
 @pytest.fixture
 def peaceful(tmp_path: Path, plugins: Path) -> Iterator[Lab]:
-    """Another store, for what another runs in trouble."""
+    """A second store, for tests that disturb the first."""
     with opened(tmp_path / "peace", plugins) as lab:
         yield lab

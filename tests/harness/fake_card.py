@@ -1,4 +1,4 @@
-"""A card that exists only behind the seam of harness/jobs/device.py: events and memory that a test can count.
+"""A fake card behind the interface of harness/jobs/device.py: events and memory that a test can count.
 
 It is registered for `meta`, a device of torch that computes nothing; tensors stay on the CPU. As on a GPU an
 event cannot be read before somebody has waited for it or for a later one. Every record takes a millisecond,
@@ -35,7 +35,7 @@ class FakeEvent:
 
 
 class FakeCard:
-    """See the module; state is of the class, as a card's is of the process."""
+    """See the module; its state belongs to the class, as a card's to the process."""
 
     host: ClassVar[bool] = False
     name = "Fake A100"
@@ -76,7 +76,7 @@ class FakeCard:
 
     @classmethod
     def allocate(cls, size: int) -> None:
-        """Take (or, below 0, give back) so many bytes."""
+        """Allocate bytes, or free them if negative."""
         cls.in_use += size
         cls.high_water = max(cls.high_water, cls.in_use)
 
@@ -85,7 +85,7 @@ FAKE = torch.device("meta")
 
 
 def new_card(monkeypatch: pytest.MonkeyPatch) -> type[FakeCard]:
-    """A card of the test's own."""
+    """A new fake card."""
     made = type("Card", (FakeCard,), {})
     monkeypatch.setitem(ACCELERATORS, FAKE.type, made)
     return made

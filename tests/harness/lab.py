@@ -1,6 +1,6 @@
-"""Plug-ins for tests: a tiny workload and a method that does everything a run must survive, or fails as told.
+"""Plug-ins for tests: a tiny workload and a method that exercises every part of a run, or fails on request.
 
-As a script it trains again and again in forked processes that are killed by SIGKILL, then once to the end:
+As a script it trains repeatedly in forked processes that are killed by SIGKILL, then once to the end:
 
     python lab.py FOLDER '[{"method": "trial", "params": {}, "kills": [4, 7], "raids": 5}]'
 """
@@ -154,13 +154,13 @@ def diverged(loss: Tensor) -> Tensor:
 
 
 def hoard() -> None:
-    """Fill memory until somebody ends this; only for where there is a limit."""
+    """Fill memory until the process is killed; only under a memory limit."""
     held = [b"x" * (1 << 24) for _ in range(GIBIBYTES * 64)]
     raise RuntimeError(f"nobody minds {len(held)} pieces")
 
 
 def make_trouble(params: TrialParams, step: int) -> None:
-    """Fail in step `at` as the parameters ask."""
+    """Fail in step `at` as the parameters request."""
     if step != params.at:
         return
     if params.trouble == "warn":
@@ -200,7 +200,7 @@ method = Trial()
 def train(
     name: str, params: dict[str, Any], folder: Path | None, stop: Callable[[], bool], interval: float = 1000.0
 ) -> Run:
-    """Train on the lab's data; the run's `digest` tells the whole outcome."""
+    """Train on the lab's data; the run's `digest` covers the whole outcome."""
     trained: Any = method if name == "trial" else methods.family.get(name)
     run = Run("lab", torch.device("cpu"), folder, interval, stop)
     problem = Problem(workload.classes, workload.model, per_example_loss)
@@ -211,7 +211,7 @@ def train(
 
 
 def digest(run: Run, released: Released) -> str:
-    """A hash of weights, stats, observed values and of what every random stream would give next."""
+    """A hash of weights, stats, observed values and the next draw of every random stream."""
     found = hashlib.sha256()
     for name, tensor in released.predictor.state_dict().items():
         found.update(name.encode() + tensor.numpy().tobytes())
@@ -226,7 +226,7 @@ def digest(run: Run, released: Released) -> str:
 
 
 def trained_and_killed(name: str, folder: Path, order: dict[str, Any]) -> dict[str, Any]:
-    """Train undisturbed; then again and again until killed; then from what is left to the end."""
+    """Train undisturbed; then repeatedly, killed each time; then resume to the end."""
     undisturbed = train(name, order["params"], None, lambda: False)
     for steps in order["kills"]:
         child = os.fork()
@@ -237,7 +237,7 @@ def trained_and_killed(name: str, folder: Path, order: dict[str, Any]) -> dict[s
         if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
             raise RuntimeError(f"the training ended with {status} before it could be killed")
     chance = random.Random(0)
-    for _ in range(order["raids"]):  # at times nobody chose, perhaps while a checkpoint is written
+    for _ in range(order["raids"]):  # at random times, perhaps while a checkpoint is written
         child = os.fork()
         if child == 0:
             train(name, order["params"], folder, lambda: False, interval=0.0)
@@ -246,17 +246,17 @@ def trained_and_killed(name: str, folder: Path, order: dict[str, Any]) -> dict[s
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     resumed = train(name, order["params"], folder, lambda: False)
-    return {"undisturbed": told(undisturbed), "resumed": told(resumed)}
+    return {"undisturbed": digested(undisturbed), "resumed": digested(resumed)}
 
 
-def told(run: Run) -> dict[str, Any]:
+def digested(run: Run) -> dict[str, Any]:
     """The digest of a run and the steps of its phases."""
     steps = {phase: len(series.wall) for phase, series in run.phases.items()}
     return {"digest": run.digest, "steps": steps}  # type: ignore[attr-defined]
 
 
 def die_after(steps: int) -> Callable[[], bool]:
-    """Asked after every step, before it is saved: SIGKILL at the given one."""
+    """Called after every step, before it is saved: SIGKILL at the given one."""
     left = iter(range(steps - 1, -1, -1))
     return lambda: next(left) == 0 and die()
 

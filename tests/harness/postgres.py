@@ -1,4 +1,4 @@
-"""A PostgreSQL of a test session's own, from Debian's package: a temporary folder, a socket, a plain user."""
+"""A PostgreSQL server for a test session, from Debian's package: temporary folder, socket, plain user."""
 
 import os
 import shutil
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 OWNER = "nobody"
-"""Who the server runs as where the tests are root's: it refuses to be."""
+"""The user of the server if the tests run as root, which PostgreSQL refuses."""
 INSTALL = "apt-get update -q && apt-get install -y -q --no-install-recommends postgresql"
 
 
 @contextmanager
 def running_server() -> Iterator[str]:
-    """The URL of an empty database; the test is skipped with the reason where there can be none."""
+    """The URL of an empty database; skips the test with the reason if no server can be started."""
     programs = _programs()
     # Not pytest's folder: the path of a socket has 108 characters at most, and the server must get there.
     folder = Path(tempfile.mkdtemp(prefix="pb-pg-"))
@@ -38,7 +38,7 @@ def running_server() -> Iterator[str]:
 
 
 def _programs() -> Path:
-    """The folder of initdb and pg_ctl, after installing them where that is allowed."""
+    """The folder of initdb and pg_ctl, after installing them if that is allowed."""
     if not _installed() and os.geteuid() == 0 and shutil.which("apt-get"):
         # Packages start their services where there is an init; these tests have a server of their own.
         quiet = {**os.environ, "RUNLEVEL": "1", "DEBIAN_FRONTEND": "noninteractive"}

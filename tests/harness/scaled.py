@@ -1,6 +1,6 @@
-"""A method of another package, whose parameters have names that the harness has never heard of.
+"""A method of another package, whose parameters have names unknown to the harness.
 
-It can be priced without torch: nothing that its plan needs loads it.
+It can be priced without torch: its plan does not load it.
 """
 
 from typing import Any, ClassVar
@@ -24,14 +24,14 @@ class Scaled:
 
     version: ClassVar[str] = "1"
     about: ClassVar[str] = "noisy sums"
-    source: ClassVar[str] = "nobody"
+    source: ClassVar[str] = "none"
     guarantee: ClassVar[str] = "approximate-dp"
     caveats: ClassVar[tuple[str, ...]] = ()
     Params: ClassVar[type[ScaledParams]] = ScaledParams
     free: ClassVar[str] = "scale"
 
     def planned(self, params: ScaledParams, n_train: int) -> DpEvent:
-        """As many Gaussian sums as were asked for."""
+        """The requested number of Gaussian sums."""
         return SelfComposedDpEvent(GaussianDpEvent(params.scale), params.looks)
 
     def train(self, members: Any, problem: Problem, params: ScaledParams, run: Run) -> Released:

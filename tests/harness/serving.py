@@ -1,4 +1,4 @@
-"""`privbench serve` as a process of its own, and questions over HTTP."""
+"""`privbench serve` as a process, and requests over HTTP."""
 
 import re
 import signal
@@ -33,7 +33,7 @@ def ask(url: str, method: str = "GET", **headers: str) -> Answer:
 
 @contextmanager
 def served(store: Path | None, *options: str) -> Iterator[str]:
-    """The address of a server, which is ended by Ctrl-C and must end well."""
+    """The address of a server, which is stopped by Ctrl-C and must exit cleanly."""
     kept = ["--store", str(store)] if store else []
     command = [sys.executable, "-m", "harness.cli", "serve", *kept, "--port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

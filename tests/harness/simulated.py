@@ -1,4 +1,4 @@
-"""A store with results that nothing had to be trained for: what jobs leave behind, at any size."""
+"""A store of simulated results, as jobs would write them, at any size."""
 
 import io
 import math
@@ -114,9 +114,9 @@ def leakage(auc: float, **verdict: Any) -> Json:
     blank = Rate().model_dump()
     point = {**blank, "value": auc / 2, "low": auc / 3, "high": auc, "tied": 0.0}
     missing = {**blank, "reason": "needs N >= 100000"}
-    nobody = np.zeros((MODELS, 0), dtype=np.bool_)
+    empty = np.zeros((MODELS, 0), dtype=np.bool_)
     metrics = {
-        **unmeasured(nobody, nobody, "").model_dump(exclude={"valid", "message"}),
+        **unmeasured(empty, empty, "").model_dump(exclude={"valid", "message"}),
         "note": None,
         "models": MODELS,
         "n_members": 400,
@@ -137,20 +137,20 @@ def leakage(auc: float, **verdict: Any) -> Json:
 
 
 def ended(task: Task, status: str = "done", **more: Any) -> Result:
-    """The least that a result says: that the task is done, or why it failed."""
+    """A minimal result: the task is done, or the reason of its failure."""
     reason = None if status == "done" else "error"
     head: Json = {"key": task.key, "kind": task.kind, "status": status, "reason": reason, "artefacts": {}}
     return parse_result({**head, **more})
 
 
 def sweep_record(name: str, *tasks: Task, backend: str | None = "local", **more: Any) -> SweepRecord:
-    """What is remembered of tasks that were enqueued under a name."""
+    """The record of tasks that were enqueued under a name."""
     entries = [SweepEntry(key=task.key, kind=task.kind, cell=task.cell_key) for task in tasks]
     return SweepRecord(name=name, backend=backend, tasks=entries, **more)
 
 
 def publish(store: Store, task: Task, payload: Json, steps: int = STEPS) -> None:
-    """What a job leaves behind."""
+    """Publish a result as a job does."""
     store.add(task)
     failed = "reason" in payload
     artefacts = {}
@@ -222,7 +222,7 @@ def fill_findings(store: Store) -> None:
 
 
 def publish_bench(store: Store) -> None:
-    """Two methods of which one failed."""
+    """Two methods, one of which failed."""
     timed = {"sgd": cell("digits-mlp", "sgd"), "dp-sgd": cell("digits-mlp", "dp-sgd", epsilon=1.0)}
     task = Task("bench", timed["sgd"], timing=Timing(timed, 64, {"threads": 2}, "2026-01-02"))
     shared: Json = {"workload": "digits-mlp", "n_train": 100, "batch_size": 64, "parameters": 10}

@@ -1,4 +1,4 @@
-"""What a sweep is sent with, and sent again with."""
+"""The settings that a sweep is submitted and resubmitted with."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_a_retry_runs_as_the_sweep_was_sent_except_for_what_its_options_say(lab: "Lab") -> None:
-    deaf = lab.task(trouble="deaf")  # without a time limit it would outlast the test's patience
+def test_a_retry_runs_as_the_sweep_was_sent_except_for_its_options(lab: "Lab") -> None:
+    deaf = lab.task(trouble="deaf")  # without a time limit it would exceed the test's timeout
     lab.send([deaf], slots=1, timeout_seconds=1.5)
     lab.wait_for(deaf)
     sweeps.retry("sweep", store=lab.store.path)

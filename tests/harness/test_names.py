@@ -27,7 +27,7 @@ NAMED = re.compile(rf"(?<![a-z0-9])({WORDS})(?![a-z0-9])", re.IGNORECASE)
 
 def named_in(text: str) -> set[str]:
     """The methods that a text names, by whole words."""
-    parts = re.sub(r"([a-z])([A-Z])", r"\1-\2", text)  # DpSgd says the name too
+    parts = re.sub(r"([a-z])([A-Z])", r"\1-\2", text)  # DpSgd is a spelling, too
     found = NAMED.findall(text) + NAMED.findall(parts)
     return {SPELLED[each.lower()] for each in found}
 

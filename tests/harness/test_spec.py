@@ -64,7 +64,7 @@ def test_two_values_share_a_key_only_if_they_are_the_same(one: Any, other: Any) 
 
 
 @given(values)
-def test_what_is_spelled_is_json_and_can_be_read_back(value: Any) -> None:
+def test_canonical_values_are_json_and_round_trip(value: Any) -> None:
     back = despelled(json.loads(canonical(value)))
     assert same(back, value)
 
@@ -110,7 +110,7 @@ def test_values_that_only_look_alike(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, {"$number": "inf"}, {1: 2}, {"a": object()}])
-def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
+def test_values_without_a_canonical_form_are_refused(value: Any) -> None:
     with pytest.raises(TypeError):
         canonical(value)
 
@@ -165,7 +165,7 @@ def test_an_attack_reads_the_trainings_of_its_cell() -> None:
 
 
 def test_a_key_is_stable_over_time() -> None:
-    """Stores outlive this code: a change of the hash must be meant, and raise PROTOCOL."""
+    """Stores outlive this code: a change of the hash must be intended, and raise PROTOCOL."""
     task = Task("train", cell(epsilon=8, clip=1.0, noise_multiplier=1.5), index=2)
     assert task.key == key_of(spelled(task.spec()))
     assert task.key == "68fd27aeac081bf4fc228de0a4204e74"
@@ -251,7 +251,7 @@ def test_a_bench_of_a_sweep_has_one_key_and_one_by_hand_its_own() -> None:
     assert len({task.key for task in (bench(), quicker, larger, fewer)}) == 4
 
 
-def test_a_bench_belongs_to_no_cell_and_waits_for_nobody() -> None:
+def test_a_bench_has_no_cell_and_no_dependencies() -> None:
     assert bench().cell_key is None and bench().needs == ()
     assert bench().file()["notes"] == {"cell": None, "label": "bench of digits-mlp, batches of 64"}
     assert EVERY_KIND["train"].cell_key == ARMED.key
@@ -269,12 +269,12 @@ def test_a_bench_belongs_to_no_cell_and_waits_for_nobody() -> None:
         {"task": EVERY_KIND["train"].file()["task"], "notes": None},
     ],
 )
-def test_what_is_no_file_of_a_task_is_refused(file: Any) -> None:
+def test_files_that_no_task_has_are_refused(file: Any) -> None:
     with pytest.raises(StoreError, match="not the spec of a task"):
         read_task(file)
 
 
-def test_cells_of_one_name_are_told_apart_by_what_differs() -> None:
+def test_cells_of_one_name_are_distinguished_by_what_differs() -> None:
     def cell(workload: str, n_train: int = 9, **params: Any) -> Cell:
         return Cell(Plugin(workload, "1"), n_train, Plugin("pd-sgd", "1"), params, 0)
 

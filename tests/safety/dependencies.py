@@ -1,12 +1,12 @@
-"""What we stand on: licences of everything installed, and the hashes of every published file of it.
+"""Dependencies: the licences of everything installed, and the hashes of all its published files.
 
     python -m tests.safety.dependencies licences              write LICENCES.md
     python -m tests.safety.dependencies lock INDEX            write requirements.lock from a package index
     python -m tests.safety.dependencies verify                download every pinned file and check its hash
 
-The one file of others in this repository is the page's plotly.js: `VENDORED` has its version and hash.
-`constraints.txt` says which versions; `requirements.lock` adds the hashes of all files of these versions.
-torch is not in it: which of its builds fits depends on the machine.
+The only vendored file in this repository is the page's plotly.js: `VENDORED` has its version and hash.
+`constraints.txt` pins the versions; `requirements.lock` adds the hashes of all their files. torch is not in
+it: its build depends on the machine.
 """
 
 import hashlib
@@ -35,9 +35,9 @@ CONSTRAINTS, LOCK, LICENCES = (
     ROOT / name for name in ("constraints.txt", "requirements.lock", "LICENCES.md")
 )
 BY_MACHINE = ("torch",)
-"""Packages whose file depends on the machine: CPU and CUDA builds have one version and different hashes."""
+"""Packages whose file depends on the machine: CPU and CUDA builds of one version have different hashes."""
 GPU_MAKERS = ("nvidia-", "cuda-", "triton")
-"""What a CUDA build of torch brings with it, under its makers' own terms."""
+"""What a CUDA build of torch installs, under its vendor's terms."""
 FAMILIES = {
     "MIT": ("MIT",),
     "BSD": ("BSD", "Kiwi", "Copyright (c) 2015, matplotlib project"),
@@ -47,15 +47,15 @@ FAMILIES = {
     "MPL (weak copyleft)": ("MPL",),
     "LGPL (weak copyleft)": ("LGPL",),
 }
-"""Licences that may be used and passed on with ours, by what their names hold."""
+"""Licences compatible with ours, by parts of their names."""
 
 
 @dataclass(frozen=True)
 class Vendored:
-    """A file of others that is part of this repository, as its publisher's package holds it."""
+    """A third-party file in this repository, identical to the one in its publisher's package."""
 
     package: str
-    """Of the npm registry: `npm pack NAME@VERSION` gives the file to compare with, or to renew it."""
+    """In the npm registry: `npm pack NAME@VERSION` gives the file to compare with or to update to."""
     version: str
     licence: str
     file: Path
@@ -92,18 +92,18 @@ def pins() -> dict[str, str]:
 
 
 def licence_of(installed: Distribution) -> str:
-    """As its publisher states it: an SPDX expression, a short text, or the classifiers."""
-    told = {name: installed.metadata.get_all(name) or [""] for name in ("License-Expression", "License")}
+    """The licence as stated by its publisher: an SPDX expression, a short text, or the classifiers."""
+    metadata = {name: installed.metadata.get_all(name) or [""] for name in ("License-Expression", "License")}
     classes = installed.metadata.get_all("Classifier") or []
     words = [each.rpartition(" :: ")[2] for each in classes if "License ::" in each]
-    stated = told["License-Expression"][0] or told["License"][0]
+    stated = metadata["License-Expression"][0] or metadata["License"][0]
     if "\n" in stated or stated in ("", "UNKNOWN"):  # the whole text of a licence, or none
         stated = ", ".join(words) or stated.strip().split("\n")[0]
     return stated or "not stated"
 
 
 def families_of(licence: str) -> list[str]:
-    """The families that a licence's name belongs to; none where it is not known to be one of them."""
+    """The families that a licence's name belongs to; empty if it is unknown."""
     return [family for family, marks in FAMILIES.items() if any(mark in licence for mark in marks)]
 
 
@@ -169,8 +169,8 @@ def write_lock(index: str) -> None:
     for name, version in sorted(pins().items()):
         if name in BY_MACHINE:
             continue
-        with urlopen(f"{index.rstrip('/')}/{name}/") as answer:
-            found = sorted(set(hashes_of(name, version, answer.read().decode())))
+        with urlopen(f"{index.rstrip('/')}/{name}/") as response:
+            found = sorted(set(hashes_of(name, version, response.read().decode())))
         if not found:
             raise SystemExit(f"{index} has no file of {name} {version}")
         lines.append(" \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{each}" for each in found)]))

@@ -22,11 +22,11 @@ PICKLERS = {
 RUNNERS = {"eval", "exec", "compile", "__import__"}
 SHELLS = {"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"}
 READER = "workloads/data/pickled.py"
-"""The one file that may name pickle: it answers every name in a pickle itself (tests/workloads/data)."""
+"""The only file that may name pickle: it resolves every name in a pickle itself (tests/workloads/data)."""
 
 
 def findings(source: str) -> Iterator[str]:
-    """What in a source could run what a file says."""
+    """The parts of a source that could execute the content of a file."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
@@ -76,11 +76,11 @@ def test_the_walk_finds(source: str) -> None:
     "source",
     ["model.eval()", "torch.load(f, weights_only=True)", "re.compile('x')", "run(['ls'], shell=False)"],
 )
-def test_the_walk_lets_pass(source: str) -> None:
+def test_the_walk_accepts(source: str) -> None:
     assert not list(findings(source))
 
 
-def test_no_source_of_ours_runs_what_a_file_says() -> None:
+def test_no_source_of_ours_executes_file_content() -> None:
     found = {}
     for package in PACKAGES:
         for file in sorted((ROOT / package).rglob("*.py")):

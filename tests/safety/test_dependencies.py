@@ -57,7 +57,7 @@ def test_hashes_are_those_of_the_files_of_one_version() -> None:
     assert sorted(hashes_of("thing", "1.0", PAGE)) == ["a" * 64, "b" * 64]
 
 
-def test_what_is_vendored_is_as_published_with_its_licence_beside_it() -> None:
+def test_vendored_files_are_as_published_with_their_licence() -> None:
     for each in VENDORED:
         assert each.is_whole(), each.file.name
         assert f"v{each.version}" in each.file.read_text(encoding="utf-8")[:200]

@@ -1,4 +1,4 @@
-"""Who may read what: the store goes by the umask, what is run in the owner's name is the owner's alone."""
+"""File permissions: the store follows the umask; scripts of the owner's jobs are the owner's alone."""
 
 import os
 import stat
@@ -23,7 +23,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(before)
 
 
-def test_every_file_of_a_store_goes_by_the_umask(umask: int, tmp_path: Path) -> None:
+def test_every_file_of_a_store_follows_the_umask(umask: int, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     store.add(TASK)
     artefact = store.write_artefact(TASK.key, "model.safetensors", b"weights")
@@ -36,7 +36,7 @@ def test_every_file_of_a_store_goes_by_the_umask(umask: int, tmp_path: Path) -> 
     assert not any(open_to.values()), open_to
 
 
-def test_what_a_cluster_runs_is_its_owners_alone(umask: int, tmp_path: Path) -> None:
+def test_cluster_scripts_are_accessible_to_their_owner_only(umask: int, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     make_folder(store)
     make_folder(store)  # again, as every submission does

@@ -1,4 +1,4 @@
-"""Names become text, never markup: every report of a store whose names are code of other languages."""
+"""Names become text, never markup: every report of a store whose names are code."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -61,7 +61,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 class Tags(HTMLParser):
-    """The elements of a page, and what they would run."""
+    """The elements of a page, and the code they would run."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -69,7 +69,7 @@ def convert_classic(orders: Sequence[float], found: Floats, delta: float) -> flo
 
 
 def epsilon_proved(orders: Sequence[float], found: Floats, delta: float) -> float:
-    """A lower bound on epsilon if the divergences are those of a real pair: Chernoff's bound reversed.
+    """A lower bound on epsilon from the exact divergences of one pair: Chernoff's bound reversed.
 
     With M(t) = t D_{1+t}, tilt the distribution of the loss L by e^{tL - M(t)}. By Markov's inequality at two
     other orders, L then lies between `low` and `high` but for a share 2 / odds. Hence P[L >= low] is at least
@@ -93,7 +93,7 @@ def epsilon_proved(orders: Sequence[float], found: Floats, delta: float) -> floa
 
 
 def has_exact_divergences(event: DpEvent, relation: NeighboringRelation) -> bool:
-    """Whether the divergences at whole orders are those of one pair of neighbours, not mere bounds."""
+    """Whether the divergences at whole orders are exact for one pair of neighbours, not only bounds."""
     if isinstance(event, ComposedDpEvent):
         return all(has_exact_divergences(part, relation) for part in event.events)
     if isinstance(event, SelfComposedDpEvent):

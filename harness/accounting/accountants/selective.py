@@ -92,7 +92,7 @@ def acceptance(test_noise: float, beta: float) -> tuple[float, float]:
 def worst_case_lower(run: Selection, delta: float, width: float = MESH) -> float:
     """A valid lower bound on the worst-case epsilon of releasing the accepted proposals only.
 
-    The test never reads the record in question: it lets proposals pass more often when their coordinate
+    The test never reads the record in question: it accepts proposals more often when their coordinate
     along the record's gradient is above a threshold. Conditioning on acceptance then re-weights the
     proposal's noise. Losses are rounded down and the tails dropped, so the pair's true epsilon is no less.
     """

@@ -78,7 +78,7 @@ class Figures:
 def compare(originals: Tensor, rebuilt: Tensor, deviation: Tensor) -> Likeness:
     """Compare pictures (n, planes, height, width) in [0, 1].
 
-    `deviation` (planes, 1, 1) is that of the pool's pictures in [0, 1].
+    `deviation` (planes, 1, 1) is the standard deviation of the pool's pictures in [0, 1].
     """
     one, other = originals.double(), rebuilt.double()
     colour = one.mean((2, 3), keepdim=True).expand_as(one)

@@ -1,4 +1,4 @@
-"""Asking a released model: many records at a time, and answers that are answers."""
+"""Queries of a released model: in batches, and with logits that are numbers."""
 
 from collections.abc import Callable, Iterator
 

@@ -27,12 +27,15 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 class Container(ProfileFile):
     """A profile of the docker backend; no option changes a result."""
 
-    image: str | None = Field(None, description="an image whose entry point is harness.job; else privbench's")
-    memory: Size | None = Field(
-        None, description="the memory of a container, as 4G; else by recorded trainings, else a slot's share"
+    image: str | None = Field(
+        None, description="an image whose entry point is harness.jobs; default: privbench's"
     )
-    cpus: float | None = Field(None, gt=0, description="the cores of a container; else one per thread")
-    scratch: Size = Field("1G", description="the size of /tmp, as 1G; it counts as memory")
+    memory: Size | None = Field(
+        None,
+        description="the memory of a container, e.g. 4G; default: by recorded trainings, or a slot's share",
+    )
+    cpus: float | None = Field(None, gt=0, description="the cores of a container; default: one per thread")
+    scratch: Size = Field("1G", description="the size of /tmp, e.g. 1G; it counts as memory")
     processes: int = Field(1024, ge=16, description="the processes and threads a container may have")
     gpu: Literal["auto", "none", "one"] = Field(
         "auto", description="auto (one where the machine has some), none, or one"
@@ -40,8 +43,10 @@ class Container(ProfileFile):
     read_only: tuple[Folder, ...] = Field(
         (), description="a list of further folders, by absolute path, that tasks may read"
     )
-    environment: dict[Name, str] = Field({}, description="variables of the tasks, as NAME = 'text'")
-    engine: str | None = Field(None, description="an engine's address, as DOCKER_HOST has it; else yours")
+    environment: dict[Name, str] = Field({}, description="environment variables: NAME = 'text'")
+    engine: str | None = Field(
+        None, description="an engine's address, as in DOCKER_HOST; default: the current one"
+    )
 
 
 class Order(BaseModel):

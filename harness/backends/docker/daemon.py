@@ -96,7 +96,9 @@ def image_id(image: str) -> str:
     except BackendError as error:
         raise BackendError(
             f"the image {image} was not found ({error}): build it with `privbench image build` (with --cuda "
-            "for GPUs), or name another in a profile"
+            "for GPUs), or name another in a profile",
+            field="image",
+            value=image,
         ) from error
 
 

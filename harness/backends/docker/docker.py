@@ -121,7 +121,10 @@ def with_gpus(settings: Settings, profile: Container) -> Settings:
     if profile.gpu == "one" and not found.gpus:
         raise BackendError(
             "the profile has gpu = 'one', but no usable GPU was found (see `privbench doctor`): "
-            "give gpu = 'auto' or 'none' to use the CPU"
+            "give gpu = 'auto' or 'none' to use the CPU",
+            field="gpu",
+            value="one",
+            allowed=("auto", "none"),
         )
     return found
 
@@ -136,7 +139,9 @@ def fitting_image(named: str | None, settings: Settings) -> str:
     if settings.gpus and daemon.label(digest, DEVICE_LABEL) == "cpu":
         raise BackendError(
             f"the image {image} is for CPUs, but there are {len(set(settings.gpus))} GPUs: name one built by "
-            "`privbench image build --cuda`, or give the profile gpu = 'none' to use the CPU"
+            "`privbench image build --cuda`, or give the profile gpu = 'none' to use the CPU",
+            field="image",
+            value=image,
         )
     return digest
 

@@ -49,10 +49,10 @@ class Recipe:
     base: str | None = None
     """The base image; by default Python's, or one of CUDA_BASES."""
     python: str = PYTHON
-    """The base image's Python, as 3.12."""
+    """The base image's Python, e.g. 3.12."""
     tag: str | None = None
     index: str | None = None
-    """An index with a build of torch for another CUDA, as https://download.pytorch.org/whl/cu126."""
+    """An index with torch for another CUDA version, e.g. https://download.pytorch.org/whl/cu126."""
 
     @property
     def folder(self) -> Path:
@@ -72,8 +72,10 @@ class Recipe:
         match = re.search(r"/cu(\d\d)(\d)/?$", self.index)
         if match is None:
             raise SpecError(
-                f"--index {self.index}: give a torch index for a CUDA version, as "
-                "https://download.pytorch.org/whl/cu126, or leave it out"
+                f"--index {self.index}: give a torch index for a CUDA version, such as "
+                "https://download.pytorch.org/whl/cu126, or leave it out",
+                field="--index",
+                value=self.index,
             )
         return f"{match[1]}.{match[2]}"
 
@@ -86,7 +88,12 @@ class Recipe:
             return f"python:{self.python}-slim"
         if self.cuda_version not in CUDA_BASES:
             known = ", ".join(CUDA_BASES)
-            raise SpecError(f"no base image for CUDA {self.cuda_version} ({known}): give --base")
+            raise SpecError(
+                f"no base image for CUDA {self.cuda_version} ({known}): give --base",
+                field="--index",
+                value=self.cuda_version,
+                allowed=tuple(CUDA_BASES),
+            )
         return CUDA_BASES[self.cuda_version]
 
 
@@ -94,7 +101,9 @@ def prepare(recipe: Recipe) -> None:
     """Collect the wheels of an image; libraries are downloaded again only if the requirements changed."""
     if not (recipe.source / "docker" / "Dockerfile").is_file():
         raise SpecError(
-            f"{recipe.source} is not a checkout of privbench (no docker/Dockerfile): give --source DIR"
+            f"{recipe.source} is not a checkout of privbench (no docker/Dockerfile): give --source DIR",
+            field="--source",
+            value=recipe.source,
         )
     project = tomllib.loads((recipe.source / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = "".join(f"{each}\n" for each in project["project"]["dependencies"])

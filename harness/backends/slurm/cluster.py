@@ -45,7 +45,7 @@ class JobInfo:
     """The state of one array element, as SLURM reports it."""
 
     name: str
-    """The job's name, which is that of its record."""
+    """The job's name: the name of its record."""
     job: str
     index: int
     state: str

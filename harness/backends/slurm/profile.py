@@ -31,26 +31,24 @@ class Profile(ProfileFile):
 
     unions: ClassVar[tuple[str, ...]] = ("pack",)
 
-    partition: NoSpaces | None = Field(
-        default=None, description="a partition's name; else the cluster's default"
-    )
+    partition: NoSpaces | None = Field(default=None, description="a partition's name; default: the cluster's")
     account: NoSpaces | None = Field(default=None, description="the account that is charged")
     qos: NoSpaces | None = Field(default=None, description="a quality of service")
     constraint: NoSpaces | None = Field(
-        default=None, description="the features a node must have, as a100|h100"
+        default=None, description="the features a node must have, e.g. a100|h100"
     )
     gpus: int = Field(default=0, ge=0, description="the GPUs of a job, of which a task uses one")
     gpu_type: NoSpaces | None = Field(
         default=None, description="the type of the GPUs, as in --gres=gpu:TYPE:1"
     )
     attack_partition: NoSpaces | None = Field(
-        default=None, description="a partition for attacks, without GPUs; else they run where trainings do"
+        default=None, description="a partition for attacks, without GPUs; default: that of trainings"
     )
     cpus: int = Field(default=1, ge=1, description="the cores of a job")
     memory: str | None = Field(
         default=None,
         pattern=r"^[1-9]\d*[KMGT]?$",
-        description="the memory of a job, as 16G; else the cluster's default",
+        description="the memory of a job, e.g. 16G; default: the cluster's",
     )
     time: str = Field(
         default="60",
@@ -58,11 +56,11 @@ class Profile(ProfileFile):
         description="a time limit: minutes, H:MM:SS or D-HH:MM:SS",
     )
     setup: tuple[str, ...] = Field(default=(), description="a list of shell lines to run before the work")
-    container: str | None = Field(default=None, description="an Apptainer image with privbench; else none")
+    container: str | None = Field(default=None, description="an Apptainer image that contains privbench")
     container_options: tuple[str, ...] = Field(
-        default=(), description="a list of options of apptainer exec, as --bind; --nv is added for GPUs"
+        default=(), description="a list of options of apptainer exec, e.g. --bind; --nv is added for GPUs"
     )
-    environment: dict[Name, str] = Field(default={}, description="variables of the job, as NAME = 'text'")
+    environment: dict[Name, str] = Field(default={}, description="environment variables: NAME = 'text'")
     options: dict[str, str | int | bool] = Field(
         default={}, description="further options of sbatch, by long name"
     )
@@ -70,7 +68,7 @@ class Profile(ProfileFile):
         default="auto", description="tasks in a job, or auto: by recorded times"
     )
     array_parallelism: int | None = Field(
-        default=None, ge=1, description="jobs at a time; else as many as the site allows"
+        default=None, ge=1, description="jobs at a time; default: as many as the site allows"
     )
     signal_seconds: int = Field(
         default=120, ge=1, le=65535, description="seconds before the time limit, to save and be requeued"

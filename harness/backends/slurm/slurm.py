@@ -135,7 +135,7 @@ class Slurm(Backend):
         return working
 
     def status(self, store: Store, sweep: str, tasks: Set[str]) -> Standing:
-        """SLURM's jobs that hold open tasks; settles what ended without a row."""
+        """Report SLURM's jobs with unfinished tasks; writes failures of tasks whose job has ended."""
         if not tasks:
             return Standing(queued=False)
         jobs = holding(store, tasks)
@@ -168,11 +168,18 @@ def complete(settings: Settings) -> Settings:
     if settings.slots:
         profile = profile.model_copy(update={"array_parallelism": settings.slots})
     if settings.share_gpus:
-        raise BackendError("--share-gpus is for backends on this machine: on SLURM a job has its own GPUs")
+        raise BackendError(
+            "--share-gpus is for backends on this machine: on SLURM a job has its own GPUs",
+            field="--share-gpus",
+            value=True,
+        )
     if settings.threads > profile.cpus:
         raise BackendError(
             f"{settings.threads} threads on {profile.cpus} cores: give the profile "
-            f"cpus = {settings.threads}, or fewer --threads"
+            f"cpus = {settings.threads}, or fewer --threads",
+            field="--threads",
+            value=settings.threads,
+            allowed=profile.cpus,
         )
     return replace(settings, profile=profile)
 
@@ -196,7 +203,10 @@ def room(limits: Limits, listed: Iterable[JobInfo]) -> Limits:
     if present >= limits.submitted:
         raise BackendError(
             f"you already have {present} of the {limits.submitted} jobs that this cluster allows: "
-            "wait until some have ended, then run the command again"
+            "wait until some have ended, then run the command again",
+            field="jobs",
+            value=present,
+            allowed=limits.submitted,
         )
     return replace(limits, submitted=limits.submitted - present)
 

@@ -200,7 +200,7 @@ def play(
 def weigh(player: Player, device: torch.device, first_round: int, rounds: int) -> list[tuple[int, int]]:
     """Measure (peak of a step above the resting level, resting level) in bytes, for `rounds` steps.
 
-    On a device the peak includes what the player keeps between steps; the resting level is that of all
+    On a device the peak includes what the player keeps between steps; the resting level includes all
     players. The first step of a phase is left out: its turn also builds models and samplers.
 
     Separate from timing, because trimming the heap and resetting the peak slow down steps.

@@ -99,18 +99,18 @@ def find_doubt(control: Variant, again: Laps, reference: Laps, clock: str, basel
     if rounds < LEAST_STEPS:
         return f"only {rounds} timed steps: give --steps {LEAST_STEPS} or more"
     low, middle, high = np.quantile(again.net(clock) / reference.net(clock), [0.25, 0.5, 0.75])
-    noisy = f"too noisy to trust: {baseline} measured again is"
+    noisy = f"too noisy to trust: the second copy of {baseline} took"
     if abs(control.ratio - 1) > RATIO_BOUND:
         allowed = f"{1 - RATIO_BOUND:g} to {1 + RATIO_BOUND:g}"
-        return f"{noisy} {control.ratio:.2f} of {baseline}, allowed is {allowed}"
+        return f"{noisy} {control.ratio:.2f} times the first, allowed is {allowed}"
     if max(1 - control.ratio_low, control.ratio_high - 1) > INTERVAL_BOUND:
         return (
-            f"{noisy} {control.ratio_low:.2f} to {control.ratio_high:.2f} of {baseline} (95 %), allowed is "
+            f"{noisy} {control.ratio_low:.2f} to {control.ratio_high:.2f} times the first (95 %), allowed is "
             f"{1 - INTERVAL_BOUND:g} to {1 + INTERVAL_BOUND:g}"
         )
     if (high - low) / middle > SPREAD_BOUND:
         return (
-            f"{noisy} {low:.2f} to {high:.2f} of {baseline} in the middle half of the rounds, allowed is a "
+            f"{noisy} {low:.2f} to {high:.2f} times the first in the middle half of the rounds, allowed is a "
             f"width of {SPREAD_BOUND:g} of the median"
         )
     return None

@@ -1,6 +1,6 @@
 """The command that reproduces a point of the frontier: its cell, and the attack on it.
 
-A cell's parameters are resolved, so the command names all of them, whatever the recipe is by then. What the
+A cell's parameters are resolved, so the command names all of them, even if the recipe changes. What the
 options of `privbench run` cannot express (a seed, a list, an attack's own parameters) goes into a sweep file.
 """
 

@@ -1,4 +1,4 @@
-// Served by `privbench serve`: ask for progress and for newer data, and redraw without reloading.
+// Under `privbench serve`: poll for progress and for newer data, and redraw without reloading.
 
 const PAUSE_MS = 2000;
 
@@ -36,7 +36,7 @@ function runningLine(task) {
 }
 
 function showProgress(progress) {
-  if (!progress.sweeps) return;  // a database alone is served: of sweeps it knows nothing
+  if (!progress.sweeps) return;  // only a database is served, which has no sweeps
   const open = progress.sweeps.filter((sweep) => sweep.running || sweep.waiting);
   const over = progress.sweeps.filter((sweep) => !open.includes(sweep));
   const text = !progress.sweeps.length ? "No sweep in this store yet: privbench run SWEEP, or privbench quickstart."

@@ -1,10 +1,10 @@
-"""Measure what the intervals, tests and selections of leakage figures are worth (docs/calibration.md).
+"""Measure coverage, error rates and power of the statistics of leakage figures (docs/calibration.md).
 
     python -m tests.campaigns.calibration --cells 2000 --state counts.json --out docs/calibration.md
     python -m tests.campaigns.calibration --models 8 --cells 200 --signals digits-linear-sgd.npz
 
-Exit code 1 where the coverage of nominal 95 % intervals on synthetic cells is not what is promised: the mean
-over the figures of a default attack 93 to 99.5 %, and the 99 % upper limit of no entry below 92.5 %.
+Exit code 1 if nominal 95 % intervals on synthetic cells lack the required coverage: the mean over the figures
+of a default attack from 93 to 99.5 %, and the 99 % upper limit of no entry below 92.5 %.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from tests.campaigns.calibration.counts import Counts, settings_of
 from tests.campaigns.calibration.measured import TIMES, compare, measure
 from tests.campaigns.calibration.summary import LEAK, NULL
 
-TABLES_PER_CELL = 4
-"""A table has four cells: as many tables as take the time of the cells of one kind."""
+CELLS_PER_TABLE = 4
+"""Cells in a table: with this many fewer tables, all kinds take about the same time."""
 GAPS = {NULL: 0.0, LEAK: 1.0}
 
 
@@ -40,19 +40,19 @@ def table(counts: Counts, pool: Pool, situation: str, models: int) -> None:
 
 
 def stored(counts: Counts, signals: Signals, kind: str, models: int) -> None:
-    """Count one more cell out of stored models."""
+    """Count one more cell drawn from stored models."""
     random = stream(counts, kind, models)
     counts.add_cell(kind, models, measure(signals.cell(random.permutation(len(signals.members))[:models])))
 
 
 def stream(counts: Counts, kind: str, models: int) -> np.random.Generator:
-    """The randomness of the next cell of a kind, whatever was counted before it."""
+    """The random stream of the next cell of a kind, independent of what was counted before."""
     name = int.from_bytes(kind.encode(), "big")
     return np.random.default_rng([int(counts.settings["seed"]), name, models, counts.number(kind, models)])
 
 
 def run(asked: argparse.Namespace, counts: Counts, signals: dict[str, Signals]) -> None:
-    """Count cells until there are as many as asked for, or the time is over."""
+    """Count cells up to the requested number, or until the time is up."""
     pool = Pool.of(asked.seed)
     end = time.monotonic() + 60 * asked.minutes
     while time.monotonic() < end:
@@ -72,7 +72,7 @@ def run(asked: argparse.Namespace, counts: Counts, signals: dict[str, Signals]) 
 def jobs(
     asked: argparse.Namespace, counts: Counts, pool: Pool, signals: dict[str, Signals], models: int
 ) -> list[tuple[Callable[[str, int], None], str, int]]:
-    """What is counted with so many models: how, its kind and how often."""
+    """The jobs for this number of models: function, kind and number of cells."""
 
     def cell(kind: str, models: int) -> None:
         synthetic(counts, pool, kind, models)
@@ -83,7 +83,7 @@ def jobs(
     def drawn(kind: str, models: int) -> None:
         stored(counts, signals[kind], kind, models)
 
-    tables = asked.cells // TABLES_PER_CELL
+    tables = asked.cells // CELLS_PER_TABLE
     enough = [name for name, each in signals.items() if 2 * models <= len(each.members)]
     return [
         *((cell, kind, asked.cells) for kind in GAPS),
@@ -93,7 +93,7 @@ def jobs(
 
 
 def page(asked: argparse.Namespace, counts: Counts, signals: dict[str, Signals], command: str) -> str:
-    """The tables, with what they were made of."""
+    """The page: all tables, and how they were made."""
     models = sorted(asked.models)
     kinds = [NULL, LEAK]
     parts = [
@@ -133,13 +133,13 @@ def page(asked: argparse.Namespace, counts: Counts, signals: dict[str, Signals],
 
 
 def bounds(counts: Counts, models: Sequence[int]) -> str:
-    """What coverage is held to, and what is outside."""
+    """The bounds on coverage, and the entries outside them."""
     outside = [f"- {each}." for each in summary.broken(counts, models)]
     return "\n".join([BOUNDS, "", *(outside or ["- nothing."])])
 
 
 def so_far(asked: argparse.Namespace, counts: Counts) -> str:
-    """How many cells there are, which can be fewer than were asked for."""
+    """The number of cells so far, which can be fewer than requested."""
     cells = [counts.number(kind, models) for kind in GAPS for models in asked.models]
     few, many = min(cells), max(cells)
     shown = f"{few:,}" if few == many else f"{few:,} to {many:,}"
@@ -166,7 +166,7 @@ COMPARISON = (
 
 
 def main(words: Sequence[str]) -> int:
-    """Exit code 0 where coverage is as promised."""
+    """Exit code 0 if coverage is within its bounds."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.calibration", description=__doc__)
     parser.add_argument("--cells", type=int, default=2000, help="of each kind and number of models")
     parser.add_argument(

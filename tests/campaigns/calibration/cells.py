@@ -1,8 +1,8 @@
-"""Cells to attack: synthetic ones of a fixed pool, and ones drawn out of the stored signals of many models.
+"""Cells to attack: synthetic ones of a fixed pool, or drawn from the stored signals of many models.
 
-A synthetic model gives record i the rescaled logit b_i + level_m + gap_i x_mi + noise, x telling whether it
-trained on the record: the difficulty b_i and the gap belong to the pool and are the same in every cell, while
-masks, levels and noise are drawn anew. Gaps are heavy-tailed (log-normal), or 0 in a cell without leakage.
+A synthetic model gives record i the rescaled logit b_i + level_m + gap_i x_mi + noise, where x_mi is 1 if it
+trained on the record. The difficulty b_i and the gap belong to the pool and are the same in every cell;
+masks, levels and noise are redrawn. Gaps are heavy-tailed (log-normal), or 0 in a cell without leakage.
 """
 
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ RECORDS, POPULATION, CLASSES = 800, 400, 3
 LEVEL = 0.3
 """The spread of the models' levels, in standard deviations of the noise."""
 SHARED = 0.2
-"""The part of the noise that models of two methods have in common where they have the same members."""
+"""The share of the noise that models of two methods with the same members have in common."""
 TYPICAL_GAP = 0.3
-"""The median gap where records leak."""
+"""The median gap of records that leak."""
 NOTHING = Records(torch.zeros(1, 1), torch.zeros(1))
 
 
 @dataclass(frozen=True)
 class Pool:
-    """What is the same in every cell: difficulties, labels and how far membership moves a logit."""
+    """What all cells share: difficulties, labels and how far membership moves a logit."""
 
     difficulty: Floats
     """(n,)"""
@@ -52,7 +52,7 @@ class Pool:
         )
 
     def leaking(self, times: float) -> "Pool":
-        """The same records with gaps so many times as large."""
+        """The same records with their gaps scaled."""
         return replace(self, gap=times * self.gap)
 
 
@@ -82,7 +82,7 @@ def train(pool: Pool, members: Bools, random: np.random.Generator, common: Float
 
 
 def logits_of(phi: Floats, labels: Ints) -> NDArray[np.float32]:
-    """(M, n, C) logits with these rescaled logits of the labels, the other classes being equally likely."""
+    """(M, n, C) logits with these rescaled logits of the labels; the other classes are equally likely."""
     logits = np.full((*phi.shape, CLASSES), -np.log(CLASSES - 1), dtype=np.float32)
     logits[:, np.arange(len(labels)), labels] = phi
     return logits
@@ -90,7 +90,7 @@ def logits_of(phi: Floats, labels: Ints) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Signals:
-    """The stored signals of many models of one cell, as `signals-*.safetensors` names them."""
+    """The stored signals of many models of one cell, by their names in `signals-*.safetensors`."""
 
     logits: NDArray[np.float32]
     labels: Ints
@@ -109,7 +109,7 @@ class Signals:
         np.savez(file, **{name: getattr(self, name) for name in self.__dataclass_fields__})
 
     def cell(self, chosen: Ints | slice) -> Evidence:
-        """Some of the models, as a cell of their own."""
+        """Some of the models, as a cell."""
         return Evidence(
             self.logits[chosen],
             self.labels,

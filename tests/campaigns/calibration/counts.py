@@ -1,7 +1,7 @@
-"""What was measured so far, kept in a JSON file so that a long run is continued later.
+"""The measurements so far, in a JSON file, so that a long run can be continued.
 
-Numbers are whole millionths. Cell number k of a kind has a random stream of its own, so a run in parts gives
-the counts of a run in one piece.
+Numbers are whole millionths. Cell number k of a kind has its own random stream, so that a run in parts gives
+the counts of a single run.
 """
 
 import json
@@ -21,14 +21,14 @@ Settings = dict[str, int | str]
 
 
 def settings_of(seed: int) -> Settings:
-    """What counts of two runs must have in common to be added: the pool, and versions of what is measured."""
+    """What two runs must share for their counts to be added: the pool, and versions of the figures."""
     versions = {name: family.get(name).version for name, _ in ATTACKS.values()}
     return {"seed": seed, "figures": METRICS, **{f"attack {name}": each for name, each in versions.items()}}
 
 
 @dataclass
 class Counts:
-    """Intervals of cells and p-values of tables, by what they are of."""
+    """Intervals of cells and p-values of tables, by key."""
 
     settings: Settings
     cells: dict[str, list[int]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Counts:
 
     @classmethod
     def load(cls, file: Path | None, settings: Settings) -> "Counts":
-        """Those of the file; none where it does not exist."""
+        """The counts of the file; empty if it does not exist."""
         if file is None or not file.exists():
             return cls(settings)
         read = cls(**json.loads(file.read_text()))
@@ -52,7 +52,7 @@ class Counts:
         return read
 
     def save(self, file: Path | None) -> None:
-        """Whole or not at all."""
+        """Write atomically."""
         if file is None:
             return
         aside = file.with_suffix(".part")
@@ -60,7 +60,7 @@ class Counts:
         aside.replace(file)
 
     def number(self, kind: str, models: int) -> int:
-        """How many cells or tables of a kind are counted."""
+        """The number of cells or tables of a kind."""
         return self.done.get(f"{kind}|{models}", 0)
 
     def add_cell(self, kind: str, models: int, found: Found) -> None:
@@ -80,7 +80,7 @@ class Counts:
         self.done[f"{kind}|{models}"] = self.number(kind, models) + 1
 
     def intervals(self, kind: str, models: int, attack: str, figure: str) -> Floats:
-        """(cells, 3): value, low and high; none where the attack lacks the figure."""
+        """(cells, 3): value, low and high; empty if the attack lacks the figure."""
         found = self.cells.get(f"{kind}|{models}|{attack}|{figure}", [])
         return np.array(found, dtype=np.float64).reshape(-1, 3) / MILLION
 

@@ -1,4 +1,4 @@
-"""What is measured on a cell: every figure with its interval, as the program computes it."""
+"""Measurements of a cell: every figure with its interval, as the program computes it."""
 
 from collections.abc import Callable, Iterable
 from itertools import combinations
@@ -28,11 +28,11 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 STRONGEST = "strongest"
 DEFAULTS = ("loss", "lira bayes", "rmia", STRONGEST)
-"""Those whose coverage is promised."""
+"""Figures whose coverage is bounded."""
 CANDIDATES = {"loss": "loss", "lira": "lira bayes", "rmia": "rmia"}
 """The declared family, by our names."""
 FIGURES = {"AUC": 0.5, "TPR@10 %": 0.1, "TPR@1 %": 0.01, "BA": 0.5}
-"""With their values where nothing leaks."""
+"""Figures with their values without leakage."""
 
 Interval = tuple[float | None, float | None, float | None]
 """A value, and the low and the high end."""
@@ -41,7 +41,7 @@ Found = dict[str, dict[str, Interval]]
 
 
 def measure(evidence: Evidence, names: Iterable[str] = (*ATTACKS, STRONGEST)) -> Found:
-    """All figures of these attacks on a cell; of `strongest` those that it has."""
+    """All figures of these attacks on a cell; of `strongest` the ones it defines."""
     wanted = list(names)
     scores: dict[str, Floats] = {}
     found: Found = {}
@@ -84,14 +84,14 @@ def _of_metrics(metrics: Leakage) -> dict[str, Interval]:
 
 
 METHODS = 4
-"""In a table that methods are compared in: three that are equal and a fourth; 6 pairs."""
+"""Methods in a table of comparisons: three equal ones and a fourth; 6 pairs."""
 PAIRS = list(combinations(range(METHODS), 2))
 AXES = ("accuracy", "lira AUC", "lira TPR@1 %", "strongest AUC", "strongest TPR@1 %")
 EQUAL, ONE_BETTER = "four equal methods", "three equal, the fourth leaks half as much"
 TIMES = {EQUAL: 1.0, ONE_BETTER: 0.5}
-"""Gaps of the fourth method, in gaps of the others."""
+"""The gaps of the fourth method relative to the others'."""
 RATES = {"AUC": "auc", "TPR@1 %": "0.01"}
-"""Figures by the names that comparisons know them by."""
+"""Figures by their names in comparisons."""
 
 
 def compare(pool: Pool, models: int, times: float, random: np.random.Generator) -> dict[str, list[float]]:
@@ -124,7 +124,7 @@ class Attacked:
 
     @classmethod
     def of(cls, evidence: Evidence) -> "Attacked":
-        """Score the cell, and its halves apart."""
+        """Score the cell, and its halves separately."""
         members, right = evidence.members, evidence.population_logits.argmax(axis=2)
         cell = cls((right == evidence.population_labels).mean(axis=1), members, {})
         for name in FAMILY:
@@ -141,7 +141,7 @@ class Attacked:
 
 
 def _paired(axis: str) -> Callable[[Attacked, Attacked], comparison.Comparison]:
-    """The test that an axis is compared by."""
+    """The paired test of an axis."""
     if axis == "accuracy":
         return lambda one, other: paired_accuracy(one.accuracy, other.accuracy)
     attack, figure = axis.split(" ", 1)

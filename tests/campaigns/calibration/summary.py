@@ -1,10 +1,10 @@
-"""Coverage and error rates out of the counts, what they must be, and the tables of docs/calibration.md.
+"""Coverage and error rates from the counts, their bounds, and the tables of docs/calibration.md.
 
 The truth is the expectation over masks and training randomness on the pool. It is estimated by the mean over
-all other cells of the same pool, so that no cell is judged by a truth that it is part of; with C cells this
-adds 1 / C to the variance of a deviation, less than 0.1 points of coverage from 100 cells on. Cells drawn out
-of K stored models deviate from the mean over those K by sqrt(1 - M / K) of what new models would show, and
-are corrected for it.
+all other cells of the same pool, so that no cell contributes to its own truth; with C cells this adds 1 / C
+to the variance of a deviation, less than 0.1 points of coverage from 100 cells on. Cells drawn from K stored
+models deviate from the mean over those K by sqrt(1 - M / K) of the deviation of new models, and are corrected
+for it.
 """
 
 from collections.abc import Iterable
@@ -45,16 +45,16 @@ class Entry:
     found: Floats
     """(cells, 3)"""
     drawn: float = 0.0
-    """Share of the stored models that a cell is drawn of; 0 for synthetic ones."""
+    """Share of the stored models that a cell is drawn from; 0 for synthetic ones."""
 
     @property
     def cells(self) -> int:
-        """How many."""
+        """The number of cells."""
         return len(self.found)
 
     @property
     def mean(self) -> float:
-        """The truth, as all cells estimate it."""
+        """The truth, estimated from all cells."""
         return float(self.found[:, 0].mean())
 
     @property
@@ -64,7 +64,7 @@ class Entry:
 
     @property
     def covered(self) -> int:
-        """Cells whose interval holds the mean of the others."""
+        """Cells whose interval contains the mean of the others."""
         value, low, high = self.found.T
         truth = (value.sum() - value) / (self.cells - 1)
         at = value + (truth - value) / np.sqrt(1 - self.drawn)
@@ -72,7 +72,7 @@ class Entry:
 
     @property
     def coverage(self) -> float:
-        """The share of them."""
+        """The share of covered cells."""
         return self.covered / self.cells
 
     @property
@@ -84,7 +84,7 @@ class Entry:
 
     @property
     def missed(self) -> int:
-        """Cells whose interval does not."""
+        """Cells whose interval does not contain it."""
         return self.cells - self.covered
 
     def above(self, chance: float) -> float:
@@ -100,14 +100,14 @@ class Entry:
 def entries(
     counts: Counts, kind: str, models: int, attack: str, stored: int | None = None
 ) -> dict[str, Entry]:
-    """By figure, where there are cells enough to have a mean of others."""
+    """By figure, if there are enough cells for a mean of the others."""
     share = models / stored if stored else 0.0
     found = {figure: Entry(counts.intervals(kind, models, attack, figure), share) for figure in FIGURES}
     return {figure: entry for figure, entry in found.items() if entry.cells > 1}
 
 
 def broken(counts: Counts, models: Iterable[int]) -> list[str]:
-    """What coverage of synthetic cells is not as promised, in words."""
+    """Violations of the bounds on coverage of synthetic cells, as text."""
     found = []
     for count in models:
         for kind in (NULL, LEAK):
@@ -163,7 +163,7 @@ def entry_table(
 
 
 def null_table(counts: Counts, models: Iterable[int]) -> str:
-    """What attacks find where there is nothing."""
+    """The figures of attacks without leakage."""
     rows = []
     for attack in ROWS:
         for count in models:
@@ -177,7 +177,7 @@ def null_table(counts: Counts, models: Iterable[int]) -> str:
 
 
 def leak_table(counts: Counts, models: Iterable[int]) -> str:
-    """What attacks find where records leak, and how long their errors are beside the truth."""
+    """The figures of attacks with leakage, and their standard errors relative to the truth."""
     rows = []
     for attack in ROWS:
         for count in models:

@@ -1,4 +1,4 @@
-"""The short form of the campaign, and that it notices what it is there for."""
+"""The short form of the campaign, and whether it detects wrong intervals."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_intervals_of_the_defaults_cover_the_truth(kind: str) -> None:
 
 
 def over_targets_only(values: Floats, dependence: Dependence, honest: float = 0.0) -> float:
-    """The t-interval over targets as if they shared nothing."""
+    """The t-interval over targets as if they were independent."""
     return intervals.parts(values).by_model
 
 

@@ -1,6 +1,6 @@
 """All campaigns: `python -m tests.campaigns.chaos` (`make chaos`); `--short` is part of `make test-slow`.
 
-Exit code 0 where every campaign held what is promised.
+Exit code 0 if every campaign found nothing broken.
 """
 
 import argparse
@@ -22,11 +22,11 @@ CAMPAIGNS: dict[str, tuple[Campaign, list[str], list[str] | None]] = {
     "endurance": (endurance.main, ["--steps", "10000"], None),
     "scale": (scale.main, ["--tasks", "100000"], None),
 }
-"""What runs, the words of its long form, and of its short form; times and memory have none."""
+"""Module, arguments of the long and of the short form; campaigns of time and memory have no short form."""
 
 
 def main() -> int:
-    """Run the campaigns; the number of those that found something broken."""
+    """Run the campaigns; return the number of those that found something broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--short", action="store_true", help="a minute instead of an hour")
     parser.add_argument("--only", default="", help=f"names, separated by commas, of {', '.join(CAMPAIGNS)}")
@@ -40,8 +40,8 @@ def main() -> int:
             continue
         say(f"==> {name} {' '.join(words)}")
         failed += [name] if run(words) else []
-    told = f"broken: {', '.join(failed)}" if failed else "all promises held"
-    say(f"chaos: {told}, {time.monotonic() - begin:.0f} s")
+    verdict = f"broken: {', '.join(failed)}" if failed else "nothing broken"
+    say(f"chaos: {verdict}, {time.monotonic() - begin:.0f} s")
     return len(failed)
 
 

@@ -1,4 +1,4 @@
-"""Mistakes to be caught by tests: each function builds one into the process that calls it (injected.py)."""
+"""Bugs that tests must catch: each function injects one into the calling process (injected.py)."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from harness.store import files, store
 
 
 def forget_to_sync_files() -> None:
-    """Content may still be in memory when it gets its name."""
+    """A file may be renamed before its content is on disk."""
 
     def write(file: Path, content: bytes) -> None:
         file.write_bytes(content)
@@ -23,13 +23,13 @@ def forget_to_sync_files() -> None:
 
 
 def forget_to_sync_folders() -> None:
-    """A name may still be in memory when it is relied on."""
+    """A rename may be relied on before it is on disk."""
     for module in (files, store):
         module.sync_folder = lambda folder: None  # type: ignore[attr-defined]
 
 
 def write_in_place() -> None:
-    """A reader, or whoever comes after a crash, sees half a file."""
+    """Readers, and processes after a crash, see half a file."""
 
     def write(file: Path, content: bytes) -> None:
         files.write_synced(file, content)
@@ -40,7 +40,7 @@ def write_in_place() -> None:
 
 
 def share_one_stream() -> None:
-    """What one part of a method draws changes what another draws."""
+    """The draws of one part of a method change those of another."""
     own = run.Run.generator
 
     def generator(self: run.Run, name: str, device: torch.device | None = None) -> torch.Generator:
@@ -50,7 +50,7 @@ def share_one_stream() -> None:
 
 
 def forget_a_stream() -> None:
-    """After a kill, one generator begins again from its seed."""
+    """After a kill, one generator restarts from its seed."""
     write = checkpoint.write_checkpoint
 
     def partly(file: Path, content: Mapping[str, Any]) -> None:

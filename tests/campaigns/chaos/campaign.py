@@ -1,10 +1,10 @@
-"""What the campaigns share: a small sweep, processes forked warm, and the rows that must come out.
+"""Shared parts of the campaigns: a small sweep, forked processes with torch loaded, and the expected rows.
 
 A campaign is a module that runs from the checkout, seeded and bounded, and prints what it did:
 
     python -m tests.campaigns.chaos.kills --seed 0 --kills 500
 
-It ends with exit code 0 where every promise held and 1 where one was broken.
+Its exit code is 0 if nothing was broken, else 1.
 """
 
 import argparse
@@ -69,15 +69,15 @@ steps = 6
 OURS_ALONE = ("privbench_schema", "published", "published_match")
 """Tables that come with the program and not from tasks."""
 PASSING = re.compile(r".*(seconds|bytes).*|started|finished|host|provenance|checksum|stamp|steps_file")
-"""Columns that tell of a moment or a place: two good runs differ in them."""
+"""Columns that depend on time or place: two correct runs differ in them."""
 LONGEST = ("model_run", "phase")
-"""Which of two phases took longer is a matter of the moment, too."""
+"""Which of two phases took longer varies between runs, too."""
 
 Rows = dict[str, list[str]]
 
 
 def plan_of(text: str, store: Path) -> Plan:
-    """The plan of a sweep for a store that may not be there yet."""
+    """The plan of a sweep for a store that may not exist yet."""
     return make_plan(*read_sweep(tomllib.loads(text), "chaos"), Store(store))
 
 
@@ -90,12 +90,12 @@ def send(text: str, path: Path, backend: str = "local", **settings: Any) -> Plan
 
 
 def count_open(text: str, path: Path) -> int:
-    """How many tasks of a sweep are to be run."""
+    """The number of open tasks of a sweep."""
     return len(plan_of(text, path).todo)
 
 
 def work(text: str, path: Path) -> None:
-    """Run what was sent of a sweep and is open, one task after another, as a worker does."""
+    """Run the open tasks of an enqueued sweep one after another, as a worker does."""
     store = Store.open(path)
     for task in plan_of(text, path).todo:
         if not (store.folder(task.key) / "spec.json").exists():
@@ -106,7 +106,7 @@ def work(text: str, path: Path) -> None:
 
 
 def finish(text: str, path: Path) -> Rows:
-    """Ask for a sweep again, run what is open, collect; all rows."""
+    """Enqueue a sweep again, run what is open, collect; return all rows."""
     send(text, path)
     work(text, path)
     return collected(path)
@@ -115,7 +115,7 @@ def finish(text: str, path: Path) -> Rows:
 def collected(path: Path) -> Rows:
     """All rows of a store that must be equal in two runs, table by table, after a collection.
 
-    Beside the database: what steps observed, and the hashes of everything a task released.
+    Besides the database: the values observed by steps, and the hashes of everything a task released.
     """
     try:
         collect(path)
@@ -154,9 +154,9 @@ def _released(store: Store) -> Iterator[str]:
 
 
 def faults(found: Rows, expected: Rows, whole: bool = True) -> Counter[str]:
-    """How many rows are lost, doubled or different; with `whole` False none counts as lost.
+    """The number of rows that are lost, duplicated or different; with `whole` False none counts as lost.
 
-    Comparisons and fronts are over all models that there are: they are about those alone that are there.
+    Comparisons and fronts depend on all present models, so they are ignored in an incomplete store.
     """
     count: Counter[str] = Counter()
     tables = expected.keys() | found.keys()
@@ -170,7 +170,7 @@ def faults(found: Rows, expected: Rows, whole: bool = True) -> Counter[str]:
 
 
 class Fork:
-    """A forked copy of this process, which has torch loaded already, at work."""
+    """A job in a forked copy of this process, which has torch loaded."""
 
     def __init__(self, job: Callable[..., Any], *arguments: Any) -> None:
         reading, writing = os.pipe()
@@ -181,8 +181,8 @@ class Fork:
         os.close(writing)
         self.reading = reading
 
-    def answer(self) -> Any:
-        """What its job gave, once it has ended."""
+    def result(self) -> Any:
+        """The return value of its job, once it has ended."""
         with os.fdopen(self.reading) as answers:
             text = answers.read()
         _, status = os.waitpid(self.pid, 0)
@@ -205,13 +205,13 @@ def _answer(writing: int, job: Callable[..., Any], *arguments: Any) -> NoReturn:
 
 
 def forked(job: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function gives in a forked copy of this process; what JSON lacks comes as text."""
-    return Fork(job, *arguments).answer()
+    """The return value of a function run in a forked copy of this process; as text what JSON cannot hold."""
+    return Fork(job, *arguments).result()
 
 
 @contextmanager
 def ground() -> Iterator[Path]:
-    """A new folder for stores, with the lab's plug-ins found here and by every process started from here."""
+    """A new folder for stores; the lab's plug-ins are found by this process and all that it starts."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     folder = Path(tempfile.mkdtemp(prefix="privbench-chaos-"))
@@ -223,8 +223,8 @@ def ground() -> Iterator[Path]:
     os.environ["OMP_NUM_THREADS"] = "1"
     families = (methods.family, workloads.family, attacks.family)
     for family in families:
-        vars(family).pop("members", None)  # found anew, with the lab's
-        family.names()  # here, once for all that is forked
+        vars(family).pop("members", None)  # searched again, with the lab's plug-ins
+        family.names()  # once, before forking
     try:
         yield folder
     finally:
@@ -236,7 +236,7 @@ def ground() -> Iterator[Path]:
 
 
 def arguments(about: str | None, words: list[str] | None, **given: int) -> argparse.Namespace:
-    """The seed and the campaign's own numbers and switches, from the command line or from `words`."""
+    """The seed and the campaign's numbers and switches, from the command line or from `words`."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     for name, value in given.items():
@@ -248,13 +248,13 @@ def arguments(about: str | None, words: list[str] | None, **given: int) -> argpa
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
+    """Print a line and flush."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def close(name: str, begin: float, counts: Json, broken: int) -> int:
-    """Print the campaign's counts as one line of JSON after its name; the exit code."""
+    """Print the campaign's name and its counts as one line of JSON; return the exit code."""
     seconds = round(time.monotonic() - begin)
     say(f"campaign {name}: {json.dumps({**counts, 'broken': broken, 'seconds': seconds}, sort_keys=True)}")
     return 1 if broken else 0

@@ -2,10 +2,9 @@
 
     python -m tests.campaigns.chaos.crowd --seed 0 --rounds 6 --real 1
 
-A network file system may have no locks: `flock` then fails with ENOLCK, as it is made to here. Forked
-processes do random things in random order; in the `real` rounds eight `privbench` commands do so. Whatever
-they do, the rows are those of one process that does everything in order, and what a query sees on the way
-is part of them.
+A network file system may have no locks: `flock` then fails with ENOLCK, as simulated here. Forked processes
+act in random order; in the `real` rounds eight `privbench` commands do. The rows must equal those of one
+process that does everything in order, and every query on the way must see a subset of them.
 """
 
 import errno
@@ -63,7 +62,7 @@ COMMANDS = (
     ["query", COUNT],
 )
 BUSY = ("in use", "Could not set lock", "no database", "no store", "no sweep")
-"""Words of ours for what comes too early or at a bad moment: try again."""
+"""Parts of our messages for a command that came too early: retry it."""
 
 
 @contextmanager
@@ -80,14 +79,14 @@ def locks() -> Iterator[None]:
 
 
 def ask(path: Path) -> None:
-    """Every task has one row, whenever one looks."""
+    """Check that every task has one row, at any time."""
     ((tasks, keys),) = query(path, COUNT).rows
     if tasks != keys:
         raise AssertionError(f"{tasks} rows of {keys} tasks")
 
 
 def busy(path: Path, seed: int, turns: int) -> int:
-    """Do random things in random order; how often the database was in somebody else's hands."""
+    """Act in random order; return how often the database was in use by another process."""
     chance, refused = random.Random(seed), 0
     things: list[Callable[[Path], object]] = [
         lambda path: send(LAB, path),
@@ -107,13 +106,13 @@ def busy(path: Path, seed: int, turns: int) -> int:
 
 
 def together(path: Path, seed: int, turns: int) -> int:
-    """Eight forked processes at once; how often one had to wait for another time."""
+    """Run eight forked processes at once; return how often one had to retry."""
     crowd = [Fork(busy, path, seed * PROCESSES + each, turns) for each in range(PROCESSES)]
-    return sum(each.answer() for each in crowd)
+    return sum(each.result() for each in crowd)
 
 
 def commands(folder: Path, path: Path, locked: bool) -> Counter[str]:
-    """Eight real commands at once, each repeated while it comes at a bad moment; their exit codes."""
+    """Run eight real commands at once, each retried while another is in the way; return their exit codes."""
     sweep = folder / "crowd.toml"
     sweep.write_text(LAB)
     environment = dict(os.environ)
@@ -135,9 +134,9 @@ def commands(folder: Path, path: Path, locked: bool) -> Counter[str]:
         codes: Counter[str] = Counter()
         for process in running:
             output, _ = process.communicate(timeout=600)
-            told = process.returncode == 2 and any(word in output for word in BUSY)
-            codes["told to wait" if told else f"exit {process.returncode}"] += 1
-            if process.returncode and not told:
+            early = process.returncode == 2 and any(word in output for word in BUSY)
+            codes["asked to retry" if early else f"exit {process.returncode}"] += 1
+            if process.returncode and not early:
                 sys.stdout.write(output)
         lab.wait(lambda: not plan_of(LAB, path).todo)
     finally:

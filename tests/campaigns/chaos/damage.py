@@ -2,11 +2,10 @@
 
     python -m tests.campaigns.chaos.damage --seed 0 --harms 12
 
-Each harm (so many of every kind) befalls a copy of a store whose sweep is half done, and one of a store
-whose sweep is done. Then the store is used: status, collection, a database made anew, the sweep asked for
-again. Either the rows are those of an undisturbed run, or an error or a row of ours tells of the file and
-what to do; and once the file is deleted as it says, running again gives the undisturbed rows. Never a
-traceback, never a number that is silently another.
+Each damage is done to a copy of a store whose sweep is half done, and to one whose sweep is done. Then the
+store is used: status, collection, a rebuilt database, the sweep enqueued again. Either the rows equal those
+of an undisturbed run, or an error or a failed row names the file and what to do; after deleting the file as
+instructed, a rerun gives the undisturbed rows. Never a traceback, never a silently different number.
 """
 
 import functools
@@ -63,13 +62,13 @@ KINDS = {
 
 
 def flip(content: bytes, chance: random.Random) -> bytes:
-    """One bit is another."""
+    """Flip one bit."""
     place = chance.randrange(len(content))
     return content[:place] + bytes([content[place] ^ (1 << chance.randrange(8))]) + content[place + 1 :]
 
 
 def truncate(content: bytes, chance: random.Random) -> bytes:
-    """The end is missing."""
+    """Cut off the end."""
     return content[: chance.randrange(len(content))]
 
 
@@ -78,7 +77,7 @@ HARMS: dict[str, Harm] = {"flip": flip, "truncate": truncate}
 
 
 def half_done(path: Path) -> None:
-    """Trainings done, one interrupted amid its steps, attacks open, and the traces of a killed worker."""
+    """Trainings done, one interrupted between steps, attacks open, and the leftovers of a killed worker."""
     send(LAB, path)
     store, trainings = Store.open(path), [task for task in plan_of(LAB, path).tasks if task.kind == "train"]
     for task in trainings[:-1]:
@@ -87,32 +86,32 @@ def half_done(path: Path) -> None:
     stop = Stop()
     with patch.object(Stop, "__call__", lambda self: next(left) == 6):
         run_task(store, trainings[-1].key, stop)
-    word = '{"pid": 1, "host": "a", "job": null, "time": %r, "phase": "main", "done": 1, "total": 5}'
-    (store.folder(trainings[-1].key) / "heartbeat").write_text(word % time.time())
+    beat = '{"pid": 1, "host": "a", "job": null, "time": %r, "phase": "main", "done": 1, "total": 5}'
+    (store.folder(trainings[-1].key) / "heartbeat").write_text(beat % time.time())
     (path / "supervisor").mkdir(exist_ok=True)
     supervisor.Supervisor(store)._write_state()
     collect(path)
 
 
 def use(path: Path) -> list[str]:
-    """Use a store in every way; what was told of it. Anything but an error of ours is raised."""
-    told: list[str] = []
+    """Use a store in every way; return what was reported. Anything but a BenchError is raised."""
+    reports: list[str] = []
 
     def attempt(work: Callable[..., object], *arguments: Any) -> None:
         try:
             work(*arguments)
         except BenchError as error:
-            told.append(str(error))
+            reports.append(str(error))
 
     def gather(rebuild: bool) -> None:
-        told.extend(map(str, collect(path, rebuild=rebuild).broken))
+        reports.extend(map(str, collect(path, rebuild=rebuild).broken))
 
     attempt(lambda: status.Progress.of(Store.open(path), "chaos").summary())
     attempt(lambda: local.supervisor_summary(Store.open(path)))
     attempt(read_queue, path)
     attempt(gather, False)
     attempt(gather, True)
-    return told
+    return reports
 
 
 def read_queue(path: Path) -> None:
@@ -121,43 +120,47 @@ def read_queue(path: Path) -> None:
 
 
 def outcome(path: Path, harmed: Path, expected: Rows) -> Json:
-    """What came of a harm: equal rows, or words of ours and equal rows after what they ask for."""
-    told = use(path)
+    """The outcome of damage: equal rows, or a report and equal rows after following it."""
+    reported = use(path)
     broken: Counter[str] = Counter()
     try:
         broken += faults(collected(path), expected, whole=False)
         broken -= failures(path)
         found = finish(LAB, path)
-        told += words(path)
+        reported += messages(path)
         wrong = faults(found, expected)
     except BenchError as error:
-        told.append(str(error))
-        wrong = Counter(told=1)
+        reported.append(str(error))
+        wrong = Counter(reported=1)
     if not wrong:
         return {"outcome": "equal", "broken": broken}
-    if not any(harmed.name in each or str(harmed.parent) in each for each in told):
-        return {"outcome": "silent", "broken": broken + wrong, "told": told}
+    if not any(harmed.name in each or str(harmed.parent) in each for each in reported):
+        return {"outcome": "silent", "broken": broken + wrong, "reported": reported}
     harmed.unlink(missing_ok=True)
     for task in plan_of(LAB, path).failed:
         Store(path).forget(task)
-    return {"outcome": "told", "broken": broken + faults(finish(LAB, path), expected), "told": told}
+    return {
+        "outcome": "reported",
+        "broken": broken + faults(finish(LAB, path), expected),
+        "reported": reported,
+    }
 
 
 def failures(path: Path) -> Counter[str]:
-    """Rows of failed tasks: they differ from those of a good run, and say so."""
+    """Rows of failed tasks, which differ from those of a correct run openly."""
     failed = sum(result.status == "failed" for _, result in Store.open(path).results())
     return Counter(different=failed)
 
 
-def words(path: Path) -> list[str]:
-    """What the rows of failed tasks say."""
+def messages(path: Path) -> list[str]:
+    """The messages of failed tasks."""
     return [str(result.message) for _, result in Store.open(path).results() if result.message]
 
 
 def harmed(
     folder: Path, source: Path, chosen: Path, harm: Harm, chance: random.Random, expected: Rows
 ) -> Json:
-    """What comes of a harm to one file of a copy of a store."""
+    """The outcome of damage to one file in a copy of a store."""
     path = folder / "harmed"
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(source, path)
@@ -166,7 +169,7 @@ def harmed(
     try:
         came: Json = forked(outcome, path, file, expected)
     except RuntimeError as error:
-        return {"outcome": "traceback", "broken": {"error": 1}, "told": [str(error)]}
+        return {"outcome": "traceback", "broken": {"error": 1}, "reported": [str(error)]}
     return came
 
 

@@ -2,10 +2,10 @@
 
     python -m tests.campaigns.chaos.disk --seed 0 --rounds 12
 
-A sweep runs where there is room for some of it only: on a small file system where one may be mounted, else
-under a limit on the size of files. What does not fit is told, by a row or by an error of ours, and with room
-again the same command completes the sweep. A store on a read-only file system can be looked at and asked. A
-clock that jumps by days in both directions changes no row.
+A sweep runs without enough space: on a small file system if one can be mounted, else under a limit on file
+sizes. What does not fit is reported, by a failed row or a BenchError, and with space the same command
+completes the sweep. A store on a read-only file system can be inspected and queried. A clock that jumps by
+days in both directions changes no row.
 """
 
 import random
@@ -48,7 +48,7 @@ ROOMY = "64m"
 
 
 def mounted(folder: Path, size: str, *options: str) -> str:
-    """Mount a file system of a size, or mount it anew with other options; what was said against it."""
+    """Mount a file system of a size, or remount it with other options; return the error, if any."""
     folder.mkdir(exist_ok=True)
     settings = ",".join([f"size={size}", *options])
     command = ["mount", "-t", "tmpfs", "-o", settings, "tmpfs", str(folder)]
@@ -61,7 +61,7 @@ def mounted(folder: Path, size: str, *options: str) -> str:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[str]:
-    """A file system of its own for a folder; yields why there is none, or nothing."""
+    """Mount a small file system on a folder; yields the error, or nothing."""
     objection = mounted(folder, size)
     try:
         yield objection
@@ -70,31 +70,31 @@ def small_disk(folder: Path, size: str) -> Iterator[str]:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def told(job: Callable[..., object], *arguments: Any) -> str:
-    """How a job ends where nothing can be written: well, or as the command line ends with exit code 2."""
+def reported(job: Callable[..., object], *arguments: Any) -> str:
+    """How a job ends without space: `fits`, or `reported` with an error of exit code 2."""
     try:
         job(*arguments)
     except BenchError:
-        return "told"
+        return "reported"
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        return "told"
+        return "reported"
     return "fits"
 
 
 def cramped(path: Path, file_bytes: int | None) -> list[str]:
-    """Send, work and collect with too little room; how each ended, and whether tasks are open."""
+    """Enqueue, run and collect with too little space; return how each ended, and whether tasks are open."""
     if file_bytes is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
-    ends = [told(send, LAB, path)]
+    ends = [reported(send, LAB, path)]
     if Store(path).exists():
-        ends += [told(work, LAB, path), told(collect, path)]
-    return [*ends, "told" if plan_of(LAB, path).todo else "fits"]
+        ends += [reported(work, LAB, path), reported(collect, path)]
+    return [*ends, "reported" if plan_of(LAB, path).todo else "fits"]
 
 
 def fill(folder: Path, chance: random.Random, expected: Rows) -> tuple[str, Counter[str]]:
-    """A full disk, then one with room."""
+    """A full disk, then one with space."""
     # From too small for a store to enough for all but the database.
     kilobytes = int(2 ** chance.uniform(4, 9))
     disk = folder / f"disk-{kilobytes}"
@@ -104,11 +104,11 @@ def fill(folder: Path, chance: random.Random, expected: Rows) -> tuple[str, Coun
             mounted(disk, ROOMY, "remount")
         found = forked(finish, LAB, disk / "store")
         kind = "file size limit" if objection else "full disk"
-    return f"{kind}: {'told' if 'told' in ends else 'fits'}", faults(found, expected)
+    return f"{kind}: {'reported' if 'reported' in ends else 'fits'}", faults(found, expected)
 
 
-def sealed_off(folder: Path, expected: Rows, commands: bool) -> tuple[str, Counter[str]]:
-    """A store on a read-only file system: what only looks works, what writes is told."""
+def read_only(folder: Path, expected: Rows, commands: bool) -> tuple[str, Counter[str]]:
+    """A store on a read-only file system: reading works, writing is reported."""
     disk, wrong = folder / "dump_checked", Counter[str]()
     with small_disk(disk, ROOMY) as objection:
         if objection:
@@ -119,14 +119,14 @@ def sealed_off(folder: Path, expected: Rows, commands: bool) -> tuple[str, Count
         tasks = len(expected["task"])
         wrong["different"] += forked(lambda: Progress.of(Store.open(path), "chaos").done) != tasks
         wrong["different"] += forked(lambda: query(path, "select count(*) from task").rows) != [[tasks]]
-        wrong["silent"] += forked(told, send, LAB, path) != "told"
-        wrong["silent"] += forked(told, collect, path) != "told"
+        wrong["silent"] += forked(reported, send, LAB, path) != "reported"
+        wrong["silent"] += forked(reported, collect, path) != "reported"
         wrong["exit"] += sum(wrong_ends(folder, path) if commands else [])
     return "read-only: looked at", +wrong
 
 
 def wrong_ends(folder: Path, path: Path) -> Iterator[bool]:
-    """Whether each of some commands ends in another way than it should on a store that cannot be written."""
+    """The number of commands with a wrong exit code on a read-only store."""
     sweep = folder / "dump_checked.toml"
     sweep.write_text(LAB)
     looks = [["status"], ["query", "select * from frontier"]]
@@ -141,7 +141,7 @@ def wrong_ends(folder: Path, path: Path) -> Iterator[bool]:
 
 
 def jumping(seed: int) -> Callable[[], float]:
-    """A clock that is set to another day every now and then."""
+    """A clock that is set to another day from time to time."""
     chance, real, shift = random.Random(seed), time.time, [0.0]
 
     def now() -> float:
@@ -153,7 +153,7 @@ def jumping(seed: int) -> Callable[[], float]:
 
 
 def jump(folder: Path, seed: int, expected: Rows) -> tuple[str, Counter[str]]:
-    """A sweep while the clock jumps."""
+    """Run a sweep while the clock jumps."""
 
     def all_of_it() -> Rows:
         with patch.object(time, "time", jumping(seed)):
@@ -172,7 +172,7 @@ def main(words: list[str] | None = None) -> int:
     broken: Counter[str] = Counter()
     with ground() as folder, patch.object(local, "start_supervisor"):
         expected: Rows = forked(finish, LAB, folder / "peace")
-        outcomes = [sealed_off(folder, expected, asked.commands > 0)]
+        outcomes = [read_only(folder, expected, asked.commands > 0)]
         for number in range(asked.rounds):
             outcomes += [fill(folder, chance, expected), jump(folder, asked.seed + number, expected)]
         for name, wrong in outcomes:

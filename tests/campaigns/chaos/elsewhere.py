@@ -1,8 +1,8 @@
 """SIGKILL at random moments on a SLURM cluster and on a Docker engine, each the campaign's own.
 
 `python -m tests.campaigns.chaos.kills --slurm --docker` calls it. On SLURM the victims are workers and the
-elements of job arrays, in Docker containers, the keepers beside them and the supervisor. The sweep is asked
-for again until nothing is open, and its rows must be those of an undisturbed local run.
+elements of job arrays, in Docker containers, the keepers beside them and the supervisor. The sweep is
+enqueued again until nothing is open, and its rows must equal those of an undisturbed local run.
 """
 
 import random
@@ -35,15 +35,15 @@ class Field:
 
     lab: Lab
     send: Callable[[], object]
-    """Ask for the sweep again."""
+    """Enqueue the sweep again."""
     works: Callable[[], bool]
-    """Whether somebody is at work on it."""
+    """Whether a process works on it."""
     victims: Mapping[str, Callable[[], list[Callable[[], object]]]]
-    """By kind: for every one there is now, what kills it."""
+    """By kind: a function for each current process that kills it."""
 
 
 def kills_of(found: list[psutil.Process]) -> list[Callable[[], object]]:
-    """What kills each of these processes, in the order of their age."""
+    """Functions that kill each of these processes, oldest first."""
     return [process.kill for process in sorted(found, key=lambda process: int(process.pid))]
 
 
@@ -93,7 +93,7 @@ FIELDS = {"slurm": slurm_fields, "docker": docker_fields}
 
 
 def strike(field: Field, chance: random.Random) -> str | None:
-    """Kill one of a kind at random; the kind, None where there was none."""
+    """Kill a random one of a kind; return the kind, None if there was none."""
     kind = chance.choice(sorted(field.victims))
     found = field.victims[kind]()
     if not found:
@@ -106,7 +106,7 @@ def strike(field: Field, chance: random.Random) -> str | None:
 
 
 def storm(field: Field, text: str, kills: int, chance: random.Random) -> Counter[str]:
-    """One sweep from its first task to its last, with at most so many kills on the way; what was killed."""
+    """Run one sweep with at most this many kills; return what was killed."""
     counts: Counter[str] = Counter()
     deadline = time.monotonic() + DEADLINE_SECONDS
     while forked(count_open, text, field.lab.store.path):
@@ -124,9 +124,9 @@ def storm(field: Field, text: str, kills: int, chance: random.Random) -> Counter
 def run(
     where: str, folder: Path, text: str, expected: Rows, kills: int, chance: random.Random
 ) -> tuple[Counter[str], Counter[str]]:
-    """Sweep after sweep until so many were killed; the counts, and how many rows are wrong.
+    """Run sweeps until this many were killed; return the counts, and the number of wrong rows.
 
-    RuntimeError with the reason where there can be no cluster or engine here.
+    RuntimeError with the reason if no cluster or engine can be started here.
     """
     counts, broken, stores = Counter[str](), Counter[str](), 0
     with FIELDS[where](text, folder / "plugins") as make:

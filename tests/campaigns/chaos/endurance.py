@@ -1,9 +1,9 @@
-"""Long trainings of every method: resident memory and open files stay as they are after the warm-up.
+"""Long trainings of every method: resident memory and open files do not grow after the warm-up.
 
     python -m tests.campaigns.chaos.endurance --steps 10000 [--methods sgd,dp-sgd]
 
-The network is tiny, so that steps are quick and what stays behind after each of them would show. What a run
-keeps of every step on purpose, its times and observed values, is a few hundred bytes.
+The network is tiny, so that steps are quick and a leak per step would show. What a run keeps of every step on
+purpose, its times and observed values, is a few hundred bytes.
 """
 
 import argparse
@@ -24,16 +24,16 @@ from tests.contracts import test_methods as contract
 LOOKS = 50
 """How often memory is read."""
 WARM_UP = 0.3
-"""Of the steps: until then allocators and caches may grow."""
+"""Share of the steps during which allocators and caches may grow."""
 STEP_BYTES = 1000.0
-"""What a step may leave behind: what is recorded of it, and some air."""
+"""Growth allowed per step: its recorded values, and some slack."""
 FLOOR_BYTES = 8e6
-"""What the allocator may do without being asked."""
+"""Growth allowed to the allocator."""
 CHECKPOINT_SECONDS = 1.0
 
 
 class Watched:
-    """A `stop` that never asks to stop, and reads memory and open files every so many steps."""
+    """A `stop` that never stops, and samples memory and open files at intervals."""
 
     def __init__(self, every: int) -> None:
         self.every, self.steps = every, 0
@@ -49,7 +49,7 @@ class Watched:
 
 
 def train(name: str, steps: int) -> Json:
-    """Train so many steps, again where that takes fewer; what memory and open files did meanwhile."""
+    """Train for this many steps, repeatedly if needed; return the growth of memory and open files."""
     method, watched = methods.family.get(name), Watched(max(1, steps // LOOKS))
     begin = time.process_time()
     with tempfile.TemporaryDirectory() as folder, patch.object(contract, "STEPS", steps):
@@ -60,7 +60,7 @@ def train(name: str, steps: int) -> Json:
             method.train(contract.people(40), contract.PROBLEM, params, run)
             run.finish()
     settled = [look for look in watched.looks if look[0] > WARM_UP * watched.steps]
-    # The lowest of a third against the lowest of the last: an allocator's ups and downs are no leak.
+    # Minimum of one third against minimum of the last: fluctuations of the allocator are no leak.
     third = max(1, len(settled) // 3)
     first, last = (min(rss for _, rss, _ in part) for part in (settled[:third], settled[-third:]))
     handles = [count for _, _, count in settled]
@@ -77,7 +77,7 @@ def main(words: list[str] | None = None) -> int:
     """Run the campaign."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--methods", default="", help="names, separated by commas; all where left out")
+    parser.add_argument("--methods", default="", help="names, separated by commas; default: all")
     asked = parser.parse_args(words)
     begin, broken = time.monotonic(), 0
     torch.set_num_threads(1)

@@ -1,9 +1,9 @@
-"""Are the tests worth anything? Known mistakes are built in, one at a time, and a test must fail for each.
+"""Check the tests: known bugs are injected one at a time, and a test must fail for each.
 
     python -m tests.campaigns.chaos.injected
 
-First the tests run on the code as it is and must pass; then with every mistake of bugs.py, each
-in a forked process of its own. Prints which test caught which mistake.
+The tests must pass on the code as it is; then they run with each bug of bugs.py, in a forked process. Prints
+which test caught which bug.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[3]
 TESTS = (
     "tests/campaigns/chaos/test_durable.py",
     "tests/harness/jobs/test_run.py::test_streams_are_independent_and_depend_on_the_task_and_their_name_alone",
-    "tests/harness/jobs/test_run.py::test_a_stopped_training_goes_on_to_the_same_bits",
+    "tests/harness/jobs/test_run.py::test_a_stopped_training_resumes_to_the_same_bits",
 )
 
 
 class Failed:
-    """A plug-in that remembers which tests did not pass."""
+    """A plug-in of pytest that records which tests failed."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -39,7 +39,7 @@ class Failed:
 
 
 def failures(bug: str | None) -> list[str]:
-    """The tests that fail with a mistake built into this process."""
+    """The tests that fail with a bug injected into this process."""
     if bug is not None:
         BUGS[bug]()
     failed = Failed()

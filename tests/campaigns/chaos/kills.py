@@ -2,11 +2,11 @@
 
     python -m tests.campaigns.chaos.kills --kills 500 [--real 120] [--slurm] [--docker] [--elsewhere 40]
 
-Most victims are forked from this process, which has torch loaded: a kill every fraction of a second, with
-a checkpoint after every step. The `real` ones are the processes a user has: `privbench run`, `enqueue` and
-`collect`, the detached supervisor, its workers. After every kill the sweep is asked for again, and the
-rows of an undisturbed run must come out. With --slurm and --docker so many more are killed on a cluster and
-an engine of the campaign's own (tests/campaigns/chaos/elsewhere.py).
+Most victims are forked from this process, which has torch loaded: a kill every fraction of a second, with a
+checkpoint after every step. The `real` ones are a user's processes: `privbench run`, `enqueue` and `collect`,
+the detached supervisor, its workers. After every kill the sweep is enqueued again, and its rows must equal
+those of an undisturbed run. With --slurm and --docker, --elsewhere more are killed on a cluster and an engine
+that the campaign starts (tests/campaigns/chaos/elsewhere.py).
 """
 
 import functools
@@ -50,18 +50,18 @@ from tests.campaigns.chaos.campaign import (
 from tests.harness.conftest import Lab
 
 VICTIMS = ("worker", "worker", "worker", "collector", "enqueuer")
-"""Workers are killed most often: most of a sweep's time is theirs."""
+"""Workers are killed most often: they take most of a sweep's time."""
 AT_ONCE = 8
 """Kills between two comparisons of all rows."""
 PACED = LAB.replace("steps = 5", "steps = 10\npause = 0.05").replace("[1, 2]", "[1, 2, 3, 4, 5, 6]")
 """More and slower tasks, for processes that take seconds to start."""
 Tally = tuple[Counter[str], Counter[str]]
-"""What was killed, and how many rows are lost, doubled or different."""
+"""Kills by kind, and the numbers of lost, duplicated and different rows."""
 REAL = ("worker", "worker", "worker", "supervisor", "supervisor", "asking", "collecting", "enqueuing")
 
 
 def struck(job: Callable[[], object], seconds: float) -> bool:
-    """Whether a forked process was killed after so long, before it had ended by itself."""
+    """Kill a forked process after a delay; whether it was still running."""
     child = Fork(job)
     time.sleep(seconds)
     os.kill(child.pid, signal.SIGKILL)
@@ -69,12 +69,12 @@ def struck(job: Callable[[], object], seconds: float) -> bool:
     _, status = os.waitpid(child.pid, 0)
     code = os.waitstatus_to_exitcode(status)
     if code not in (0, -signal.SIGKILL):
-        raise RuntimeError(f"a process that nobody killed ended with {code}")
+        raise RuntimeError(f"a process that was not killed ended with {code}")
     return code == -signal.SIGKILL
 
 
 class Forked:
-    """Kills of forked processes, some on one store, then a comparison."""
+    """Kills of forked processes: several on one store, then a comparison."""
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.folder, self.chance = folder, chance
@@ -99,7 +99,7 @@ class Forked:
         }
 
     def run(self, kills: int) -> Counter[str]:
-        """Kill so many; how many rows were lost, doubled or different."""
+        """Kill this many; return the numbers of lost, duplicated and different rows."""
         broken: Counter[str] = Counter()
         while sum(self.counts[name] for name in set(VICTIMS)) < kills:
             self.rounds += 1
@@ -126,7 +126,7 @@ class Forked:
         return broken + faults(found, self.expected[text])
 
     def _span(self, text: str, name: str, path: Path) -> float:
-        """About how long it would live, so that its last moments are hit as often as any other."""
+        """Expected run time of a victim, so that its last moments are hit as often as any other."""
         span = self.spans[text, name]
         if name == "worker":
             plan = plan_of(text, path)
@@ -134,7 +134,7 @@ class Forked:
         return span / 2 if Store(path).database.exists() else span
 
     def _note(self, text: str, path: Path) -> None:
-        """Count what a kill left to do again."""
+        """Count the tasks that a kill left to resume or redo."""
         store = Store(path)
         for task in plan_of(text, path).todo:
             folder = store.folder(task.key)
@@ -145,7 +145,7 @@ class Forked:
 
 
 class Real:
-    """Kills of the processes that a user has."""
+    """Kills of a user's processes."""
 
     def __init__(self, folder: Path, chance: random.Random, expected: Rows) -> None:
         self.folder, self.chance, self.expected = folder, chance, expected
@@ -156,7 +156,7 @@ class Real:
         self.output = (folder / "output.txt").open("ab")
 
     def run(self, kills: int) -> Counter[str]:
-        """Kill so many; how many rows were lost, doubled or different."""
+        """Kill this many; return the numbers of lost, duplicated and different rows."""
         broken: Counter[str] = Counter()
         while sum(self.counts.values()) < kills:
             self.stores += 1
@@ -177,7 +177,7 @@ class Real:
         return self._privbench(lab, "run", str(self.sweep), "--slots", "2")
 
     def _storm(self, lab: Lab, kills: int) -> None:
-        """One sweep from the first kill to its end, asked for again whenever nobody does."""
+        """Run one sweep with kills to its end, restarting the command whenever it is gone."""
         asking = self._ask(lab)
         while asking.poll() is None or forked(count_open, PACED, lab.store.path):
             if asking.poll() is not None:
@@ -186,7 +186,7 @@ class Real:
                 self._strike(lab, asking)
             time.sleep(0.1)
         if asking.returncode != 0:
-            self._ask(lab).wait()  # the last look: nothing is open, and it collects
+            self._ask(lab).wait()  # nothing is open: it only collects
 
     def _strike(self, lab: Lab, asking: "subprocess.Popen[bytes]") -> None:
         time.sleep(self.chance.uniform(0, 1.5))
@@ -214,7 +214,7 @@ class Real:
 
 
 def killed_elsewhere(where: str, folder: Path, expected: Rows, kills: int, chance: random.Random) -> Tally:
-    """The same on a cluster or an engine; where there can be none, that is told and counts as broken."""
+    """The same on a cluster or an engine; one that cannot be started is reported and counts as broken."""
     try:
         return elsewhere.run(where, folder, PACED, expected, kills, chance)
     except RuntimeError as error:

@@ -2,8 +2,8 @@
 
     python -m tests.campaigns.chaos.order --seed 0 --rounds 12
 
-The tasks of the lab's sweep and of a private cell run in random orders that respect what needs what, in packs
-of random sizes, each pack in a process of its own, some of them at the same time.
+The tasks of the lab's sweep and of a private cell run in random topological orders, in packs of random sizes,
+each pack in its own process, some of them concurrently.
 """
 
 import random
@@ -38,7 +38,7 @@ SLOTS = 3
 
 
 def ordered(tasks: list[Task], chance: random.Random) -> list[Task]:
-    """A random order in which every task comes after what it needs."""
+    """A random topological order of the tasks."""
     left, done, order = list(tasks), set[str](), []
     while left:
         ready = [task for task in left if done.issuperset(task.needs)]
@@ -60,13 +60,13 @@ def packed(tasks: list[Task], chance: random.Random) -> list[list[str]]:
 
 
 def run_pack(path: Path, keys: list[str]) -> None:
-    """What one process does."""
+    """Run one pack in this process."""
     for key in keys:
         run_task(Store.open(path), key, Stop())
 
 
 def run_shuffled(text: str, path: Path, chance: random.Random) -> Rows:
-    """Send a sweep, run it shuffled, trainings before attacks; its rows."""
+    """Enqueue a sweep, run it shuffled, trainings before attacks; return its rows."""
     forked(send, text, path)
     order = ordered(list(plan_of(text, path).tasks), chance)
     for kind in ("train", "attack"):
@@ -74,7 +74,7 @@ def run_shuffled(text: str, path: Path, chance: random.Random) -> Rows:
         for begin in range(0, len(packs), SLOTS):
             together = [Fork(run_pack, path, keys) for keys in packs[begin : begin + SLOTS]]
             for fork in together:
-                fork.answer()
+                fork.result()
     rows: Rows = forked(collected, path)
     return rows
 

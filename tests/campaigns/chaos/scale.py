@@ -1,10 +1,10 @@
-"""A store of a hundred thousand tasks: what every command takes of time and memory.
+"""A store of a hundred thousand tasks: time and memory of every command.
 
     python -m tests.campaigns.chaos.scale --tasks 100000
 
-The tasks are planned as any sweep's; their results are those of one small cell, written under the other
-keys. Every command is a process of its own. Limits are in seconds of CPU, since others may use the machine,
-per hundred thousand tasks, and in bytes of resident memory.
+The tasks are planned like any sweep's; their results are copies of one small cell's under the other keys.
+Every command runs in its own process. Limits are in CPU seconds per hundred thousand tasks, since the machine
+may be shared, and in bytes of resident memory.
 """
 
 import os
@@ -38,7 +38,7 @@ PER_CELL = 13
 """Eight trainings, four attacks and the blind check."""
 MEMORY_BYTES = 2e9
 START_SECONDS = 20.0
-"""Of CPU, for loading what a command needs, whatever the size of the store."""
+"""CPU seconds for imports, independent of the size of the store."""
 LIMITS: dict[str, tuple[list[str], float]] = {
     "plan": (["plan", "SWEEP", "--no-probe"], 200.0),
     "enqueue": (["enqueue", "SWEEP"], 200.0),
@@ -48,16 +48,16 @@ LIMITS: dict[str, tuple[list[str], float]] = {
     "query": (["query", "select count(*), avg(auc) from frontier"], 20.0),
     "report": (["report", "all"], 300.0),
 }
-"""Words of a command, and the CPU seconds it may take for a hundred thousand tasks."""
+"""Arguments of a command, and its limit in CPU seconds for a hundred thousand tasks."""
 
 
 def sweep(cells: int) -> str:
-    """A sweep of so many cells."""
+    """A sweep of this many cells."""
     return CELL.replace("RATES", ", ".join(f"{0.0001 * (each + 1):.6g}" for each in range(cells)))
 
 
 def simulate(text: str, path: Path, pattern: Path) -> int:
-    """Fill a store with the results of a pattern's cell under every key of a sweep; how many tasks."""
+    """Fill a store with a pattern cell's results under every key of a sweep; return the number of tasks."""
     plan = plan_of(text, path)
     store = Store.open(path, create=True)
     by_kind = patterns(Store.open(pattern))
@@ -85,7 +85,7 @@ def kind_of(task: Task) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took."""
+    """Time and memory of a command."""
 
     code: int
     cpu_seconds: float
@@ -101,7 +101,7 @@ def measure(words: list[str], path: Path, sweep_file: Path) -> Cost:
     with output.open("wb") as file:
         command = [sys.executable, "-m", "harness.cli", *named, "--store", str(path)]
         process = subprocess.Popen(command, stdout=file, stderr=file)
-    # Not of the usage that the kernel tells at its end: that counts this process too, from before the exec.
+    # Not from the kernel's usage at its end, which includes this process before the exec.
     while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
         peak = max(peak, peak_memory(process.pid))
         time.sleep(0.02)
@@ -111,7 +111,7 @@ def measure(words: list[str], path: Path, sweep_file: Path) -> Cost:
 
 
 def peak_memory(pid: int) -> int:
-    """The most resident memory that a process has had so far, in bytes."""
+    """Peak resident memory of a process so far, in bytes."""
     text = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", text)
     return int(found[1]) * 1024 if found else 0

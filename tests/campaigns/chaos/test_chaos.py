@@ -15,13 +15,13 @@ pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
 CAMPAIGNS = 6
 Found = dict[str, dict[str, Any]]
-"""Campaign to what it counted."""
+"""Campaign to its counts."""
 
 
 @pytest.fixture(scope="module")
 def found() -> Found:
-    """What the short form of every campaign counted, in one process that loads torch once."""
-    # The checkout first: the campaigns are no part of what is installed.
+    """The counts of the short form of every campaign, in one process that loads torch once."""
+    # The checkout first: the campaigns are not installed.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.campaigns.chaos", "--short"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
@@ -30,39 +30,39 @@ def found() -> Found:
     return {name: json.loads(text) for name, text in lines.items()}
 
 
-def promised(found: Found, name: str) -> dict[str, Any]:
+def unbroken(found: Found, name: str) -> dict[str, Any]:
     """The counts of a campaign that has broken nothing."""
     assert found[name]["broken"] == 0, found[name]
     return found[name]
 
 
 def test_nothing_is_lost_doubled_or_different_whatever_is_killed(found: Found) -> None:
-    counts = promised(found, "kills")
+    counts = unbroken(found, "kills")
     assert counts["kills"] >= 6
     assert counts["lost"] == counts["doubled"] == counts["different"] == 0
 
 
-def test_damaged_files_are_made_anew_or_told(found: Found) -> None:
-    counts = promised(found, "damage")
+def test_damaged_files_are_rebuilt_or_reported(found: Found) -> None:
+    counts = unbroken(found, "damage")
     outcomes = {name.partition(": ")[2] for name in counts if ": " in name}
-    assert outcomes <= {"equal", "told"}
+    assert outcomes <= {"equal", "reported"}
     assert sum(number for name, number in counts.items() if ": " in name) >= 2
 
 
 def test_full_disks_and_jumping_clocks_change_no_row(found: Found) -> None:
-    counts = promised(found, "disk")
+    counts = unbroken(found, "disk")
     assert counts["clock: jumped"] == 1
 
 
-def test_a_crowd_gives_the_rows_of_one_with_locks_and_without(found: Found) -> None:
-    counts = promised(found, "crowd")
+def test_concurrent_processes_give_the_rows_of_one_with_locks_and_without(found: Found) -> None:
+    counts = unbroken(found, "crowd")
     assert counts["locks"] == counts["no locks"] == 8
 
 
 def test_any_order_and_packing_gives_the_same_bits(found: Found) -> None:
-    assert promised(found, "order")["orders"] == 2
+    assert unbroken(found, "order")["orders"] == 2
 
 
-def test_known_mistakes_are_caught(found: Found) -> None:
-    counts = promised(found, "injected")
+def test_known_bugs_are_caught(found: Found) -> None:
+    counts = unbroken(found, "injected")
     assert counts["caught"] == counts["mistakes"] == 5

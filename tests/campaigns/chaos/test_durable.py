@@ -1,4 +1,4 @@
-"""What was acknowledged survives a power cut: the order of writing, syncing and renaming, call by call."""
+"""Acknowledged results survive a power cut: the order of writing, syncing and renaming, call by call."""
 
 import io
 import os
@@ -20,12 +20,12 @@ from tests.harness.simulated import ended, sweep_record
 
 TASK = Task("train", Cell(Plugin("w", "1"), 5, Plugin("m", "1"), {"lr": 0.1}, 0))
 Event = tuple[str, str, str]
-"""(what, on which path, from which path)."""
+"""(call, path, source path)."""
 
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
-    """Every call that makes, fills, syncs or names a file, in its order."""
+    """Every call that creates, writes, syncs or renames a file, in order."""
     seen: list[Event] = []
     real = {name: getattr(os, name) for name in ("fsync", "sync", "rename", "replace", "link")}
     real_open = io.open
@@ -61,7 +61,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
 
 @pytest.fixture
 def written(events: list[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Everything that a store acknowledges, written once: what it is to its path."""
+    """Everything that a store acknowledges, written once: path by kind."""
     monkeypatch.setattr(local, "start_supervisor", lambda store: None)
     store = Store.open(tmp_path / "store", create=True)
     store.add(TASK)
@@ -92,7 +92,7 @@ NAMES = ["store", "sweep", "result", "artefact", "submission", "record", "checkp
 
 
 def named(events: list[Event], path: str) -> list[tuple[int, str]]:
-    """(when, from what) a path got its content."""
+    """(position, source) of the call that gave a path its content."""
     return [(when, source) for when, (what, on, source) in enumerate(events) if (what, on) == ("name", path)]
 
 
@@ -116,7 +116,7 @@ def test_content_is_on_disk_before_it_gets_its_name_and_the_name_before_it_is_re
 
 
 def test_specs_are_on_disk_before_anything_is_sent(events: list[Event], written: dict[str, str]) -> None:
-    """One sync for all of them: a wait for each would take minutes where there are thousands."""
+    """One sync for all specs: one for each would take minutes for thousands."""
     ((spec, _),) = named(events, written["spec"])
     ((submission, _),) = named(events, written["submission"])
     assert ("sync", "", "") in events[spec:submission]

@@ -1,10 +1,10 @@
-"""Throw inputs at every way into the program and count what became of them.
+"""Fuzz every entry point of the program and count the outcomes.
 
     python -m tests.campaigns.fuzz.campaign --seed 0 --inputs 50000
     python -m tests.campaigns.fuzz.campaign --only "sweep file" --inputs 2000
 
-Every input must end in success or in an error of ours, without a traceback and without a write outside the
-store. The first that does not ends the campaign with exit code 1; the input is printed, as small as it gets.
+Every input must end in success or in a BenchError, without a traceback and without a write outside the store.
+The first that does not ends the campaign with exit code 1; the shrunken input is printed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tests.campaigns.fuzz.targets import TARGETS
 
 
 def throw(target: Target, ground: Ground, inputs: int, start: int) -> Counter[str]:
-    """Try so many inputs on a target; how many were done and refused. What is a bug goes up."""
+    """Try inputs on a target; return how many were done and refused. A bug raises."""
     ends: Counter[str] = Counter()
 
     @seed(start)
@@ -45,20 +45,20 @@ def throw(target: Target, ground: Ground, inputs: int, start: int) -> Counter[st
 
 
 def share(targets: Sequence[Target], inputs: int) -> dict[str, int]:
-    """How many inputs each target gets, by weight; none gets nothing."""
+    """The number of inputs of each target, by weight; at least one."""
     whole = sum(target.weight for target in targets)
     return {target.name: max(1, round(inputs * target.weight / whole)) for target in targets}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code 0 where every input ended well."""
+    """Exit code 0 if no input found a bug."""
     parser = argparse.ArgumentParser(prog="tests.campaigns.fuzz.campaign", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--inputs", type=int, default=50_000, help="in all")
     parser.add_argument("--only", choices=[target.name for target in TARGETS], help="one target")
     asked = parser.parse_args(arguments)
     chosen = [target for target in TARGETS if asked.only in (None, target.name)]
-    logging.disable(logging.WARNING)  # what is told of every damaged file would hide the counts
+    logging.disable(logging.WARNING)  # warnings about every damaged file would hide the counts
     total: Counter[str] = Counter()
     for target in chosen:
         begin = time.process_time()
@@ -67,8 +67,8 @@ def main(arguments: Sequence[str]) -> int:
             ends = throw(target, ground, share(chosen, asked.inputs)[target.name], asked.seed)
         total += ends
         seconds = time.process_time() - begin
-        told = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
-        print(f"{target.name:20} {ends.total():6} inputs: {told} ({seconds:.0f} s)", flush=True)  # noqa: T201
+        outcomes = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
+        print(f"{target.name:20} {ends.total():6} inputs: {outcomes} ({seconds:.0f} s)", flush=True)  # noqa: T201
     print(f"{total.total()} inputs, seed {asked.seed}: every one done or refused, none outside the store")  # noqa: T201
     return 0
 

@@ -1,4 +1,4 @@
-"""Words on the command line: SQL, conditions, and every command that sends nothing anywhere."""
+"""Command lines: SQL, conditions, and every command that submits nothing."""
 
 import contextlib
 import io
@@ -93,7 +93,7 @@ TRAPS = (
 
 @st.composite
 def statements(draw: st.DrawFn, depth: int = 2) -> str:
-    """Statements of every kind, one inside the other."""
+    """Statements of every kind, nested."""
     form = draw(st.sampled_from(STATEMENTS))
     parts: dict[str, Any] = {
         "table": st.sampled_from(TABLES),
@@ -139,7 +139,7 @@ def commanded(ground: Ground, words: Sequence[str]) -> str:
 
 
 def started(ground: Ground, words: Sequence[str]) -> str:
-    """The same in a process of its own, as a shell starts it."""
+    """The same in a new process, as a shell starts it."""
     passable = [word.replace("\0", "").encode("utf-8", "replace").decode() for word in words]
     environment = {**os.environ, "PRIVBENCH_STORE": str(ground.store.path)}
 

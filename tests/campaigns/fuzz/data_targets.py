@@ -1,4 +1,4 @@
-"""Files of data sets, as broken transfers, other publishers and enemies ship them."""
+"""Files of data sets: truncated, of other publishers, or malicious."""
 
 import gzip
 import io
@@ -27,14 +27,14 @@ REVIEWS = {f"aclImdb/{half}/0_7.txt": b"good" for half in HALVES}
 
 
 class Bomb:
-    """A pickle of this runs code of its author where it is loaded carelessly."""
+    """An object whose pickle executes code when it is loaded."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return Path.write_text, (Path("/tmp/privbench-fuzz-bomb"), "boom")
 
 
 def idx_file(count: int, side: int | None = None) -> bytes:
-    """Zeros in the IDX format: images, or labels where there is no side."""
+    """Zeros in the IDX format: images, or labels if there is no side."""
     shape = (count,) if side is None else (count, side, side)
     sizes = b"".join(size.to_bytes(4, "big") for size in shape)
     return bytes([0, 0, 8, len(shape)]) + sizes + bytes(int(np.prod(shape)))
@@ -67,7 +67,7 @@ def photograph() -> bytes:
 
 
 def idx_folder(ground: Ground, given: tuple[str, bytes]) -> str:
-    """Four files of which one is not as published."""
+    """Four files, one of them not as published."""
     for array, name in idx.FILES.items():
         labels = array.endswith("_y")
         ground.lay(f"idx/{name}", idx_file(2 if "train" in array else 1, None if labels else 28))
@@ -102,7 +102,7 @@ def members_of(ground: Ground, given: Mapping[str, bytes]) -> str:
 
 
 def pickled(ground: Ground, content: bytes) -> str:
-    """Pickles: plain data or refused. Its reader promises ValueError to the one that calls it."""
+    """Pickles: plain data or refused, with ValueError from the reader."""
 
     def read() -> None:
         try:

@@ -1,4 +1,4 @@
-"""Where inputs are tried: a store, and a fence around it that tells of writes, processes, connections."""
+"""The test ground of inputs: a store, and a fence that detects writes, processes and connections outside."""
 
 import os
 import sys
@@ -24,11 +24,11 @@ PATHS_OF = {
     "os.link": 2,
     "os.symlink": 2,
 }
-"""Audit events of Python that change a file system, and how many of their first arguments are paths."""
+"""Audit events of Python that change a file system, and the number of leading arguments that are paths."""
 RELATIVE = ("os.mkdir", "os.rmdir", "os.remove")
-"""Those whose last argument may be an open folder that the path is relative to."""
+"""Events whose last argument may be an open folder that the path is relative to."""
 NEVER = {"socket.connect", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"}
-"""Audit events that no input may lead to."""
+"""Audit events that no input may cause."""
 HARMLESS = ("/dev/null",)
 
 
@@ -37,9 +37,9 @@ class Trespass(AssertionError):
 
 
 class Fence:
-    """While raised, whatever Python does outside the allowed folders raises Trespass, and is remembered.
+    """While it is up, any action of Python outside the allowed folders is recorded and raises Trespass.
 
-    Python has no way to take an audit hook back, so there is one for the life of the process.
+    An audit hook of Python cannot be removed, so there is one for the whole process.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Fence:
 
     @contextmanager
     def around(self, *allowed: Path) -> Iterator[None]:
-        """Raised within; a trespass that the program swallowed is raised at the end."""
+        """The fence is up within the context; a trespass that the program swallowed is raised at the end."""
         self.allowed, self.seen = tuple(str(each.resolve()) for each in allowed), []
         try:
             yield
@@ -88,7 +88,7 @@ FENCE = Fence()
 
 
 class Ground:
-    """A folder with a store, files of others around it, and a place to lay inputs down."""
+    """A folder with a store, foreign files around it, and a place for inputs."""
 
     def __init__(self, root: Path, fill: Callable[[Store], None] | None = None) -> None:
         self.root = root
@@ -102,19 +102,19 @@ class Ground:
         self._before = self._bystanders()
 
     def lay(self, name: str, content: bytes | str) -> Path:
-        """Write an input; the file."""
+        """Write an input; return the file."""
         file = self.files / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
         return file
 
     def survives(self, call: Callable[[], object], fenced: bool = True) -> str:
-        """Call the program on an input: `done`, or `refused` by an error of ours.
+        """Call the program on an input: `done`, or `refused` by a BenchError.
 
-        Any other exception goes up, and so does a write outside the store, a process or a connection. What
-        is called in a process of its own is not fenced: only the files around the store are looked at.
+        Any other exception is raised, and so is a write outside the store, a process or a connection. A new
+        process is not fenced: only the files around the store are checked.
         """
-        # Solved noise is cached for the user: the one other place that an input may lead to.
+        # Solved noise is cached for the user: the only other place that an input may write to.
         here = patch.dict(os.environ, XDG_CACHE_HOME=str(self.cache))
         try:
             with here, FENCE.around(self.store.path, self.cache) if fenced else nullcontext():
@@ -129,7 +129,7 @@ class Ground:
                 raise Trespass(f"files around the store changed: {self._bystanders()}")
 
     def _bystanders(self) -> list[tuple[str, int, int]]:
-        """What lies around the store, libraries that Python cannot watch included."""
+        """The files around the store, which libraries could change unnoticed by Python."""
         found = []
         for folder in (self.root, self.root / "within"):
             for entry in os.scandir(folder):

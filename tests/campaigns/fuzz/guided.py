@@ -1,10 +1,10 @@
-"""Inputs that are led by the code they reach: atheris, for the parsers of data sets, specs and results.
+"""Coverage-guided fuzzing by atheris, of the parsers of data sets, specs and results.
 
     python -m tests.campaigns.fuzz.guided --target idx --runs 20000
 
-The same targets and the same promise as campaign.py, with inputs that libFuzzer makes from good
-ones. Atheris is no dependency: it is not built for every machine, and only this module needs it. The first
-input that breaks the promise ends it with exit code 77 and a traceback, and is printed.
+The targets and the requirement of campaign.py, with inputs that libFuzzer derives from valid ones. Atheris is
+not a dependency: it is not available for every platform, and only this module needs it. The first failing
+input is printed, with a traceback and exit code 77.
 """
 
 import argparse
@@ -24,7 +24,7 @@ INSTRUMENTED = [
     "harness.store",
     "harness.plan.estimate",
 ]
-"""The modules whose branches lead the inputs."""
+"""The modules whose branches guide the inputs."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Guided:
     """File names that the first byte chooses from; without, all bytes are the input."""
 
     def input(self, data: bytes) -> Any:
-        """What the target is given."""
+        """The input of the target."""
         if not self.names:
             return data
         return self.names[sum(data[:1]) % len(self.names)], data[1:]
@@ -66,27 +66,27 @@ GUIDED: Mapping[str, Guided] = {
 
 
 def load(atheris: Any, name: str) -> Any:
-    """The target called so, with the program's modules instrumented as they are imported."""
+    """The target of this name, with the program's modules instrumented on import."""
     with atheris.instrument_imports(include=INSTRUMENTED):
         from tests.campaigns.fuzz.targets import TARGETS
     return next(target for target in TARGETS if target.name == name)
 
 
 def attempts(attempt: Callable[[bytes], str], runs: int) -> Callable[[bytes], None]:
-    """Tries inputs, and prints at the last one what became of all: libFuzzer does not come back."""
+    """Try inputs, and print the outcomes after the last one: libFuzzer does not return."""
     ends: Counter[str] = Counter()
 
     def one(data: bytes) -> None:
         ends[attempt(data)] += 1
         if ends.total() == runs:
-            told = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
-            print(f"{runs} inputs: {told}, none outside the store", flush=True)  # noqa: T201
+            outcomes = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
+            print(f"{runs} inputs: {outcomes}, none outside the store", flush=True)  # noqa: T201
 
     return one
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code 0 where every input ended well, 2 where atheris is missing."""
+    """Exit code 0 if no input found a bug, 2 if atheris is missing."""
     parser = argparse.ArgumentParser(prog="tests.campaigns.fuzz.guided", description=__doc__)
     parser.add_argument("--target", choices=list(GUIDED), required=True)
     parser.add_argument("--runs", type=int, default=20_000)
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     guided = GUIDED[asked.target]
     target = load(atheris, guided.target)
-    logging.disable(logging.WARNING)  # what is told of every damaged file would hide the counts
+    logging.disable(logging.WARNING)  # warnings about every damaged file would hide the counts
     with tempfile.TemporaryDirectory() as folder:
         from tests.campaigns.fuzz.ground import Ground
 

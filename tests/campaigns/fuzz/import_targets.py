@@ -1,4 +1,4 @@
-"""Results of others: archives that are broken, and archives that are whole and lie."""
+"""Imported results: archives that are broken, and intact ones with false content."""
 
 import io
 import json
@@ -28,23 +28,23 @@ RESULT = f"tasks/{TASKS[0][1]['key'][:2]}/{TASKS[0][1]['key']}/result.json"
 
 
 def packed(suffix: str, contents: dict[str, bytes]) -> bytes:
-    """An archive as `privbench export` writes it, with sums that fit whatever it holds."""
+    """An archive as `privbench export` writes it, with valid checksums for any content."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"theirs{suffix}"
         write_archive(file, Manifest(**HEAD), contents)
         return file.read_bytes()
 
 
-def lying(head: Json, contents: dict[str, bytes]) -> bytes:
-    """The same as a zip under a head of any shape, whose checksum is right."""
-    whole, told = io.BytesIO(packed(".zip", contents)), io.BytesIO()
-    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(told, "w") as target:
+def forged(head: Json, contents: dict[str, bytes]) -> bytes:
+    """The same as a zip with any manifest and a valid checksum."""
+    whole, altered = io.BytesIO(packed(".zip", contents)), io.BytesIO()
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(altered, "w") as target:
         manifest = {**head, "files": json.loads(source.read(MANIFEST))["files"]}
         target.writestr(MANIFEST, dump({**manifest, "checksum": checksum(manifest)}))
         for entry in source.infolist():
             if entry.filename != MANIFEST:
                 target.writestr(entry, source.read(entry))
-    return told.getvalue()
+    return altered.getvalue()
 
 
 GOOD = {suffix: packed(suffix, CONTENTS) for suffix in (".zip", ".parquet")}
@@ -57,14 +57,14 @@ def import_file(ground: Ground, given: tuple[str, bytes]) -> str:
 
 
 def import_lies(ground: Ground, given: tuple[Any, dict[str, bytes]]) -> str:
-    """The same of an archive whose every sum is right."""
+    """The same for an archive whose checksums are all valid."""
     head, extra = given
-    told = head if isinstance(head, dict) else {"head": head}
+    manifest = head if isinstance(head, dict) else {"head": head}
     clean = {name.encode("utf-8", "replace").decode(): content for name, content in extra.items()}
     try:
-        content = lying(told, {**CONTENTS, **clean})
+        content = forged(manifest, {**CONTENTS, **clean})
     except (ValueError, TypeError, IndexError):
-        return "refused"  # a head that JSON, or a name that zip cannot say: nobody could have written it
+        return "refused"  # JSON cannot hold the manifest, or zip the name: it cannot exist
     return import_file(ground, (".zip", content))
 
 

@@ -1,4 +1,4 @@
-"""What inputs are made of: hostile words, values of every kind, and good files with something changed."""
+"""Ingredients of inputs: hostile names, values of every kind, and valid files with changes."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ WORDS = (
     "loss",
     "quickstart",
 )
-"""Names that have broken programs: traversal, control signs, right-to-left, very long, code of others."""
+"""Names that have broken programs: traversal, control characters, right-to-left, very long, code."""
 
 names: SearchStrategy[str] = st.sampled_from(WORDS) | st.text(max_size=40)
 numbers: SearchStrategy[Any] = st.one_of(
@@ -59,12 +59,12 @@ values: SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
     max_leaves=6,
 )
-"""Whatever JSON or TOML can hold."""
+"""Any value of JSON or TOML."""
 
 
 @st.composite
 def mangled(draw: DrawFn, good: bytes) -> bytes:
-    """A good file with up to four changes: bits, cuts, repetitions, foreign bytes."""
+    """A valid file with up to four changes: bits, cuts, repetitions, foreign bytes."""
     content = good
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(content)))
@@ -84,14 +84,14 @@ def mangled(draw: DrawFn, good: bytes) -> bytes:
 
 
 def files(*good: bytes) -> SearchStrategy[bytes]:
-    """Mangled forms of good files, the good ones themselves, and noise."""
+    """Mangled forms of valid files, the valid files themselves, and noise."""
     forms = [mangled(each) for each in good]
     return st.one_of(*forms, *forms, st.sampled_from(good), st.binary(max_size=200))
 
 
 @st.composite
 def altered(draw: DrawFn, good: Any) -> Any:
-    """A good value of JSON with up to three of its places replaced, removed or added to."""
+    """A valid JSON value with up to three of its parts replaced, removed or added."""
     changed = json.loads(json.dumps(good))
     for _ in range(draw(st.integers(1, 3))):
         place, key = _place(draw, changed)
@@ -110,7 +110,7 @@ def altered(draw: DrawFn, good: Any) -> Any:
 
 
 def _place(draw: DrawFn, value: Any) -> tuple[Any, Any]:
-    """A container somewhere inside a value and one of its keys; (None, None) where there is nothing."""
+    """A random container inside a value and one of its keys; (None, None) if it is empty."""
     found: tuple[Any, Any] = (None, None)
     while isinstance(value, dict | list) and value:
         key = draw(st.sampled_from(sorted(value))) if isinstance(value, dict) else None
@@ -124,5 +124,5 @@ def _place(draw: DrawFn, value: Any) -> tuple[Any, Any]:
 
 
 def nested(opening: str, closing: str, depth: int = 3_000) -> str:
-    """Brackets deeper than a parser that calls itself can go."""
+    """Brackets nested deeper than a recursive parser can go."""
     return opening * depth + closing * depth

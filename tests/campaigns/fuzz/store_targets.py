@@ -1,4 +1,4 @@
-"""Files of a store, as crashes, other versions and other people leave them, and names that lead elsewhere."""
+"""Files of a store as crashes, other versions and other programs leave them, and names that lead outside."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ SWEEP = "fuzz"
 
 
 def present() -> list[tuple[Json, Json]]:
-    """(spec, result) of two trainings and two attacks, brought to the present protocol."""
+    """(spec, result) of two trainings and two attacks, converted to the current protocol."""
     found = []
     for folder in sorted(SOURCE.glob("??/*")):
         spec, result = (json.loads((folder / f"{name}.json").read_text()) for name in ("spec", "result"))
@@ -40,7 +40,7 @@ def present() -> list[tuple[Json, Json]]:
 
 
 def record(tasks: list[tuple[Json, Json]]) -> Json:
-    """The file of a sweep of these tasks."""
+    """The record of a sweep of these tasks."""
     entries = [{"key": result["key"], "kind": result["kind"], "cell": "c"} for _, result in tasks]
     return {"name": SWEEP, "backend": "local", "settings": {}, "cells": ["c"], "tasks": entries}
 
@@ -52,7 +52,7 @@ ATTACK = next(task for task in TASKS if task[0]["task"]["kind"] == "attack")
 
 
 def fill(store: Store) -> None:
-    """Put the tasks into a store under one sweep, and collect them."""
+    """Add the tasks to a store under one sweep, and collect them."""
     for spec, result in TASKS:
         folder = store.folder(result["key"])
         folder.mkdir(parents=True)
@@ -63,7 +63,7 @@ def fill(store: Store) -> None:
 
 
 def text_of(value: Any) -> bytes:
-    """JSON of anything; what JSON cannot say stays as Python says it."""
+    """A value as JSON, or as Python's repr if JSON cannot hold it."""
     return json.dumps(value).encode()
 
 
@@ -75,7 +75,7 @@ def look(store: Store) -> None:
 
 @contextlib.contextmanager
 def replaced(file: Path, content: bytes) -> Any:
-    """A file with another content for a while."""
+    """Temporarily replace the content of a file."""
     before = file.read_bytes()
     file.write_bytes(content)
     try:
@@ -85,7 +85,7 @@ def replaced(file: Path, content: bytes) -> Any:
 
 
 def spec_file(ground: Ground, content: bytes) -> str:
-    """A `spec.json` of others: told by whoever reads it."""
+    """A foreign `spec.json`: every reader reports it."""
     store, key = ground.store, ATTACK[1]["key"]
     with replaced(store.folder(key) / "spec.json", content):
         ground.survives(lambda: look(store))
@@ -93,14 +93,14 @@ def spec_file(ground: Ground, content: bytes) -> str:
 
 
 def result_file(ground: Ground, content: bytes) -> str:
-    """A `result.json` of others: left out, or understood."""
+    """A foreign `result.json`: ignored or read."""
     store, key = ground.store, TRAINING[1]["key"]
     with replaced(store.folder(key) / "result.json", content):
         return ground.survives(lambda: look(store))
 
 
 def collected(ground: Ground, given: tuple[bytes, bytes]) -> str:
-    """The same for the database: what cannot be understood is named, and the rest is collected."""
+    """The same for the database: unreadable files are reported, and the rest is collected."""
     store = ground.store
     files_of = [store.folder(task[1]["key"]) / "result.json" for task in (TRAINING, ATTACK)]
     with replaced(files_of[0], given[0]), replaced(files_of[1], given[1]):
@@ -122,7 +122,7 @@ def store_file(ground: Ground, content: bytes) -> str:
 
 
 def beat_file(ground: Ground, content: bytes) -> str:
-    """What a task tells of itself, read while another writes it."""
+    """A heartbeat, read while another process writes it."""
     folder = ground.store.folder(TRAINING[1]["key"])
     (folder / "heartbeat").write_bytes(content)
     (folder / "result.json").rename(folder / "kept.json")  # a task that has ended needs no heartbeat
@@ -134,7 +134,7 @@ def beat_file(ground: Ground, content: bytes) -> str:
 
 
 def named(ground: Ground, name: str) -> str:
-    """A name where a sweep, a task, a member or a store is asked for."""
+    """A name in place of a sweep, a task, a member or a store."""
     store = ground.store
     ends = {
         ground.survives(lambda: Progress.of(store, name)),
@@ -151,7 +151,7 @@ DEEP = nested("[", "]", 100_000).encode()
 
 
 def summed(value: Any) -> bytes:
-    """A result with the checksum that fits it, where it is one."""
+    """A result with a valid checksum, if it is an object."""
     if isinstance(value, dict):
         with contextlib.suppress(ValueError, TypeError, RecursionError):
             value = {**value, "checksum": checksum(value)}
@@ -159,7 +159,7 @@ def summed(value: Any) -> bytes:
 
 
 def results(good: Json) -> st.SearchStrategy[bytes]:
-    """Results with something changed, most of them with a checksum that fits."""
+    """Altered results, most of them with a valid checksum."""
     changed = altered(good)
     return changed.map(summed) | changed.map(summed) | changed.map(text_of) | files(dump(good))
 

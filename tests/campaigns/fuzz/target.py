@@ -1,4 +1,4 @@
-"""What a campaign throws inputs at."""
+"""The target of a fuzzing campaign."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from tests.campaigns.fuzz.ground import Ground
 
 @dataclass(frozen=True)
 class Target:
-    """One way into the program."""
+    """One entry point of the program."""
 
     name: str
     inputs: SearchStrategy[Any]
     attempt: Callable[[Ground, Any], str]
     """Tries one input: `done`, `refused`, or an exception that is a bug."""
     good: Any
-    """An input that is done: a target that refuses everything would try nothing."""
+    """A valid input: a target that refuses everything would test nothing."""
     weight: float = 10
-    """Its share of a campaign's inputs: less for what takes long."""
+    """Its share of a campaign's inputs: less for slow targets."""
     fill: Callable[[Store], None] | None = None
-    """What the store must hold before."""
+    """The required content of the store."""

@@ -18,7 +18,7 @@ from tests.campaigns.fuzz.targets import TARGETS
 from workloads.errors import SpecError
 
 INPUTS = 1_200
-"""In all; slow targets get a handful."""
+"""Over all targets; slow ones get a handful."""
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_every_input_is_done_or_refused(target: Target, tmp_path: Path) -> None:
     assert throw(target, ground, count, start=0).total() >= count
 
 
-def test_a_write_outside_the_store_is_told(ground: Ground) -> None:
+def test_a_write_outside_the_store_is_detected(ground: Ground) -> None:
     outside = ground.root / "elsewhere.txt"
     with pytest.raises(Trespass, match="elsewhere"):
         ground.survives(lambda: outside.write_text("x"))
@@ -43,7 +43,7 @@ def test_a_write_outside_the_store_is_told(ground: Ground) -> None:
     assert ground.survives(lambda: (ground.store.path / "inside.txt").write_text("x")) == "done"
 
 
-def test_a_trespass_that_was_swallowed_is_told(ground: Ground) -> None:
+def test_a_swallowed_trespass_is_detected(ground: Ground) -> None:
     def swallow() -> None:
         with contextlib.suppress(Exception):
             (ground.root / "folder").mkdir()
@@ -52,13 +52,13 @@ def test_a_trespass_that_was_swallowed_is_told(ground: Ground) -> None:
         ground.survives(swallow)
 
 
-def test_what_python_cannot_watch_is_seen_on_the_disk(ground: Ground) -> None:
+def test_writes_that_python_cannot_watch_are_detected_on_disk(ground: Ground) -> None:
     touch = [sys.executable, "-c", f"open({str(ground.root / 'made.txt')!r}, 'w')"]
     with pytest.raises(Trespass, match="made"):
         ground.survives(lambda: subprocess.run(touch, check=True), fenced=False)
 
 
-def test_a_process_and_a_connection_are_told(ground: Ground) -> None:
+def test_a_process_and_a_connection_are_detected(ground: Ground) -> None:
     with pytest.raises(Trespass, match="Popen"):
         ground.survives(lambda: subprocess.run([sys.executable, "--version"], check=True))
     with pytest.raises(Trespass, match="connect"), socket.socket() as line:
@@ -70,7 +70,7 @@ def test_errors_of_others_and_empty_ones_go_up(ground: Ground) -> None:
     def fail(error: Exception) -> None:
         raise error
 
-    assert ground.survives(lambda: fail(SpecError("told"))) == "refused"
+    assert ground.survives(lambda: fail(SpecError("wrong"))) == "refused"
     with pytest.raises(AssertionError, match="without a message"):
         ground.survives(lambda: fail(SpecError("")))
     with pytest.raises(KeyError):
@@ -84,7 +84,7 @@ def test_guided_inputs_begin_with_one_that_is_done(name: str) -> None:
     assert GUIDED[name].input(b"") in (b"", (target.good[0], b""))
 
 
-def test_guided_inputs_tell_what_they_need(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_guided_inputs_state_what_they_need(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setitem(sys.modules, "atheris", None)
     assert guided.main(["--target", "idx"]) == 2
     assert "pip install atheris" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Files that people write: sweeps, profiles, votes and published tables; and options that say the same."""
+"""Files that users write: sweeps, profiles, votes and published tables; and equivalent options."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ TOML_TRAPS = (
     b"[[grid]]\nworkload = 'digits-linear'\nmethod = 'sgd'\n"
     + b"".join(b"p%d = [%s]\n" % (i, b",".join([b"1"] * 50)) for i in range(12)),
 )
-"""Well-formed in parts, and too deep, too long or too many for a careless reader."""
+"""Partly well-formed, and too deep, too long or too many for a careless parser."""
 
 PLAN: dict[str, Any] = {
     "name": "fuzz",
@@ -101,7 +101,7 @@ def sweep_file(ground: Ground, content: bytes) -> str:
 
 
 def sweep_content(ground: Ground, content: Any) -> str:
-    """The same, of a file whose TOML is right."""
+    """The same for a file of valid TOML."""
     table = content if isinstance(content, dict) else {"grid": content}
     return ground.survives(lambda: make_plan(*read_sweep(table, "fuzz"), ground.store))
 
@@ -114,7 +114,7 @@ def sweep_options(ground: Ground, options: tuple[Any, ...]) -> str:
 
 
 def profile_file(ground: Ground, content: bytes) -> str:
-    """`--profile FILE` of both backends that have one."""
+    """`--profile FILE` of both backends with a profile."""
     file = ground.lay("profile.toml", content)
     ends = [
         ground.survives(lambda: read_as(Profile, file)),
@@ -130,7 +130,7 @@ def votes_file(ground: Ground, given: tuple[str, bytes]) -> str:
 
 
 def price_words(ground: Ground, given: tuple[str, Any]) -> str:
-    """Options of `privbench price` that are read by us and not by the command line's parser."""
+    """Options of `privbench price` that privbench parses itself."""
     text, number = given
     count = number if isinstance(number, int) else None
     classes = None if count is None else min(count, 10_000)

@@ -1,10 +1,10 @@
-"""Does a test fail for every rule of evidence that is switched off? `make mutations`
+"""Check that a test fails for every rule of evidence that is switched off: `make mutations`.
 
     python -m tests.campaigns.mutations [--rule "resolution guard"]
 
-The checkout is copied. All named tests must pass on the copy as it is; then every mutation of mutations.py
-is made in it, alone, and its test must fail. Prints a line for each, and ends with exit code 1 where one
-survived, could not be made or kept its test from running.
+The checkout is copied. All named tests must pass on the copy; then every mutation of mutations.py is applied
+to it, alone, and its test must fail. Prints a line for each; exit code 1 if a mutation survived, could not be
+applied or kept its test from running.
 """
 
 import argparse
@@ -27,19 +27,19 @@ CAUGHT = "caught"
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
+    """Print a line and flush."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 @contextmanager
 def copied() -> Iterator[Path]:
-    """A copy of what git knows of the checkout, or would add to it."""
+    """A copy of the files of the checkout that git tracks or would add."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     with tempfile.TemporaryDirectory(prefix="privbench-mutations-") as folder:
         for name in filter(None, names.split("\0")):
-            if (ROOT / name).is_file():  # not one that was deleted and is not yet committed so
+            if (ROOT / name).is_file():  # not one whose deletion is not committed yet
                 target = Path(folder) / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, target)
@@ -48,7 +48,7 @@ def copied() -> Iterator[Path]:
 
 def run_tests(checkout: Path, tests: Sequence[str]) -> tuple[int, str]:
     """pytest's exit code and output for some tests of a checkout, in a process that imports from it."""
-    # Without compiled files: one that is a second old and as long could stand for the changed source.
+    # Without bytecode caches: one from the same second and of the same size would hide the changed source.
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
@@ -56,7 +56,7 @@ def run_tests(checkout: Path, tests: Sequence[str]) -> tuple[int, str]:
 
 
 def find_fault(checkout: Path, tests: Iterable[str]) -> str | None:
-    """Why tests cannot catch anything: they do not all run and pass without any mutation."""
+    """Why the tests cannot catch anything: they do not all pass without a mutation."""
     code, output = run_tests(checkout, sorted(set(tests)))
     if code != pytest.ExitCode.OK:
         return output
@@ -64,7 +64,7 @@ def find_fault(checkout: Path, tests: Iterable[str]) -> str | None:
 
 
 def try_out(mutation: Mutation, checkout: Path) -> str:
-    """What became of a mutation that is made in a checkout and taken back."""
+    """Apply a mutation to a checkout, run its test, revert it; return the outcome."""
     file = checkout / mutation.file
     before = file.read_text(encoding="utf-8")
     if before.count(mutation.text) != 1:
@@ -82,7 +82,7 @@ def try_out(mutation: Mutation, checkout: Path) -> str:
 
 
 def campaign(mutations: Sequence[Mutation]) -> int:
-    """Try all of them; the exit code."""
+    """Try all mutations; return the exit code."""
     begin, missed = time.monotonic(), 0
     with copied() as checkout:
         fault = find_fault(checkout, (mutation.test for mutation in mutations))

@@ -1,7 +1,7 @@
 """Rules of evidence (docs/rules.md) switched off, each by one change of the program that a test must catch.
 
-A mutation is a text that occurs exactly once in its file, and what stands there instead. Code that moves or
-is reworded takes its mutation along: test_mutations.py fails where a text is not found once.
+A mutation is a text that occurs exactly once in its file, and its replacement. When code moves or changes,
+its mutation must follow: test_mutations.py fails unless every text is found exactly once.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ class Mutation:
     """One rule, broken in one place."""
 
     rule: str
-    """Its name, a heading of docs/rules.md in small letters."""
+    """Its name, a heading of docs/rules.md in lower case."""
     change: str
-    """What the program then does wrong."""
+    """What the mutated program does wrong."""
     file: str
     text: str
     replacement: str
@@ -42,7 +42,7 @@ MUTATIONS = (
     ),
     Mutation(
         "resolution guard",
-        "the same in what figures ask for",
+        "the same in the axes of figures",
         "harness/report/leakage.py",
         "RESOLUTION = 10\n",
         "RESOLUTION = 1\n",
@@ -71,7 +71,7 @@ MUTATIONS = (
         "harness/leakage/roc.py",
         "        if self.n_nonmembers >= needed:\n",
         "        if FEWEST * self.n_nonmembers >= needed:\n",
-        "tests/harness/leakage/test_figures.py::test_resolution_guard_says_what_is_missing",
+        "tests/harness/leakage/test_figures.py::test_resolution_guard_states_what_is_missing",
     ),
     Mutation(
         "resolution guard",
@@ -86,9 +86,9 @@ MUTATIONS = (
         "signals without the truth about their records",
         "harness/jobs/train.py",
         'save({**signals, "members": mask',
-        'save({**signals, "somebody": mask',
+        'save({**signals, "others": mask',
         "tests/harness/jobs/test_train.py"
-        "::test_a_training_gives_what_its_contract_says_and_the_same_bits_again",
+        "::test_a_training_fulfils_its_contract_and_is_reproducible_bit_for_bit",
     ),
     Mutation(
         "per-record truth",
@@ -121,7 +121,7 @@ MUTATIONS = (
         "harness/report/frontier_table.py",
         'kind += f", {AVERAGE_CASE}" if row["tested"] == AVERAGE_CASE else ""',
         "pass",
-        "tests/harness/report/test_frontier_table.py::test_a_defence_that_nothing_put_to_the_worst_case_says_so",
+        "tests/harness/report/test_frontier_table.py::test_a_defence_not_tested_in_the_worst_case_is_marked",
     ),
     Mutation(
         "thresholds of others",
@@ -150,7 +150,7 @@ MUTATIONS = (
     ),
     Mutation(
         "intervals that cover",
-        "targets pass for independent though they share shadows",
+        "targets count as independent though they share shadows",
         "harness/leakage/intervals.py",
         "return found.by_model + min(max(shared, 0.0), 3 * found.by_pair)",
         "return found.by_model",
@@ -158,7 +158,7 @@ MUTATIONS = (
     ),
     Mutation(
         "intervals that cover",
-        "targets pass for independent though one classifier judges them",
+        "targets count as independent though they share a classifier",
         "harness/leakage/intervals.py",
         "return found.by_model + found.by_pair",
         "return found.by_model",
@@ -174,11 +174,11 @@ MUTATIONS = (
     ),
     Mutation(
         "intervals that cover",
-        "an attack that declares nothing passes for one without shadows",
+        "an attack that declares nothing counts as one without shadows",
         "harness/attacks/base.py",
         'return "learned" if attacker.shadows else "alone"',
         'return "alone"',
-        "tests/harness/attacks/test_base.py::test_what_declares_nothing_gets_the_safe_assumption",
+        "tests/harness/attacks/test_base.py::test_an_undeclared_dependence_gets_the_safe_assumption",
     ),
     Mutation(
         "strongest declared attack",
@@ -238,11 +238,11 @@ MUTATIONS = (
     ),
     Mutation(
         "adaptive shadows",
-        "rows do not say that shadows were trained without the defence",
+        "rows do not show that shadows were trained without the defence",
         "harness/results/rows.py",
         '"adaptive": not shadows}',
         '"adaptive": True}',
-        "tests/harness/plan/test_shadows.py::test_the_rows_tell_adaptive_from_not",
+        "tests/harness/plan/test_shadows.py::test_rows_distinguish_adaptive_shadows",
     ),
     Mutation(
         "exchangeable targets",
@@ -316,7 +316,7 @@ MUTATIONS = (
     ),
     Mutation(
         "kinds do not mix",
-        "the kind of guarantee is the method's own word",
+        "the kind of guarantee is the method's own claim",
         "harness/jobs/train.py",
         "    return guarantee.kind\n",
         "    return method.guarantee\n",
@@ -366,7 +366,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the referee prices",
-        "what is let out without noise keeps a price",
+        "releases without noise keep a price",
         "harness/accounting/ledger.py",
         "    if isinstance(event, SelectiveReleaseDpEvent | ClaimedDpEvent) and event.unpaid:\n"
         "        return False\n",
@@ -380,7 +380,7 @@ MUTATIONS = (
         "harness/results/rows.py",
         '.get("rdp"),',
         '.get("pld"),',
-        "tests/harness/results/test_collect.py::test_rows_hold_what_the_files_say",
+        "tests/harness/results/test_collect.py::test_rows_hold_the_content_of_the_files",
     ),
     Mutation(
         "sampler and accountant",
@@ -408,7 +408,7 @@ MUTATIONS = (
     ),
     Mutation(
         "sampler and accountant",
-        "noise that is used again is not counted again",
+        "reused noise is not counted again",
         "harness/jobs/releases.py",
         "        line.count += 1\n        return line",
         "        line.count = 1\n        return line",
@@ -449,7 +449,7 @@ MUTATIONS = (
     ),
     Mutation(
         "private steps",
-        "layers that mix examples are let through",
+        "layers that mix examples are accepted",
         "methods/gradients/layers.py",
         "for problem in _problems(layer)\n",
         "for problem in ()\n",
@@ -457,7 +457,7 @@ MUTATIONS = (
     ),
     Mutation(
         "private steps",
-        "batch normalisation under another name is let through",
+        "batch normalisation under another name is accepted",
         "methods/gradients/layers.py",
         "    if isinstance(layer, _BatchNorm):\n",
         "    if type(layer) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):\n",
@@ -465,7 +465,7 @@ MUTATIONS = (
     ),
     Mutation(
         "private steps",
-        "statistics of the data are not paid for",
+        "statistics of the data are not charged",
         "methods/dpsgd_hf/dpsgd_hf.py",
         'if params.normalisation != "private" or isinstance(training, NonPrivateDpEvent):',
         "if True:",
@@ -526,11 +526,11 @@ MUTATIONS = (
         "harness/jobs/setup.py",
         "return replace(records, test=without(records.test, self.public))",
         "return records",
-        "tests/harness/plan/test_public_records.py::test_who_was_given_away_judges_nothing",
+        "tests/harness/plan/test_public_records.py::test_public_records_are_not_test_records",
     ),
     Mutation(
         "no selection on test data",
-        "an average of the iterates is released unasked",
+        "an average of the iterates is released by default",
         "methods/training/averaging.py",
         '        default=0.0,\n        description="Decay of the moving average',
         '        default=0.9,\n        description="Decay of the moving average',
@@ -563,7 +563,7 @@ MUTATIONS = (
     ),
     Mutation(
         "counted tuning",
-        "values that a paper tuned on test data pass for untuned",
+        "values that a paper tuned on test data count as untuned",
         "workloads/recipe.py",
         'if any(each.tuned_on == "test" for each in settings):',
         "if False:",
@@ -579,7 +579,7 @@ MUTATIONS = (
     ),
     Mutation(
         "paired comparison",
-        "a winner without Holm's word",
+        "a winner without Holm's correction",
         "harness/leakage/comparison.py",
         "if adjusted >= LEVEL:",
         "if found.p >= LEVEL:",
@@ -587,7 +587,7 @@ MUTATIONS = (
     ),
     Mutation(
         "paired comparison",
-        "models with other members pass for pairs",
+        "models with other members count as pairs",
         "harness/leakage/comparison.py",
         "    if first.shape != second.shape or (first != second).any():\n",
         "    if first.shape != second.shape:\n",
@@ -595,7 +595,7 @@ MUTATIONS = (
     ),
     Mutation(
         "bands over models",
-        "figures of models that the attack did not look at",
+        "figures of models that were not attacked",
         "db/views.sql",
         "r.cell = a.cell and r.index < a.models",
         "r.cell = a.cell",
@@ -620,7 +620,7 @@ MUTATIONS = (
     ),
     Mutation(
         "published numbers",
-        "the best of our cells stands beside the paper's",
+        "the best of our cells is shown beside the paper's",
         "harness/results/matching.py",
         "sorted(mine, key=lambda cell: _distance(each, cell))",
         'sorted(mine, key=lambda cell: -cell["models"])',
@@ -629,7 +629,7 @@ MUTATIONS = (
     ),
     Mutation(
         "published numbers",
-        "what the paper does not state is passed over",
+        "settings that the paper does not state are not reported",
         "harness/results/matching.py",
         'texts.append("not in the paper, ours: " + ", ".join(own))',
         "pass",
@@ -666,7 +666,7 @@ MUTATIONS = (
         "harness/jobs/failures.py",
         '        reason = "diverged"\n',
         '        reason = "error"\n',
-        "tests/harness/jobs/test_loop.py::test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on",
+        "tests/harness/jobs/test_loop.py::test_a_failure_is_a_row_with_its_reason_and_the_worker_continues",
     ),
     Mutation(
         "timing",
@@ -765,7 +765,7 @@ MUTATIONS = (
         "harness/report/overhead.py",
         "if any(is_below_one(row, reading.baselines) for row in costs):",
         "if False:",
-        "tests/harness/report/test_overhead.py::test_a_ratio_below_one_says_why",
+        "tests/harness/report/test_overhead.py::test_a_ratio_below_one_is_explained_in_figure_and_table",
     ),
     Mutation(
         "fair costs",
@@ -778,11 +778,11 @@ MUTATIONS = (
     ),
     Mutation(
         "fair costs",
-        "the cost of a training is that of one phase",
+        "the cost of a training is the cost of one phase",
         "harness/results/rows.py",
         '"train_seconds": sum(each.seconds for each in phases.values()),',
         '"train_seconds": phase.seconds,',
-        "tests/harness/results/test_collect.py::test_rows_hold_what_the_files_say",
+        "tests/harness/results/test_collect.py::test_rows_hold_the_content_of_the_files",
     ),
     Mutation(
         "fair costs",

@@ -1,4 +1,4 @@
-"""The short form of `make mutations`: both lists are whole, and the campaign knows caught from not caught."""
+"""The short form of `make mutations`: both lists are valid, and the campaign detects what is not caught."""
 
 import ast
 from dataclasses import replace
@@ -31,7 +31,7 @@ def test_its_test_is_there(mutation: Mutation) -> None:
     assert name.partition("[")[0] in {each.name for each in module.body if isinstance(each, ast.FunctionDef)}
 
 
-def test_no_mutation_stands_twice() -> None:
+def test_no_mutation_is_listed_twice() -> None:
     changes = [(mutation.rule, mutation.change) for mutation in [*MUTATIONS, *OF_DEVICES]]
     assert len(set(changes)) == len(changes)
 
@@ -64,5 +64,5 @@ def test_tests_that_fail_anyway_catch_nothing(capsys: pytest.CaptureFixture[str]
 
 
 def _without_output(printed: str) -> list[str]:
-    """The lines of the campaign's own."""
+    """The campaign's own lines."""
     return [line for line in printed.splitlines() if line.startswith(("| ", "mutations: "))]

@@ -1,4 +1,4 @@
-"""What an experiment proves: facts, limits, and that luck is not taken for proof."""
+"""Lower bounds from experiments: known values, limits, and their confidence."""
 
 import itertools
 import math
@@ -67,6 +67,6 @@ def test_randomised_response_is_never_refuted_more_often_than_allowed() -> None:
     right = np.random.default_rng(0).binomial(200, share, draws)
     bounds = {each: one_run(200, 200, int(each), 0.0) for each in set(right.tolist())}
     wrong = sum(bounds[each] > epsilon for each in right.tolist())
-    # 5 % are allowed; the binomial's upper limit at 1e-4 leaves the test no luck to have
+    # 5 % are allowed; the binomial's upper limit at 1e-4 makes a chance failure negligible
     assert wrong <= stats.binom.ppf(1 - 1e-4, draws, 0.05)
     assert wrong > 0, "the bound is so loose that nothing would ever be caught"

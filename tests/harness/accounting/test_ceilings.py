@@ -97,7 +97,7 @@ def test_each_direction_has_its_own_curve() -> None:
     present = (1 - rate) * out + rate * norm.sf(cuts, 1, noise)
     assert curves.add(out) == pytest.approx(present, abs=2e-4)
     assert (curves.add(out) >= present - 1e-9).all()
-    # With the record in as the null hypothesis, what is low speaks for its absence.
+    # With the record in as the null hypothesis, low values are evidence of its absence.
     assert curves.remove(1 - present) == pytest.approx(1 - out, abs=2e-4)
     assert (curves.remove(1 - present) >= 1 - out - 1e-9).all()
     assert np.abs(curves.add(FPRS) - curves.remove(FPRS)).max() > 0.01
@@ -144,7 +144,7 @@ def test_without_a_curve_the_price_decides(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_promises_nothing_has_no_ceiling(tmp_path: Path) -> None:
+def test_no_guarantee_has_no_ceiling(tmp_path: Path) -> None:
     for event in (NonPrivateDpEvent(), ClaimedDpEvent(GaussianDpEvent(1.0), ("the batch size",))):
         promise = price(event, 1e-5)
         assert promise.kind not in BINDING

@@ -1,4 +1,4 @@
-"""The filter stops before the budget is passed, whatever is asked next."""
+"""The filter stops before the budget is exceeded, whatever event comes next."""
 
 import math
 
@@ -66,7 +66,7 @@ def test_a_filter_resumes_from_what_was_spent() -> None:
     )
 
 
-def test_the_order_is_fixed_beforehand() -> None:
+def test_the_order_is_fixed_in_advance() -> None:
     gate = Filter(2.0, 1e-5, STEP)
     order = gate.order
     gate.spend(GaussianDpEvent(30.0))
@@ -74,7 +74,7 @@ def test_the_order_is_fixed_beforehand() -> None:
     assert Filter(0.1, 1e-5, STEP).order > order, "a small budget wants a high order"
 
 
-def test_what_costs_nothing_is_always_admitted_and_what_has_no_price_never() -> None:
+def test_free_events_are_always_admitted_and_unpriced_ones_never() -> None:
     gate = Filter(1.0, 1e-5, STEP)
     gate.spend(NoOpDpEvent())
     assert gate.spent == 0

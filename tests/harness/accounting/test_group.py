@@ -1,4 +1,4 @@
-"""Groups of records: the sums, and events of their own that are tighter."""
+"""Group privacy: the conversion of epsilon, and the tighter price of a group's event."""
 
 import math
 
@@ -32,7 +32,7 @@ def test_known_deltas(size: int, epsilon: float, delta: float, exact: float) -> 
     assert group_delta(epsilon, delta, 1) == pytest.approx(delta)
 
 
-def test_huge_groups_are_promised_nothing() -> None:
+def test_huge_groups_have_no_guarantee() -> None:
     assert group_delta(100.0, 1e-5, 50) == 1
     assert group_delta(100.0, 0.0, 50) == 0
 

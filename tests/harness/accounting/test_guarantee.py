@@ -1,4 +1,4 @@
-"""A price is held against its target."""
+"""The check of a price against its target."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Which events have a price, what numbers they may hold, and what they become."""
+"""Events of a ledger: which have a price, their allowed numbers, and their expansion."""
 
 import json
 import math
@@ -65,7 +65,7 @@ def test_the_list_above_is_complete() -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_every_known_event_has_a_finite_price_and_says_what_it_assumes(event: DpEvent) -> None:
+def test_every_known_event_has_a_finite_price_and_states_its_assumptions(event: DpEvent) -> None:
     guarantee = price(event, 1e-5)
     assert guarantee.epsilon is not None
     assert 0 <= guarantee.epsilon < math.inf
@@ -112,7 +112,7 @@ def test_impossible_numbers_are_refused(event: DpEvent, field: str) -> None:
         ParallelDpEvent((GaussianDpEvent(1.0), GaussianDpEvent(0.0))),
     ],
 )
-def test_without_noise_nothing_is_promised(event: DpEvent) -> None:
+def test_without_noise_there_is_no_guarantee(event: DpEvent) -> None:
     assert not is_private(event)
     assert price(event, 1e-5).kind == "none"
 

@@ -1,4 +1,4 @@
-"""Prices against published and closed-form numbers, at their limits, and in what they refuse."""
+"""Prices against published and closed-form numbers, at their limits, and refusals."""
 
 import json
 import math
@@ -67,9 +67,9 @@ def test_dp_sgd_has_its_known_price(
 ) -> None:
     guarantee = price(sgm(batch / members, noise, steps), 1e-5)
     digits = 1.5e-4 if pld != 0.864 else 6e-4
-    told = dict(guarantee.epsilons)
-    prv = told.pop("prv")
-    assert told == pytest.approx({"rdp": rdp, "rdp_classic": classic, "pld": pld}, abs=digits)
+    stated = dict(guarantee.epsilons)
+    prv = stated.pop("prv")
+    assert stated == pytest.approx({"rdp": rdp, "rdp_classic": classic, "pld": pld}, abs=digits)
     assert guarantee.epsilon == guarantee.epsilons["pld"]
     assert pld <= prv <= pld + 0.0125, "PRV gives the upper end of its interval, 0.01 above the middle"
 
@@ -103,7 +103,7 @@ def exact_gaussian_epsilon(noise: float, delta: float) -> float:
 
 
 @pytest.mark.parametrize(("noise", "epsilon"), [(1, 4.377178), (2, 1.993091), (4, 0.926342), (8, 0.434416)])
-def test_one_gaussian_costs_what_the_closed_form_says(noise: float, epsilon: float) -> None:
+def test_one_gaussian_costs_its_closed_form(noise: float, epsilon: float) -> None:
     assert exact_gaussian_epsilon(noise, 1e-5) == pytest.approx(epsilon, abs=1e-6)
     found = price(GaussianDpEvent(noise), 1e-5).epsilon
     assert found == pytest.approx(epsilon, rel=2e-4)
@@ -132,7 +132,7 @@ def test_sampling_every_record_is_not_sampling() -> None:
 )
 def test_more_noise_never_costs_more(rate: float, steps: int, noise: float, more: float) -> None:
     less_noise, more_noise = (price(sgm(rate, s, steps), 1e-5).epsilons for s in (noise, noise * more))
-    # Prices on two meshes round differently, by less than one per mille of what they say.
+    # Prices on two meshes round differently, by less than one per mille.
     assert more_noise["pld"] <= less_noise["pld"] * 1.001
     assert more_noise["rdp"] <= less_noise["rdp"]
     assert less_noise["pld"] <= less_noise["rdp"]
@@ -196,7 +196,7 @@ def test_sampling_no_record_costs_nothing() -> None:
         (sgm(0.5, 1.0, 0), "count", 0),
     ],
 )
-def test_what_has_no_price_is_refused(event: DpEvent, field: str, value: object) -> None:
+def test_unpriced_events_are_refused(event: DpEvent, field: str, value: object) -> None:
     with pytest.raises(AccountingError) as caught:
         price(event, 1e-5)
     assert (caught.value.field, caught.value.value) == (field, value)
@@ -247,7 +247,7 @@ MIXED = {
 
 @pytest.mark.parametrize("name", MIXED)
 @pytest.mark.parametrize("tampered", ["pld high", "pld low", "rdp low"])
-def test_a_tampered_accountant_is_found_out_on_either_side(
+def test_a_tampered_accountant_is_detected_on_either_side(
     name: str, tampered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event, noticed = MIXED[name]
@@ -321,7 +321,7 @@ def test_a_third_opinion_that_disagrees_is_an_error() -> None:
         ParallelDpEvent((GaussianDpEvent(3.0), GaussianDpEvent(2.0))),
     ],
 )
-def test_where_losses_are_unknown_the_renyi_price_is_the_headline_and_says_so(event: DpEvent) -> None:
+def test_without_known_losses_the_renyi_price_is_the_named_headline(event: DpEvent) -> None:
     guarantee = price(event, 1e-5)
     assert guarantee.accountant == "rdp"
     assert guarantee.epsilon == guarantee.epsilons["rdp"]
@@ -343,7 +343,7 @@ def test_disjoint_parts_cost_as_much_as_the_most_expensive() -> None:
 
 
 def test_replacing_a_record_moves_a_sum_twice_as_far_as_removing_it() -> None:
-    """dp-accounting's RDP forgets the factor; both accountants must count it."""
+    """dp-accounting's RDP omits the factor; both accountants must include it."""
     replaced = price(GaussianDpEvent(4.0), 1e-5, "replace-one").epsilons
     removed = price(GaussianDpEvent(2.0), 1e-5).epsilons
     assert {name: replaced[name] for name in ("pld", "rdp")} == pytest.approx(
@@ -359,7 +359,7 @@ def test_replacing_a_record_moves_a_sum_twice_as_far_as_removing_it() -> None:
     )
 
 
-def test_a_pure_price_is_asked_for_with_delta_0() -> None:
+def test_delta_0_requests_a_pure_price() -> None:
     guarantee = price(ComposedDpEvent([LaplaceDpEvent(4.0), PureDpEvent(0.5)]), 0.0)
     assert (guarantee.kind, guarantee.epsilon, guarantee.delta) == ("pure-dp", 0.75, 0.0)
     assert guarantee.accountant == "pure"
@@ -401,24 +401,24 @@ def test_rounding_never_makes_renyi_prices_vanish() -> None:
     assert epsilon_rdp(event, 1e-9, ADD_OR_REMOVE) > 0
 
 
-def test_a_guarantee_says_what_it_takes_for_granted() -> None:
-    told = price(sgm(0.1, 2.0, 3), 1e-5).asdict()
-    assert set(told) == {
+def test_a_guarantee_states_its_assumptions() -> None:
+    stated = price(sgm(0.1, 2.0, 3), 1e-5).asdict()
+    assert set(stated) == {
         *("kind", "epsilon", "delta", "adjacency", "accountant", "epsilons"),
         *("assumptions", "lower_bounds"),
     }
-    assert (told["kind"], told["adjacency"], told["accountant"]) == (
+    assert (stated["kind"], stated["adjacency"], stated["accountant"]) == (
         "approximate-dp",
         "add-or-remove-one",
         "pld",
     )
-    assert any("independently" in line for line in told["assumptions"])
-    assert len(told["assumptions"]) == len(set(told["assumptions"])) == 4
-    json.dumps(told, allow_nan=False)
+    assert any("independently" in line for line in stated["assumptions"])
+    assert len(stated["assumptions"]) == len(set(stated["assumptions"])) == 4
+    json.dumps(stated, allow_nan=False)
 
 
 @pytest.mark.parametrize(("rate", "noise", "steps"), [(0.2, 3.0, 100), (0.5, 40.0, 20), (0.01, 0.8, 300)])
-def test_the_mesh_costs_next_to_nothing(rate: float, noise: float, steps: int) -> None:
+def test_the_mesh_costs_little(rate: float, noise: float, steps: int) -> None:
     event = sgm(rate, noise, steps)
     chosen = price(event, 1e-5).epsilon
     finer = epsilon_pld(event, 1e-5, ADD_OR_REMOVE, mesh(chosen or 0, steps) / 4)

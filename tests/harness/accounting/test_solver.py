@@ -1,4 +1,4 @@
-"""Calibration meets its target from below, remembers, and says what it cannot do."""
+"""Calibration meets its target from below, caches solutions, and reports infeasible targets."""
 
 import json
 import math
@@ -98,7 +98,7 @@ def test_steps_are_the_most_that_keep_the_target(
     assert (price(family(found + 1), 1e-5).epsilon or 0) > target
 
 
-def test_too_few_steps_to_take_says_so(tmp_path: Path) -> None:
+def test_an_infeasible_number_of_steps_is_reported(tmp_path: Path) -> None:
     with pytest.raises(AccountingError, match=COUNT.remedy) as caught:
         calibrate(
             lambda count: SelfComposedDpEvent(GaussianDpEvent(1.0), int(count)),
@@ -124,7 +124,7 @@ def test_a_target_out_of_range_is_refused(target: float, tmp_path: Path) -> None
     assert (caught.value.field, caught.value.value) == ("delta", 0.0)
 
 
-def test_an_unreachable_target_says_what_is_reachable(tmp_path: Path) -> None:
+def test_an_infeasible_target_states_what_is_reachable(tmp_path: Path) -> None:
     """Another release with fixed noise already costs 4.38; no noise on the rest makes up for that."""
     with pytest.raises(AccountingError) as caught:
         calibrate(
@@ -143,13 +143,13 @@ def test_a_family_that_cannot_be_priced_is_refused(tmp_path: Path) -> None:
 
 
 def test_where_any_noise_will_do_the_least_is_taken(tmp_path: Path) -> None:
-    """Nobody is ever sampled with more than probability delta: even hardly any noise is enough."""
+    """No record is sampled with more than probability delta: even very little noise is enough."""
     noise = calibrate(sgm(1e-9, 1), 1.0, 1e-5, cache=tmp_path)
     assert (price(sgm(1e-9, 1)(noise), 1e-5).epsilon or 0) <= 1.0
 
 
 class Counted:
-    """A family that counts how often it is asked."""
+    """A family that counts its calls."""
 
     def __init__(self, steps: int = 20) -> None:
         self.asked, self.family = 0, sgm(1.0, steps)
@@ -163,7 +163,7 @@ def test_a_solution_is_cached_on_disk(tmp_path: Path) -> None:
     cold, warm = Counted(), Counted()
     first = calibrate(cold, 2.0, 1e-5, cache=tmp_path)
     assert calibrate(warm, 2.0, 1e-5, cache=tmp_path) == first
-    assert warm.asked == 2 < cold.asked, "two events name the family; none is priced again"
+    assert warm.asked == 2 < cold.asked, "two events identify the family; none is priced again"
 
 
 @pytest.mark.parametrize("other", [(20, 2.5, 1e-5), (20, 2.0, 1e-6), (21, 2.0, 1e-5)])
@@ -194,9 +194,7 @@ def test_an_altered_solution_is_not_used(tmp_path: Path) -> None:
     assert calibrate(Counted(), 2.0, 1e-5, cache=tmp_path) == first
 
 
-def test_a_cache_that_cannot_be_written_costs_nothing_but_time(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unwritable_cache_only_costs_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "file"
     file.touch()
     assert calibrate(Counted(), 2.0, 1e-5, cache=file) > 0

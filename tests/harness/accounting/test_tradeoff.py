@@ -42,7 +42,7 @@ def test_a_gaussian_is_exact() -> None:
 
 
 def test_the_curve_is_met_by_the_best_attack_on_a_sampled_gaussian() -> None:
-    """Thresholding the likelihood ratio of one release: nobody does better, and the ceiling is as high."""
+    """Thresholding the likelihood ratio of one release is optimal, and reaches the ceiling."""
     rate, noise = 0.3, 1.0
     event = PoissonSampledDpEvent(rate, GaussianDpEvent(noise))
     for fpr in (0.01, 0.1, 0.5):
@@ -55,7 +55,7 @@ def test_the_curve_is_met_by_the_best_attack_on_a_sampled_gaussian() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_a_pure_promise_has_the_curve_of_its_epsilon(epsilon: float) -> None:
+def test_a_pure_guarantee_has_the_curve_of_its_epsilon(epsilon: float) -> None:
     for fpr in (0.001, 0.1, 0.6):
         assert tpr_ceiling(PureDpEvent(epsilon), fpr).tpr == pytest.approx(
             float(curve_of_epsilon(epsilon, 0.0)(fpr)), rel=5e-3
@@ -82,12 +82,12 @@ def test_the_whole_curve_is_below_each_of_its_points(event: SelfComposedDpEvent)
     assert found[-1] == pytest.approx(1)
 
 
-def test_without_a_promise_there_is_no_ceiling() -> None:
+def test_without_a_guarantee_there_is_no_ceiling() -> None:
     assert tpr_ceiling(NonPrivateDpEvent(), 0.01).tpr == 1
     assert tpr_ceiling(price(NonPrivateDpEvent(), None), 0.01).tpr == 1
 
 
-def test_what_has_no_curve_or_no_rate_is_refused() -> None:
+def test_events_without_a_curve_and_wrong_rates_are_refused() -> None:
     with pytest.raises(AccountingError) as caught:
         tpr_ceiling(ZCDpEvent(0.1), 0.01)
     assert (caught.value.field, caught.value.value) == ("event", "ZCDpEvent")

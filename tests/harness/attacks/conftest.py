@@ -67,13 +67,13 @@ def smooth_pictures(count: int, seed: int) -> Tensor:
 
 @pytest.fixture(scope="session")
 def victims() -> Records:
-    """Six pictures to rebuild."""
+    """Six pictures to reconstruct."""
     return Records(smooth_pictures(6, seed=0), torch.arange(6) % 4)
 
 
 @pytest.fixture(scope="session")
 def intercepted(victims: Records) -> Intercepted:
-    """What they share of themselves with an untrained LeNet; labels are not told."""
+    """Their gradients on an untrained LeNet, without labels."""
     model = lenet(0, channels=3, side=12, classes=4)
     pixels = Pixels.of(Records(smooth_pictures(200, seed=1), torch.zeros(200)))
     gradients = record_gradients(model)(victims.x, victims.y)
@@ -82,7 +82,7 @@ def intercepted(victims: Records) -> Intercepted:
 
 @pytest.fixture(scope="session")
 def mere_noise(intercepted: Intercepted) -> Intercepted:
-    """The control: gradients that have nothing to do with any picture."""
+    """The control: gradients unrelated to any picture."""
     random = torch.Generator().manual_seed(3)
     noise = [torch.randn(each.shape, generator=random) for each in intercepted.gradients]
     return Intercepted(intercepted.model, noise, None, intercepted.shape, intercepted.pixels)

@@ -1,4 +1,4 @@
-"""Attribute inference: models that ignore the column, that know it, and how guesses are judged."""
+"""Attribute inference: models that ignore or memorise the column, and the evaluation of guesses."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,13 +27,13 @@ def customers(count: int, seed: int) -> Records:
     random = torch.Generator().manual_seed(seed)
     x = torch.randint(2, (count, 6), generator=random).float()
     x[:, 1] = (torch.rand(count, generator=random) < 0.3).float()
-    # A number of its own for every record, so that a model can tell them apart by it.
+    # A unique number for every record, by which a model can distinguish them.
     named = torch.cat([x, torch.rand(count, 1, generator=random)], dim=1)
     return Records(named, torch.randint(CLASSES, (count,), generator=random))
 
 
 class Memory(nn.Module):
-    """Sure of the label of a record that it knows, with every column as it was; of nothing else."""
+    """Confident only of the labels of memorised records with all columns unchanged."""
 
     def __init__(self, known: Records) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def test_a_model_that_ignores_the_column_leaves_the_prior(params: dict[str, Any]
 
 
 @pytest.mark.parametrize("params", VARIANTS)
-def test_a_model_that_remembers_its_members_gives_their_column_away(
+def test_a_model_that_memorised_its_members_reveals_their_column(
     params: dict[str, Any], members: Bools
 ) -> None:
     pool = customers(RECORDS, 1)
@@ -98,7 +98,7 @@ def test_a_model_that_remembers_its_members_gives_their_column_away(
     assert found.gap_low > 0
 
 
-def test_what_can_be_guessed_without_the_model_is_no_advantage(members: Bools) -> None:
+def test_imputable_values_are_no_advantage(members: Bools) -> None:
     """The column is the record's first one: the imputation knows it, and the model adds nothing."""
     pool, public = customers(RECORDS, 1), customers(300, 2)
     for each in (pool, public):

@@ -1,4 +1,4 @@
-"""The audits on made-up answers: they find what is there and do not cry wolf."""
+"""The audits on simulated logits: they detect leakage and raise no false alarm."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ CANARIES, PEOPLE, MODELS = 64, 30, 4
 def with_canaries(
     from_phi: FromPhi, strength: float, seed: int, models: int = MODELS, count: int = CANARIES
 ) -> Evidence:
-    """Coins, and answers that are higher by `strength` for canaries that are members."""
+    """Coins, and logits that are higher by `strength` for canaries that are members."""
     random = np.random.default_rng(seed)
     members = random.random((models, PEOPLE + count)) < 0.5
     phi: Floats = random.standard_normal(members.shape)
@@ -66,7 +66,7 @@ def test_searching_for_the_best_number_of_guesses_is_paid_for(from_phi: FromPhi)
     assert one.epsilon < fixed.epsilon
 
 
-def test_many_runs_judge_by_a_threshold_that_others_chose(from_phi: FromPhi) -> None:
+def test_many_runs_test_a_threshold_chosen_on_other_models(from_phi: FromPhi) -> None:
     evidence = with_canaries(from_phi, 20.0, 0, models=400, count=1)
     found = AuditManyRun().bound(evidence, AuditManyRunParams(), 1e-5)
     assert found.trials == found.guesses == found.correct == 200
@@ -74,7 +74,7 @@ def test_many_runs_judge_by_a_threshold_that_others_chose(from_phi: FromPhi) -> 
 
 
 def test_models_are_not_judged_by_a_threshold_that_only_they_could_have_chosen(from_phi: FromPhi) -> None:
-    """Models of odd number tell their canary as well as those of even number, at lower scores."""
+    """Models of odd index separate their canary as well as those of even index, at lower scores."""
     members = np.tile([[True], [True], [False], [False]], (50, 1))
     phi = np.where(members, 1.0, 0.0)
     phi[1::2] -= 5.0

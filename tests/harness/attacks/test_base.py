@@ -1,4 +1,4 @@
-"""Evidence: its signals, its part for some models, and what an attack declares about itself."""
+"""Evidence: its signals, its restriction to some models, and an attack's declarations."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -67,7 +67,7 @@ def test_evidence_of_some_models_is_theirs_alone(masks: Callable[..., Bools]) ->
 
 
 class Undeclared:
-    """An attack as a plug-in of 0.1 has it."""
+    """An attack of a plug-in written for 0.1."""
 
     version: ClassVar[str] = "1"
     about: ClassVar[str] = "nothing"
@@ -83,7 +83,7 @@ class Undeclared:
 
 
 @pytest.mark.parametrize(("shadows", "dependence"), [(0, "alone"), (1, "learned"), (4, "learned")])
-def test_what_declares_nothing_gets_the_safe_assumption(shadows: int, dependence: str) -> None:
+def test_an_undeclared_dependence_gets_the_safe_assumption(shadows: int, dependence: str) -> None:
     attack: Any = Undeclared(shadows)
     assert isinstance(attack, Attack), "a plug-in need not declare its dependence"
     assert dependence_of(attack) == dependence
@@ -99,7 +99,7 @@ def test_an_unknown_dependence_is_refused() -> None:
 
 
 def test_every_attack_of_ours_declares_its_own_and_stored_results_know_it() -> None:
-    """Results of privbench 0.1 do not say it, and are evaluated again without the attacks at hand."""
+    """Results of privbench 0.1 lack it, and are re-evaluated without the attacks."""
     found = {name: attacks.family.get(name) for name in attacks.family.names()}
     ours = {name: each for name, each in found.items() if isinstance(each, Attack)}
     assert all("dependence" in vars(type(each)) for each in ours.values())

@@ -53,7 +53,7 @@ def test_members_sorted_by_class_are_found(digits: tuple[Images, Labels]) -> Non
 
 
 def test_members_in_file_order_are_found(digits: tuple[Images, Labels]) -> None:
-    """The first and the second half of the digits were written by other people."""
+    """The first and the second half of the digits have different writers."""
     images, labels = digits
     members = np.arange(len(labels))[None].repeat(8, axis=0) < 718
     assert not judge(images, labels, members)[0]
@@ -90,7 +90,7 @@ def test_wide_features_are_reduced_and_still_found(masks: Callable[..., Bools]) 
 
 
 def test_sound_splits_are_left_alone(digits: tuple[Images, Labels], masks: Callable[..., Bools]) -> None:
-    """Over 40 random splits the test statistic has mean 0 and deviation 1, as the verdict supposes.
+    """Over 40 random splits the test statistic has mean 0 and deviation 1, as the verdict assumes.
 
     Cross-fitting by exchanged folds would have a deviation of about 1.4.
     """

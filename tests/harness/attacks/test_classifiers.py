@@ -1,4 +1,4 @@
-"""Attacks that teach a classifier with shadow models: shokri and salem."""
+"""Attacks that train a classifier on shadow models: shokri and salem."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -21,7 +21,7 @@ MODELS, RECORDS, CLASSES = 4, 600, 5
 
 
 def dirichlet(members: Bools, peak_in: float, peak_out: float) -> Evidence:
-    """Posteriors drawn around the label, sharper for members: nothing but their shape tells who is in."""
+    """Posteriors drawn around the label, sharper for members: only their shape reveals membership."""
     random = np.random.default_rng(0)
     labels = random.integers(0, CLASSES, RECORDS)
     weights = np.ones((MODELS, RECORDS, CLASSES))

@@ -1,4 +1,4 @@
-"""Pictures and labels come back exactly from exact gradients."""
+"""Pictures and labels are reconstructed exactly from exact gradients."""
 
 from dataclasses import replace
 from typing import Any
@@ -47,7 +47,7 @@ def test_the_length_of_a_gradient_matters(intercepted: Intercepted, victims: Rec
 
 
 @pytest.mark.parametrize(("ceiling", "searches"), [(0.0, 4), (1e3, 1)])
-def test_what_has_diverged_is_searched_for_again_and_the_best_is_kept(
+def test_a_diverged_search_is_repeated_and_the_best_is_kept(
     intercepted: Intercepted, monkeypatch: pytest.MonkeyPatch, ceiling: float, searches: int
 ) -> None:
     found: list[tuple[Tensor, Tensor]] = []

@@ -1,4 +1,4 @@
-"""Pictures come back from their gradients, and not from noise."""
+"""Pictures are reconstructed from their gradients, and not from noise."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ def rebuild(seen: Intercepted, seed: int = 0, **params: Any) -> Reconstructions:
 
 
 def beaten(found: Reconstructions, victims: Records, seen: Intercepted) -> int:
-    """How many pictures are nearer to the original than its mean colour is."""
+    """The number of pictures closer to the original than its mean colour."""
     likeness = compare(seen.pixels.unit(victims.x), seen.pixels.unit(found.x), torch.ones(3, 1, 1))
     return int((likeness.mse < likeness.mse_mean_colour).sum())
 
@@ -100,5 +100,5 @@ def test_the_same_seed_gives_the_same_bits(intercepted: Intercepted) -> None:
 
 
 def test_a_known_label_is_taken_as_it_is(intercepted: Intercepted) -> None:
-    told = replace(intercepted, labels=torch.tensor([3, 3, 3, 3, 3, 3]))
-    assert rebuild(told, steps=1).labels.tolist() == [3] * 6
+    known = replace(intercepted, labels=torch.tensor([3, 3, 3, 3, 3, 3]))
+    assert rebuild(known, steps=1).labels.tolist() == [3] * 6

@@ -20,7 +20,7 @@ from workloads.models.mlp import mlp
 
 
 class Counting(nn.Module):
-    """Counts the rows that a model is asked about."""
+    """Counts the queries of a model."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def evidence_of(models: list[nn.Module], pool: Records, members: Bools, populati
 
 @pytest.fixture
 def bits(masks: Callable[..., Bools]) -> Evidence:
-    """Two networks on bits; labels are mostly what the first answers."""
+    """Two networks on bits; labels are mostly the first one's predictions."""
     random = torch.Generator().manual_seed(0)
     x = torch.randint(2, (300, 12), generator=random).float()
     models: list[nn.Module] = [mlp((12, 16, 3), seed).eval() for seed in (0, 1)]
@@ -66,7 +66,7 @@ def test_the_gap_attack_has_the_accuracy_that_the_gap_of_the_model_gives(bits: E
     for m in range(2):
         inside, outside = right[m][bits.members[m]].mean(), right[m][~bits.members[m]].mean()
         called = evaluate(found[m][None], bits.members[m][None], "alone")
-        # The best threshold either calls the right answers members or nobody.
+        # The best threshold classifies as members either the correct predictions or no record.
         assert called.accuracy_oracle == pytest.approx(max((1 + inside - outside) / 2, 0.5))
 
 
@@ -88,7 +88,7 @@ def test_it_keeps_to_its_queries(bits: Evidence, params: dict[str, Any]) -> None
     counted = [Counting(bits.released(m)) for m in range(2)]
     evidence = Evidence(**{**vars(bits), "released": counted.__getitem__})
     scores(evidence, queries=60, **params)
-    donors = 300  # asked once for all records, to find where a search begins
+    donors = 300  # queried once for all records, to find the starts of the search
     assert all(0 < each.rows <= 60 * 300 + donors for each in counted)
 
 
@@ -98,7 +98,7 @@ def test_a_search_with_too_few_queries_is_refused(bits: Evidence) -> None:
     assert (caught.value.field, caught.value.value, caught.value.allowed) == ("queries", 10, 11)
 
 
-def test_noise_flips_bits_with_the_chance_it_says() -> None:
+def test_noise_flips_bits_with_its_probability() -> None:
     x = torch.randint(2, (50, 40), generator=torch.Generator().manual_seed(0)).float()
     noise = Noise.suited_to(Records(x, torch.zeros(50)))
     many = noise.copies(x, 0.2, 51, torch.Generator().manual_seed(1))
@@ -117,14 +117,14 @@ def test_noise_on_numbers_has_the_scale_of_each_feature() -> None:
     torch.testing.assert_close(deviation, torch.tensor([0.5, 0.5, 0.0]), rtol=0.03, atol=1e-6)
 
 
-def test_noise_on_words_is_refused() -> None:
+def test_noise_on_tokens_is_refused() -> None:
     words = Records(torch.zeros(3, 5, dtype=torch.int64), torch.zeros(3))
     with pytest.raises(BenchError) as caught:
         Noise.suited_to(words)
     assert (caught.value.field, caught.value.allowed) == ("strategy", "gap")
 
 
-def test_views_of_what_is_no_image_are_refused(bits: Evidence) -> None:
+def test_views_of_records_that_are_not_images_are_refused(bits: Evidence) -> None:
     with pytest.raises(BenchError) as caught:
         scores(bits, strategy="augmentation")
     assert (caught.value.field, caught.value.value) == ("shape", (12,))
@@ -136,7 +136,7 @@ def test_views_find_the_members_of_a_model_that_saw_them_moved(masks: Callable[.
     images = Records(torch.rand(40, 1, 6, 6, generator=random), torch.zeros(40, dtype=torch.int64))
     members = masks(np.random.default_rng(0), 2, 40, 20)
 
-    class Remembers(nn.Module):
+    class Memorises(nn.Module):
         """Right on the originals, and on any image whose darkest pixel is a member's."""
 
         def __init__(self, own: Tensor) -> None:
@@ -150,7 +150,7 @@ def test_views_find_the_members_of_a_model_that_saw_them_moved(masks: Callable[.
             right = (known | original).float()
             return torch.stack([right, 1 - right], 1)
 
-    models: list[nn.Module] = [Remembers(images.x[torch.from_numpy(own)]) for own in members]
+    models: list[nn.Module] = [Memorises(images.x[torch.from_numpy(own)]) for own in members]
     evidence = evidence_of(models, images, members, images)
     assert evaluate(scores(evidence, strategy="gap"), members, "alone").auc == 0.5
     firm = scores(evidence, strategy="augmentation", queries=6)
@@ -158,7 +158,7 @@ def test_views_find_the_members_of_a_model_that_saw_them_moved(masks: Callable[.
 
 
 def test_distance_to_the_boundary_of_a_linear_model_is_exact() -> None:
-    """At the distance, along the normal, the answer changes; a little before, it does not."""
+    """At the distance, along the normal, the predicted label changes; just before, it does not."""
     random = torch.Generator().manual_seed(0)
     model = mlp((6, 4), 0).double()
     x = torch.randn(200, 6, generator=random, dtype=torch.float64)
@@ -207,6 +207,6 @@ def test_the_search_comes_near_the_exact_distance_and_never_below() -> None:
 
 
 def test_the_level_is_chosen_where_members_are_known(bits: Evidence) -> None:
-    """On the other model: this target's own members decide nothing."""
+    """On the other model: this target's own members are not used."""
     changed = Evidence(**{**vars(bits), "members": bits.members[[1, 1]]})
     np.testing.assert_array_equal(scores(bits, queries=20)[0], scores(changed, queries=20)[0])

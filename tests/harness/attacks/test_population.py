@@ -35,7 +35,7 @@ def test_rank_is_the_mid_rank_at_population_losses() -> None:
     np.testing.assert_allclose(rank, [0.2, 0.5, 0.65, 0.8, 0.1, 0.9])
 
 
-def test_threshold_gives_the_asked_false_positive_rate(from_phi: Callable[..., Evidence]) -> None:
+def test_threshold_gives_the_requested_false_positive_rate(from_phi: Callable[..., Evidence]) -> None:
     random = np.random.default_rng(0)
     evidence = from_phi(
         random.standard_normal((2, 4000)),

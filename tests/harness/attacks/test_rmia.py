@@ -56,7 +56,7 @@ def test_more_likely_than_usual_scores_higher(from_phi: Callable[..., Evidence])
     assert scores[0, 0] > scores[0, 1] > scores[0, 2]
 
 
-def test_without_population_records_it_says_so(evidence: Evidence) -> None:
+def test_missing_population_records_are_reported(evidence: Evidence) -> None:
     empty = replace(
         evidence,
         population_logits=evidence.population_logits[:, :0],

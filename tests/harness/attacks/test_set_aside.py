@@ -1,4 +1,4 @@
-"""Members that were set aside: no attack learns from them, no figure counts them, every audit does."""
+"""Members that were set aside: excluded from attacks and figures, included in every audit."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ from workloads.errors import BenchError
 
 
 def test_an_audit_counts_them_as_its_coins_fell(from_phi: Callable[..., Evidence]) -> None:
-    """A bound is about all that the method was given; leaving out heads but no tails would prove anything."""
+    """A bound covers everything the method was given; leaving out heads but no tails would bias it."""
     random = np.random.default_rng(0)
     members = random.random((8, 60)) < 0.5
     evidence = replace(from_phi(4.0 * members + random.standard_normal(members.shape), members), canaries=40)
@@ -102,8 +102,8 @@ def test_attribute_inference_leaves_them_out() -> None:
     assert attribute_metrics.evaluate(guesses, members, 5).accuracy_members == pytest.approx(4 / 6)
 
 
-def test_a_blind_check_judges_the_remaining_records(from_phi: Callable[..., Evidence]) -> None:
-    """A method that sets aside whoever has a feature leaves members that can be told without any model."""
+def test_a_blind_check_evaluates_the_remaining_records(from_phi: Callable[..., Evidence]) -> None:
+    """Setting aside all records with a feature leaves members that are distinguishable without any model."""
     random = np.random.default_rng(0)
     features = random.standard_normal((2000, 5), dtype=np.float32)
     members = np.stack([random.random(2000) < 0.5 for _ in range(4)])

@@ -1,4 +1,4 @@
-"""The shadow attack: its fit against scikit-learn's, and what it must be equal to."""
+"""The shadow attack: its fit against scikit-learn's, and its known limits."""
 
 from collections.abc import Callable
 
@@ -43,7 +43,7 @@ def test_losses_that_part_members_perfectly_have_a_finite_fit() -> None:
     assert slope[0] < 0
 
 
-def test_one_kind_of_record_teaches_nothing() -> None:
+def test_one_kind_of_record_trains_nothing() -> None:
     slope, intercept = fit(np.array([0.0, 1.0]), np.array([[3, 3], [0, 0]]), np.array([[0, 0], [4, 4]]))
     np.testing.assert_array_equal([slope, intercept], np.zeros((2, 2)))
 

@@ -22,7 +22,7 @@ MODELS, RECORDS = 3, 400
 
 
 class Sure(nn.Module):
-    """Answers as a network does, and is surer of some records: the members, if they are its own."""
+    """A network that is more confident of some records: of its members, if they are given."""
 
     def __init__(self, base: nn.Sequential, members: Tensor, by: float) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Sure(nn.Module):
 
 @pytest.fixture
 def sure(masks: Callable[..., Bools]) -> Evidence:
-    """Networks that are surer of their members; a record's first column is its number."""
+    """Networks that are more confident of their members; a record's first column is its number."""
     random = torch.Generator().manual_seed(0)
     x = torch.randn(RECORDS, 10, generator=random)
     members = masks(np.random.default_rng(0), MODELS, RECORDS, RECORDS // 2)
@@ -70,7 +70,7 @@ def test_the_factors_make_the_gradient_of_autograd(model: nn.Sequential, shape: 
 
 
 @pytest.mark.parametrize("model", [nn.Sequential(nn.Linear(4, 3), nn.LogSoftmax(dim=1)), nn.Flatten()])
-def test_a_model_that_ends_otherwise_is_refused(model: nn.Module) -> None:
+def test_a_model_without_a_final_linear_layer_is_refused(model: nn.Module) -> None:
     with pytest.raises(BenchError) as caught:
         last_layer(model, torch.randn(2, 4), torch.zeros(2, dtype=torch.int64))
     assert caught.value.field == "model"
@@ -91,7 +91,7 @@ def test_shadow_knowledge_does_not_look_at_the_target(sure: Evidence) -> None:
 
 
 def test_partial_knowledge_is_of_the_other_half_of_the_records(sure: Evidence) -> None:
-    """Turning one record's membership around changes scores of the other half, and of that half alone."""
+    """Flipping one record's membership changes scores of the other half only."""
     params = WhiteBoxParams(trees=5)
     before = WhiteBox().scores(sure, params)[0]
     members = sure.members.copy()

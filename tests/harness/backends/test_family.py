@@ -50,7 +50,7 @@ def test_a_backend_is_imported_by_its_own_folder_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_backend_is_named_by_its_own_folder_alone(name: str) -> None:
-    """As a string; but for the default, which is named once."""
+    """As a string, except for the default, which is named once."""
     users = {
         (file.relative_to(HARNESS).as_posix(), node.lineno)
         for file, tree, _ in modules()
@@ -64,7 +64,7 @@ def test_a_backend_is_named_by_its_own_folder_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["slurm", "docker", "submitit", "sbatch", "squeue"])
-def test_no_scheduler_or_engine_is_spoken_of_elsewhere(word: str) -> None:
+def test_no_scheduler_or_engine_is_mentioned_elsewhere(word: str) -> None:
     """In no text, comment or variable of the environment."""
     owners = [BACKENDS / name for name in NAMES]
     users = {

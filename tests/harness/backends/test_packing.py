@@ -62,7 +62,9 @@ def test_packs_hold_every_job_once_in_order_and_within_the_limits(
     if isinstance(size, int) and most is None:
         assert all(len(pack) <= size for pack in found)
     if size == "auto" and most is None and any(each is not None for each in seconds):
-        taken = iter(lengths(given_jobs))  # a job of unknown length is as long as all others, not its pack's
+        taken = iter(
+            lengths(given_jobs)
+        )  # a job of unknown length is as long as the median of all, not of its pack
         totals = [math.fsum(next(taken) for _ in pack) for pack in found]
         assert max(totals) <= FULL_SECONDS + max(lengths(given_jobs)) + START_SECONDS
 

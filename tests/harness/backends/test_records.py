@@ -56,7 +56,7 @@ def test_settings_of_an_old_sweep() -> None:
     found = sent_settings(sweep)
     assert (found.slots, found.gpus, found.profile_as(Container).read_only) == (2, [], ("/data",))
     assert sent_settings(sweep, "slurm").profile is None, "of another backend"
-    # Of the time before GPUs were handed out, and before backends were told apart.
+    # From before GPUs were assigned, and before submissions named their backend.
     plain = {"slots": 1, "threads": 2, "timeout_seconds": 5.0, "environment": {}}
     before = parse_sweep({"settings": plain, "tasks": []})
     assert sent_backend(before) == "local"
@@ -68,7 +68,7 @@ def test_settings_of_an_old_sweep() -> None:
     "settings",
     [OLD | {"of_the_future": 1}, OLD | {"profile": {"cpus": 1}}, OLD | {"threads": "many"}],
 )
-def test_settings_of_another_version_are_told(settings: dict[str, Any]) -> None:
+def test_settings_of_another_version_are_reported(settings: dict[str, Any]) -> None:
     with pytest.raises(StoreError, match="another version of privbench"):
         sent_settings(parse_sweep({"backend": "local", "settings": settings, "tasks": []}))
 
@@ -86,7 +86,7 @@ def test_an_old_submission_is_of_the_backend_that_its_sweep_was_sent_to(store: S
     assert (found.backend, found.settings.profile_as(Container).memory) == ("docker", "2G")
 
 
-def test_what_is_of_no_backend_with_this_queue_is_no_submission(store: Store) -> None:
+def test_a_submission_of_a_backend_without_this_queue_is_ignored(store: Store) -> None:
     for backend in ("slurm", "nobody's"):
         assert (
             read_submission(store, queued(store, sweep="s", backend=backend, settings=OLD, jobs=[])) is None

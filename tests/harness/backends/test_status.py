@@ -34,7 +34,7 @@ def say(store: Store, task: Task, age: float = 0.0) -> None:
     (store.folder(task.key) / "heartbeat").write_text(json.dumps(word))
 
 
-def test_tasks_are_counted_by_what_their_folders_say(store: Store) -> None:
+def test_tasks_are_counted_by_the_content_of_their_folders(store: Store) -> None:
     end(store, TASKS[0])
     end(store, TASKS[1])
     end(store, TASKS[2], "diverged")
@@ -96,7 +96,7 @@ def test_a_damaged_result_is_not_an_end(store: Store) -> None:
     assert Progress.of(store, "sweep").summary()["done"] == 0
 
 
-def test_an_old_or_broken_heartbeat_is_of_the_dead(store: Store) -> None:
+def test_an_old_or_broken_heartbeat_is_stale(store: Store) -> None:
     folder = store.folder(TASKS[0].key)
     assert heartbeat(folder) is None
     say(store, TASKS[0])
@@ -107,12 +107,12 @@ def test_an_old_or_broken_heartbeat_is_of_the_dead(store: Store) -> None:
     assert heartbeat(folder) is None
 
 
-def test_an_unknown_sweep_is_told(store: Store) -> None:
+def test_an_unknown_sweep_is_reported(store: Store) -> None:
     with pytest.raises(StoreError, match="no sweep 'swep'"):
         Progress.of(store, "swep")
 
 
-def test_a_living_supervisor_is_seen_even_before_its_first_word(store: Store) -> None:
+def test_a_running_supervisor_is_detected_before_its_first_state(store: Store) -> None:
     assert supervisor_summary(store) == {"alive": False}
     with only_one(store):
         assert supervisor_summary(store) == {"alive": True}

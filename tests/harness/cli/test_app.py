@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what works, what is refused, and that nothing is written then."""
+"""The command line as a user sees it: what works, what is refused, and that a refusal writes nothing."""
 
 import json
 import os
@@ -108,7 +108,7 @@ def test_a_delta_of_one_over_n_is_warned_of_and_not_refused(privbench: Privbench
 
 
 @pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "lots"])
-def test_an_epsilon_that_is_none_is_refused(privbench: Privbench, epsilon: str) -> None:
+def test_an_invalid_epsilon_is_refused(privbench: Privbench, epsilon: str) -> None:
     answer = privbench("run", "--workload", "digits-mlp", "--method", "dp-sgd", f"--epsilon={epsilon}")
     refused(answer, "epsilon = ")
 
@@ -163,7 +163,7 @@ def test_a_folder_of_something_else_is_refused(privbench: Privbench, sweep: Path
     refused(privbench("run", str(sweep), "--store", "photos"), "is not a privbench store")
 
 
-def test_a_store_that_is_not_there(privbench: Privbench) -> None:
+def test_a_missing_store(privbench: Privbench) -> None:
     for command in (["status"], ["collect"], ["report", "all"], ["query", "select 1"], ["logs", "ab"]):
         refused(privbench(*command), "no store at")
 
@@ -174,7 +174,7 @@ def test_an_unknown_backend_and_a_sweep_beside_options(privbench: Privbench, swe
     refused(privbench("show", "method", "dp-sdg"), "did you mean 'dp-sgd'?")
 
 
-def test_a_wrong_word_is_wrong_use(privbench: Privbench) -> None:
+def test_an_unknown_command_is_wrong_use(privbench: Privbench) -> None:
     assert privbench("list", "things").code == 2
     assert privbench("fly").code == 2
 
@@ -226,7 +226,7 @@ def test_plan_sends_nothing(privbench: Privbench, sweep: Path) -> None:
 
 
 def test_help_loads_no_torch_and_is_quick() -> None:
-    """Less than half a second of CPU is promised; the test leaves room for a slower machine."""
+    """The target is half a second of CPU; the test allows for a slower machine."""
     code = (
         "import sys, time; sys.argv = ['privbench', '--help']\n"
         "from harness.cli.app import main\n"

@@ -1,4 +1,4 @@
-"""`collect`, `query` and `report` on a database outside its store, and every form an answer is written in."""
+"""`collect`, `query` and `report` on a database outside its store, and every output format."""
 
 import csv
 import json
@@ -39,7 +39,7 @@ def invoke(*arguments: str) -> Any:
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "parquet"])
-def test_a_result_goes_to_a_file_in_every_format(filled: Path, tmp_path: Path, form: str) -> None:
+def test_a_result_is_written_in_every_format(filled: Path, tmp_path: Path, form: str) -> None:
     out = tmp_path / f"answer.{form}"
     sql = "select workload, label, auc from frontier order by all"
     done = invoke("query", sql, "--format", form, "--out", str(out), "--store", str(filled))
@@ -64,7 +64,7 @@ def test_a_file_that_cannot_be_written_is_reported(filled: Path, tmp_path: Path)
         assert "--out" in str(done.exception)
 
 
-def test_a_database_answers_without_its_store(elsewhere: Path) -> None:
+def test_a_database_can_be_queried_without_its_store(elsewhere: Path) -> None:
     sql = "select count(*) as n from frontier"
     done = invoke("query", sql, "--format", "json", "--database", str(elsewhere))
     assert json.loads(done.output) == [{"n": 13}]

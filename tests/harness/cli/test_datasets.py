@@ -1,4 +1,4 @@
-"""`privbench data`: what it lists, fetches, verifies and makes, and how it ends."""
+"""`privbench data`: listing, download, verification, features, and exit codes."""
 
 import io
 import json
@@ -81,7 +81,7 @@ def put(root: Path, content: bytes = TEXT) -> Path:
     return file
 
 
-def test_list_says_what_is_here_and_where_it_looked(root: Path, privbench: Privbench) -> None:
+def test_list_shows_what_is_available_and_where_it_searched(root: Path, privbench: Privbench) -> None:
     rows = {row["name"]: row for row in privbench("list", "--json").json}
     assert {"digits", "mnist", "lfw", "thing"} <= set(rows)
     assert not rows["thing"]["present"]
@@ -139,7 +139,7 @@ def test_an_unknown_name_does_nothing(root: Path, privbench: Privbench, command:
 
 @dataclass(frozen=True)
 class Unborn(Scattered):
-    """An encoder that nobody has."""
+    """An encoder that does not exist."""
 
     def missing(self) -> str | None:
         return "it needs a crystal ball: buy one"
@@ -147,7 +147,7 @@ class Unborn(Scattered):
 
 @pytest.fixture
 def banks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two banks of four small pictures; one of them cannot be made."""
+    """Two banks of four small pictures; one of them cannot be computed."""
     pictures = np.random.default_rng(0).integers(256, size=(4, 3, 8, 8), dtype=np.uint8)
     arrays = {
         f"{split}_{name}": each
@@ -166,7 +166,7 @@ def banks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features.family, "members", members)
 
 
-def test_features_are_listed_made_and_found_again(banks: None, privbench: Privbench) -> None:
+def test_features_are_listed_computed_and_found(banks: None, privbench: Privbench) -> None:
     states = {row["name"]: row["state"] for row in privbench("features", "--json").json}
     assert states == {"good": "to make", "lost": "missing"}
     answer = privbench("features", "good", "--threads", "1")
@@ -179,7 +179,7 @@ def test_features_are_listed_made_and_found_again(banks: None, privbench: Privbe
     assert (row["state"], row["where"]) == ("kept", str(file))
 
 
-def test_features_that_cannot_be_made_say_why_and_the_others_are_made(
+def test_features_that_cannot_be_computed_state_why_and_the_others_are_computed(
     banks: None, privbench: Privbench
 ) -> None:
     answer = privbench("features", "lost", "good")

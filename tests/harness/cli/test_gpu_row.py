@@ -1,4 +1,4 @@
-"""What `privbench doctor` says of GPUs, with a stand-in for nvidia-smi and this machine's torch."""
+"""The GPU row of `privbench doctor`, with a stand-in for nvidia-smi and this machine's torch."""
 
 import os
 from pathlib import Path

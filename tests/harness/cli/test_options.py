@@ -1,4 +1,4 @@
-"""What shells offer after <TAB>: the names there are, found without loading torch."""
+"""Shell completion: existing names, found without loading torch."""
 
 import json
 import os
@@ -45,9 +45,9 @@ found = {{}}
 for line in {LINES!r}:
     os.environ["COMP_WORDS"] = line
     os.environ["COMP_CWORD"] = str(line.count(" "))
-    with contextlib.redirect_stdout(io.StringIO()) as told, contextlib.suppress(SystemExit):
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
         main()
-    found[line] = told.getvalue().split()
+    found[line] = printed.getvalue().split()
 heavy = sorted({{"torch", "numpy", "duckdb", "sqlalchemy", "sklearn"}} & sys.modules.keys())
 print(json.dumps({{"found": found, "heavy": heavy}}))
 """
@@ -55,7 +55,7 @@ print(json.dumps({{"found": found, "heavy": heavy}}))
 
 @pytest.fixture(scope="module")
 def completed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What bash would be offered for each line, in a folder with a store of two sweeps and three tasks."""
+    """The completions of bash for each line, in a folder with a store of two sweeps and three tasks."""
     folder = tmp_path_factory.mktemp("completion")
     (folder / "there/sweeps").mkdir(parents=True)
     for name in ("first", "second"):

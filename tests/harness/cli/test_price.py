@@ -1,4 +1,4 @@
-"""`privbench price`: right numbers, no torch, and errors that say what to do."""
+"""`privbench price`: correct numbers, no torch, and errors that state what to do."""
 
 import json
 import os
@@ -37,8 +37,8 @@ def call(
     monkeypatch.setattr(sys, "argv", ["privbench", "price", *words])
     with pytest.raises(SystemExit) as end:
         main()
-    told = capsys.readouterr()
-    return int(end.value.code or 0), told.out, told.err
+    quoted = capsys.readouterr()
+    return int(end.value.code or 0), quoted.out, quoted.err
 
 
 @pytest.fixture
@@ -62,13 +62,13 @@ def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def test_every_accountant_is_reported_and_the_headline_named(quote: Any) -> None:
-    told = quote(*SUBSAMPLED, "--noise", "1.1", "--steps", "14062", "--delta", "1e-5")
-    assert told["headline"] == "pld"
-    assert told["epsilon"] == told["epsilons"]["pld"] == pytest.approx(2.3817, abs=2e-4)
-    assert told["epsilons"]["rdp"] == pytest.approx(2.5966, abs=2e-4)
-    assert told["epsilons"]["rdp_classic"] == pytest.approx(3.0083, abs=2e-4)
-    assert told["epsilons"]["prv"] == pytest.approx(2.3917, abs=2e-4)
-    assert told["assumptions"]
+    quoted = quote(*SUBSAMPLED, "--noise", "1.1", "--steps", "14062", "--delta", "1e-5")
+    assert quoted["headline"] == "pld"
+    assert quoted["epsilon"] == quoted["epsilons"]["pld"] == pytest.approx(2.3817, abs=2e-4)
+    assert quoted["epsilons"]["rdp"] == pytest.approx(2.5966, abs=2e-4)
+    assert quoted["epsilons"]["rdp_classic"] == pytest.approx(3.0083, abs=2e-4)
+    assert quoted["epsilons"]["prv"] == pytest.approx(2.3917, abs=2e-4)
+    assert quoted["assumptions"]
 
 
 def test_noise_and_steps_are_solved_for(quote: Any) -> None:
@@ -83,7 +83,7 @@ def test_noise_and_steps_are_solved_for(quote: Any) -> None:
     assert scale["epsilon"] == pytest.approx(1, rel=1e-3)
 
 
-def test_fixed_batches_speak_of_replaced_records(quote: Any) -> None:
+def test_fixed_batches_are_priced_under_replace_one(quote: Any) -> None:
     words = (*SUBSAMPLED, "--noise", "4", "--steps", "10")
     fixed, poisson = quote(*words, "--sampling", "fixed"), quote(*words)
     assert (fixed["adjacency"], poisson["adjacency"]) == ("replace-one", "add-or-remove-one")
@@ -91,10 +91,10 @@ def test_fixed_batches_speak_of_replaced_records(quote: Any) -> None:
 
 
 def test_directions(quote: Any) -> None:
-    told = quote("directional", "--rows", "12x75,24x300,10x768,3x12,1x10", "--kappa", "1", "--uses", "30")
-    assert told["epsilons"]["pure"] == 3000
-    assert told["epsilon"] == pytest.approx(71.1, abs=0.1)
-    assert any("sqrt(50)" in note for note in told["notes"])
+    quoted = quote("directional", "--rows", "12x75,24x300,10x768,3x12,1x10", "--kappa", "1", "--uses", "30")
+    assert quoted["epsilons"]["pure"] == 3000
+    assert quoted["epsilon"] == pytest.approx(71.1, abs=0.1)
+    assert any("sqrt(50)" in note for note in quoted["notes"])
     whole = quote("directional", "--dimension", "16000", "--uses", "30", "--target-epsilon", "1")
     assert whole["settings"]["kappa"] == pytest.approx(3.094, abs=2e-3)
     sampled = quote(
@@ -115,46 +115,46 @@ def test_directions(quote: Any) -> None:
     assert 0 < sampled["epsilon"] < 0.1
     rows = ["directional", "--rows", "12x75,24x300,10x768,3x12,1x10", "--kappa", "1", "--uses", "30"]
     amplified = quote(*rows, "--n", "50000", "--batch-size", "128")
-    assert 0 < amplified["epsilon"] < 0.1 * told["epsilon"], "rows are amplified by sampling too"
+    assert 0 < amplified["epsilon"] < 0.1 * quoted["epsilon"], "rows are amplified by sampling too"
 
 
 def test_votes_from_counts_and_from_files(quote: Any, tmp_path: Path) -> None:
     words = ["votes", "--aggregator", "laplace", "--noise", "20"]
-    told = quote(*words, "--counts", "200,50", "--classes", "10", "--queries", "100")
-    assert told["epsilons"]["data_dependent"] == pytest.approx(0.5556, abs=1e-4)
+    quoted = quote(*words, "--counts", "200,50", "--classes", "10", "--queries", "100")
+    assert quoted["epsilons"]["data_dependent"] == pytest.approx(0.5556, abs=1e-4)
     table = [[200, 50] + [0] * 8] * 100
     rows = tmp_path / "votes.csv"
     rows.write_text("\n".join(",".join(map(str, row)) for row in table))
     listed = tmp_path / "votes.json"
     listed.write_text(json.dumps(table))
     for file in (rows, listed):
-        assert quote(*words, "--votes", str(file))["epsilons"] == told["epsilons"]
+        assert quote(*words, "--votes", str(file))["epsilons"] == quoted["epsilons"]
     unseen = quote(*words, "--queries", "100")
     assert "data_dependent" not in unseen["epsilons"]
-    assert unseen["epsilon"] == told["epsilon"]
+    assert unseen["epsilon"] == quoted["epsilon"]
     assert not any("sanitised" in line for line in unseen["assumptions"])
 
 
 def test_selective_release_has_three_prices(quote: Any) -> None:
-    told = quote(*SELECTIVE)
-    assert told["epsilons"]["paper"] == pytest.approx(1.0, abs=5e-3)
-    assert told["epsilons"]["rdp"] == pytest.approx(1.409, abs=1e-3)
-    assert told["lower_bounds"]["worst_case"] == pytest.approx(1.068, abs=1e-3)
-    assert told["epsilon"] == told["epsilons"]["pld"] < told["epsilons"]["rdp"]
-    assert any("broken in the worst case" in note for note in told["notes"])
+    quoted = quote(*SELECTIVE)
+    assert quoted["epsilons"]["paper"] == pytest.approx(1.0, abs=5e-3)
+    assert quoted["epsilons"]["rdp"] == pytest.approx(1.409, abs=1e-3)
+    assert quoted["lower_bounds"]["worst_case"] == pytest.approx(1.068, abs=1e-3)
+    assert quoted["epsilon"] == quoted["epsilons"]["pld"] < quoted["epsilons"]["rdp"]
+    assert any("broken in the worst case" in note for note in quoted["notes"])
     assert quote(*SELECTIVE, "--no-lower")["lower_bounds"] == {}
 
 
 def test_ceilings(quote: Any) -> None:
-    told = quote("gaussian", "--noise", "2", "--tpr-at-fpr", "0.01", "--tpr-at-fpr", "0.1")
-    assert [row["fpr"] for row in told["ceilings"]] == [0.01, 0.1]
-    assert told["ceilings"][0]["tpr"] == pytest.approx(0.0339, abs=1e-4)
-    assert told["ceilings"][0]["basis"] == "gaussian"
+    quoted = quote("gaussian", "--noise", "2", "--tpr-at-fpr", "0.01", "--tpr-at-fpr", "0.1")
+    assert [row["fpr"] for row in quoted["ceilings"]] == [0.01, 0.1]
+    assert quoted["ceilings"][0]["tpr"] == pytest.approx(0.0339, abs=1e-4)
+    assert quoted["ceilings"][0]["basis"] == "gaussian"
 
 
 def test_a_pure_price(quote: Any) -> None:
-    told = quote("laplace", "--noise", "2", "--count", "3", "--delta", "0")
-    assert (told["kind"], told["epsilon"], told["delta"]) == ("pure-dp", 1.5, 0)
+    quoted = quote("laplace", "--noise", "2", "--count", "3", "--delta", "0")
+    assert (quoted["kind"], quoted["epsilon"], quoted["delta"]) == ("pure-dp", 1.5, 0)
 
 
 def test_the_default_is_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +165,7 @@ def test_the_default_is_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "pieces"),
     [
         (
             [*SUBSAMPLED[:3], "--batch-size", "70000", "--noise", "-1", "--steps", "0", "--delta", "2"],
@@ -202,11 +202,11 @@ def test_the_default_is_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     ],
 )
 def test_bad_input_is_reported_with_value_bound_and_remedy(
-    words: list[str], told: list[str], refusal: Any
+    words: list[str], pieces: list[str], refusal: Any
 ) -> None:
-    said = refusal(*words)
-    for piece in told:
-        assert piece in said
+    message = refusal(*words)
+    for piece in pieces:
+        assert piece in message
 
 
 @pytest.mark.parametrize("content", ["[[1, Infinity]]", "[" * 100_000, "[[1, [2]]]", "{}", "[[1e999, 2]]"])
@@ -251,21 +251,26 @@ def test_a_plug_in_is_priced_by_its_plan_and_loads_no_torch_that_it_does_not_nee
     command = [sys.executable, "-c", TORCHLESS, *words, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=here)
     *printed, loaded = done.stdout.splitlines()
-    told = json.loads("\n".join(printed))
-    assert (told["mechanism"], loaded) == ("scaled", "False")
-    assert told["settings"]["scale"] == pytest.approx(2.0, rel=2e-3)
-    assert told["defaults"] == {"batch_size": 8}
+    quoted = json.loads("\n".join(printed))
+    assert (quoted["mechanism"], loaded) == ("scaled", "False")
+    assert quoted["settings"]["scale"] == pytest.approx(2.0, rel=2e-3)
+    assert quoted["defaults"] == {"batch_size": 8}
 
 
 def test_a_method_costs_what_its_mechanism_does(quote: Any) -> None:
-    told = quote("dp-sgd", *METHOD, "--n-train", "60000", "--tpr-at-fpr", "0.01")
+    quoted = quote("dp-sgd", *METHOD, "--n-train", "60000", "--tpr-at-fpr", "0.01")
     mechanism = quote(*SUBSAMPLED, "--noise", "1.1", "--steps", "14062", "--tpr-at-fpr", "0.01")
-    assert (told["epsilons"], told["ceilings"]) == (mechanism["epsilons"], mechanism["ceilings"])
-    assert told["settings"] == {"n_train": 60000, "noise_multiplier": 1.1, "steps": 14062, "batch_size": 256}
-    assert told["defaults"]["clip"] == 1
+    assert (quoted["epsilons"], quoted["ceilings"]) == (mechanism["epsilons"], mechanism["ceilings"])
+    assert quoted["settings"] == {
+        "n_train": 60000,
+        "noise_multiplier": 1.1,
+        "steps": 14062,
+        "batch_size": 256,
+    }
+    assert quoted["defaults"]["clip"] == 1
     halved = quote("dp-sgd", *METHOD, "--n-train", "60000", "--delta", "1e-6")
     assert halved["delta"] == 1e-6
-    assert halved["epsilon"] > told["epsilon"]
+    assert halved["epsilon"] > quoted["epsilon"]
 
 
 @pytest.mark.parametrize(
@@ -296,24 +301,24 @@ def test_what_a_method_leaves_out_is_solved_for(quote: Any) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_calibrated_method_is_priced_as_it_is_planned(name: str, quote: Any) -> None:
-    told = quote(name, "--workload", "digits-linear", "--target-epsilon", "4")
+    quoted = quote(name, "--workload", "digits-linear", "--target-epsilon", "4")
     grid = {"workload": "digits-linear", "method": name, "epsilon": 4.0}
     (cell,) = make_plan(*read_sweep({"models": 1, "grid": [grid]}, "one"), None).cells
     planned = {each: value for each, value in cell.params.items() if each not in ("epsilon", "delta")}
-    assert told["settings"] | told["defaults"] == {"n_train": cell.n_train, **planned}
-    assert 3.99 <= told["epsilon"] <= 4
-    assert "data_dependent" not in told["epsilons"]
+    assert quoted["settings"] | quoted["defaults"] == {"n_train": cell.n_train, **planned}
+    assert 3.99 <= quoted["epsilon"] <= 4
+    assert "data_dependent" not in quoted["epsilons"]
 
 
 @pytest.mark.parametrize("name", sorted({*methods.family.names()} - {*METHODS}))
-def test_what_cannot_be_priced_says_why(name: str, refusal: Any) -> None:
-    said = refusal(name, "--n-train", "100")
-    assert f"{name} cannot be priced in advance: it" in said
-    assert ("spends its budget adaptively" in said) == isinstance(methods.family.get(name), Budgeted)
+def test_a_method_that_cannot_be_priced_states_why(name: str, refusal: Any) -> None:
+    message = refusal(name, "--n-train", "100")
+    assert f"{name} cannot be priced in advance: it" in message
+    assert ("spends its budget adaptively" in message) == isinstance(methods.family.get(name), Budgeted)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "pieces"),
     [
         (["dp-sgd", *METHOD], ["--n-train is missing", "--workload"]),
         (["dp-sgd", "--n-train", "9"], ["give --set noise_multiplier=VALUE", "--target-epsilon"]),
@@ -340,14 +345,16 @@ def test_what_cannot_be_priced_says_why(name: str, refusal: Any) -> None:
         (["gausian", "--noise", "9"], ["unknown method or mechanism 'gausian'", "mean 'gaussian'?"]),
     ],
 )
-def test_a_method_that_is_asked_wrongly(words: list[str], told: list[str], refusal: Any) -> None:
-    said = refusal(*words)
-    for piece in told:
-        assert piece in said
+def test_wrong_options_of_a_method_are_refused(words: list[str], pieces: list[str], refusal: Any) -> None:
+    message = refusal(*words)
+    for piece in pieces:
+        assert piece in message
 
 
 @pytest.mark.parametrize("name", [*MECHANISMS, "dp-sgd"])
-def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = call(monkeypatch, capsys, name, "--help")
     assert code == 0
     assert "--delta" in out

@@ -1,4 +1,4 @@
-"""`privbench report reproduce` as a user meets it."""
+"""`privbench report reproduce` as a user sees it."""
 
 from pathlib import Path
 

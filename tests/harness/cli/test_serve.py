@@ -1,4 +1,4 @@
-"""`privbench serve` as a process of its own, asked over HTTP; and what keeps its rows fresh."""
+"""`privbench serve` as a process, queried over HTTP; and the refresh of its rows."""
 
 import json
 import socket
@@ -59,7 +59,7 @@ def test_the_page_and_its_data(address: str) -> None:
     assert "digits-linear" in json.loads(data.body)["defaults"]
 
 
-def test_what_has_not_changed_is_not_sent_again(address: str) -> None:
+def test_unchanged_data_are_not_resent(address: str) -> None:
     tag = ask(address + "data.json").headers["ETag"]
     for known in (tag, f'"other", {tag}'):
         again = ask(address + "data.json", If_None_Match=known)
@@ -108,7 +108,7 @@ def test_a_foreign_name_for_this_machine_is_refused(address: str) -> None:
         assert ask(address + "data.json", Host=name).status == 200
 
 
-def test_with_a_token_only_who_knows_it(store: Store) -> None:
+def test_a_token_is_required(store: Store) -> None:
     with served(store.path, "--token", TOKEN, "--host", "0.0.0.0") as found:
         port, _, query = found.rpartition(":")[2].partition("/")
         assert query == f"?token={TOKEN}"
@@ -140,15 +140,15 @@ def test_other_machines_need_a_token(tmp_path: Path) -> None:
     assert "at least 16" in refusal("--token", "short", "--store", str(tmp_path))
 
 
-def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_store(tmp_path: Path) -> None:
     assert "no store at" in refusal("--store", str(tmp_path / "none"), "--port", "0")
 
 
 def test_a_port_that_is_taken(store: Store) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refusal("--store", str(store.path), "--port", str(port))
-    assert f"port {port}" in said and "--port" in said
+        message = refusal("--store", str(store.path), "--port", str(port))
+    assert f"port {port}" in message and "--port" in message
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def copy(store: Store, tmp_path: Path) -> Store:
-    """A store of the test's own with the sweep's trainings, not yet attacked nor collected."""
+    """A copy of the store with the sweep's trainings, neither attacked nor collected."""
     other = Store.open(tmp_path / "copy", create=True)
     for folder in store.folders():
         if store.task(folder.name).kind == "train":
@@ -236,7 +236,7 @@ def test_a_database_that_was_deleted_is_rebuilt(copy: Store) -> None:
     assert copy.database.exists()
 
 
-def test_who_asks_while_another_collects_gets_the_last_rows(
+def test_a_request_during_a_collection_gets_the_last_rows(
     copy: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "PAUSE_SECONDS", 0.0)
@@ -278,7 +278,7 @@ def test_progress_reads_what_is_new(store: Store, copy: Store) -> None:
     assert (after["done"], after["waiting"]) == (5, 0)
 
 
-def test_a_sweep_sent_again_is_recounted(copy: Store) -> None:
+def test_a_resubmitted_sweep_is_recounted(copy: Store) -> None:
     progress = LiveProgress(copy)
     assert progress.look()["sweeps"][0]["tasks"] == 5
     record = copy.sweep("small")
@@ -329,8 +329,8 @@ def test_rows_of_a_running_sweep_come_without_reloading(lab: Any) -> None:
                 "All sweeps have finished.", timeout=patience_ms
             )
             assert page.evaluate("window.opened") == "once"
-            _, said = done.communicate(timeout=300)
-            assert done.returncode == 0, said
+            _, message = done.communicate(timeout=300)
+            assert done.returncode == 0, message
         finally:
             done.kill()
             done.wait()

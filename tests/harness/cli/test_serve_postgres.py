@@ -84,7 +84,7 @@ def test_its_page_draws_the_rows_and_shows_no_progress(collected: str, server: s
     with served(None, "--database", server) as address, chromium() as browser:
         visit = Visit(browser, address, own=(address,))
         points(visit.page).first.wait_for()
-        visit.page.wait_for_timeout(2500)  # it has asked for progress by then
+        visit.page.wait_for_timeout(2500)  # it has requested progress by then
         assert visit.page.locator("#progress").is_hidden()
         assert visit.page.locator("#away").is_hidden()
         visit.close()

@@ -1,4 +1,4 @@
-"""A user's own folders never shadow ours: the program works where `methods/` and the like are the user's."""
+"""A user's folders never shadow ours: the program works beside a user's own `methods/` and the like."""
 
 import subprocess
 import sys

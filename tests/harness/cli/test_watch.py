@@ -23,7 +23,7 @@ def console(terminal: bool = False) -> tuple[Console, io.StringIO]:
     return Console(file=text, force_terminal=terminal, width=100), text
 
 
-def remember(store: Store, tasks: list[Task]) -> None:
+def record_sweep(store: Store, tasks: list[Task]) -> None:
     store.write_sweep(sweep_record("sweep", *tasks))
 
 
@@ -36,7 +36,7 @@ def end(store: Store, task: Task, reason: str | None = None) -> None:
 def test_a_finished_sweep_is_shown_and_left(lab: "Lab", terminal: bool) -> None:
     tasks = [lab.task(index) for index in range(3)]
     lab.added(*tasks)
-    remember(lab.store, tasks)
+    record_sweep(lab.store, tasks)
     for task in tasks[:2]:
         end(lab.store, task)
     end(lab.store, tasks[2], "diverged")
@@ -46,10 +46,10 @@ def test_a_finished_sweep_is_shown_and_left(lab: "Lab", terminal: bool) -> None:
     assert "0/1 cells, 3/3 tasks, 1 failed" in text.getvalue()
 
 
-def test_watching_ends_where_nobody_works_and_nothing_is_queued(lab: "Lab") -> None:
+def test_watching_ends_when_nothing_runs_or_is_queued(lab: "Lab") -> None:
     tasks = [lab.task(0), lab.task(1)]
     lab.added(*tasks)
-    remember(lab.store, tasks)
+    record_sweep(lab.store, tasks)
     end(lab.store, tasks[0])
     assert not watch(lab.store, "sweep", console()[0], lambda: False).over
 
@@ -57,7 +57,7 @@ def test_watching_ends_where_nobody_works_and_nothing_is_queued(lab: "Lab") -> N
 def test_watching_ends_when_interrupted(lab: "Lab") -> None:
     task = lab.task()
     lab.added(task)
-    remember(lab.store, [task])
+    record_sweep(lab.store, [task])
     (lab.store.queue / "1.json").write_text('{"sweep": "sweep", "jobs": []}')
     assert not watch(lab.store, "sweep", console()[0], lambda: True).over
     assert lab.processes() == []
@@ -82,7 +82,7 @@ def test_watching_starts_a_supervisor_in_the_place_of_a_killed_one(lab: "Lab") -
 def test_the_pace_counts_steps_seen_while_watching(lab: "Lab") -> None:
     tasks = [lab.task(0), lab.task(1)]
     lab.added(*tasks)
-    remember(lab.store, tasks)
+    record_sweep(lab.store, tasks)
     progress = Progress.of(lab.store, "sweep")
     pace = Pace(progress)
     assert pace.left(progress) == "?"

@@ -1,4 +1,4 @@
-"""A method that does not do what its ledger says is caught, and an honest one is not accused."""
+"""A method that deviates from its ledger is caught, and an honest one raises no alarm."""
 
 import re
 from dataclasses import replace
@@ -38,20 +38,20 @@ SWEEP = {
 
 
 class Careless(DpSgd):
-    """Says what dp-sgd says, and does something else."""
+    """Has the ledger of dp-sgd, and deviates from it."""
 
     def __init__(self, noise: float, clip: float) -> None:
         self.noise, self.clip = noise, clip
 
     def train(self, members: Records, problem: Problem, params: DpSgdParams, run: Run) -> Released:
-        """With this much of the noise, and a threshold so much higher."""
+        """Train with the noise and the clip scaled."""
         noise = (params.noise_multiplier or 0.0) * self.noise / self.clip
         done = params.model_copy(update={"noise_multiplier": noise, "clip": params.clip * self.clip})
         return replace(super().train(members, problem, done, run), ledger=self.planned(params, len(members)))
 
 
 def audit(path: Path) -> tuple[Store, Json]:
-    """Plan, train and audit one cell in this process; its row of the view."""
+    """Plan, train and audit one cell in this process; return its row of the view."""
     store = run(path, SWEEP)
     (row,) = query(store.path, "select * from audit").arrow.to_pylist()
     return store, row
@@ -69,7 +69,7 @@ def run(path: Path, content: Json) -> Store:
     return store
 
 
-def test_an_honest_dp_sgd_is_not_accused(tmp_path: Path) -> None:
+def test_an_honest_dp_sgd_raises_no_alarm(tmp_path: Path) -> None:
     store, row = audit(tmp_path / "store")
     assert row["alarm"] is False and row["message"] is None
     assert 0 <= row["epsilon_audited"] < row["epsilon_priced"] <= 1.0
@@ -103,11 +103,11 @@ ROW = re.compile(
     r"\| `(?P<method>sgd|dp-sgd)`[^|]*\| (?P<median>[\d.]+) \((?P<low>[\d.]+) to (?P<high>[\d.]+)\) \|"
 )
 OTHER_SEEDS = 0.5
-"""By which one more seed may lie beyond the range of five."""
+"""How far a further seed may lie outside the range of five."""
 
 
 @pytest.mark.slow
-def test_the_page_s_command_proves_what_its_table_says(tmp_path: Path) -> None:
+def test_the_page_s_command_proves_the_bounds_of_its_table(tmp_path: Path) -> None:
     """The column `gradient` of docs/audit.md, by the command above it."""
     printed = [row.groupdict() for row in ROW.finditer(PAGE.read_text(encoding="utf-8"))]
     assert [row["method"] for row in printed] == ["sgd", "dp-sgd", "dp-sgd"]

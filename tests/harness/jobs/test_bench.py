@@ -172,7 +172,7 @@ def test_everyone_steps_once_a_round_in_changing_order_on_the_same_draws() -> No
     orders = [[turn.player for turn in turns if turn.round == number] for number in range(20)]
     assert all(sorted(order) == [0, 1, 2] for order in orders)
     assert len({tuple(order) for order in orders}) > 3
-    # Trainings of 3, 4 and 5 steps began again at different times, and still drew alike in every round.
+    # Trainings of 3, 4 and 5 steps restarted at different times, and still drew the same in every round.
     assert draws[0] == draws[1] == draws[2]
     assert len(set(draws[0])) == len(draws[0]) == 22
 
@@ -270,7 +270,7 @@ CONTROL: Json = {
     [
         ([1.0] * 60, None),
         ([1.0] * 49, "only 49 timed steps"),
-        ([1.3] * 60, "is 1.30 of sgd"),
+        ([1.3] * 60, "took 1.30 times the first"),
         ([0.6, 1.0, 1.0, 1.4] * 15, None),
         ([0.5, 1.0, 1.5] * 20, "in the middle half of the rounds"),
         ([0.7] * 29 + [1.0] * 2 + [1.3] * 29, "(95 %)"),
@@ -280,8 +280,8 @@ def test_a_noisy_machine_is_recognised(again: list[float], doubt: str | None) ->
     second, first = laps(again), laps([1.0] * len(again))
     ratios = compare(second, first, "cpu", seed=0)
     control = Variant(**CONTROL, **ratios)
-    said = find_doubt(control, second, first, "cpu", "sgd")
-    assert said is None if doubt is None else doubt in str(said)
+    found = find_doubt(control, second, first, "cpu", "sgd")
+    assert found is None if doubt is None else doubt in str(found)
 
 
 def test_figures_of_a_real_bench(benched: tuple[Store, Result]) -> None:
@@ -301,7 +301,7 @@ def test_figures_of_a_real_bench(benched: tuple[Store, Result]) -> None:
     assert entry(document, "dp-sgd bookkeeping")["engine_used"] == "bookkeeping"
     assert (found.batch_size, found.parameters, found.threads) == (32, 650, 1)
     if sys.platform.startswith("linux"):
-        assert found.malloc["M_ARENA_MAX"] == "1", "bench lets all threads use one heap, and says so"
+        assert found.malloc["M_ARENA_MAX"] == "1", "in a bench all threads share one heap, as recorded"
 
 
 def test_memory_of_a_step_is_what_it_takes(benched: tuple[Store, Result]) -> None:
@@ -367,14 +367,14 @@ def test_a_ratio_below_one_is_explained(
 ) -> None:
     _, document = benched
     found = document.bench.bench
-    told = []
+    explained = []
     for ratio in (0.8, 1.2):
         slow = [each.model_copy(update={"ratio": max(each.ratio or 0.0, 1.0)}) for each in found.methods]
         changed = [slow[0], slow[1].model_copy(update={"ratio": ratio}), *slow[2:]]
         show(document.key, found.model_copy(update={"methods": changed}))
         captured = capsys.readouterr()
-        told.append("pays for its graph" in " ".join((captured.out + captured.err).split()))
-    assert told == [True, False]
+        explained.append("pays for its graph" in " ".join((captured.out + captured.err).split()))
+    assert explained == [True, False]
 
 
 def test_reports_draw_benches(benched: tuple[Store, Result], tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_reports_draw_benches(benched: tuple[Store, Result], tmp_path: Path) -> 
     assert "dp-sgd bookkeeping, B=32" in encode_data(page_data(read(store.path)))
 
 
-def test_a_bench_goes_before_training_runs_and_print_beside_it() -> None:
+def test_a_bench_is_preferred_to_training_runs_with_print_beside_it() -> None:
     machine = {"device": "cpu", "threads": 1, "guarantee_kind": "none", "workload": "shape-wrn16-4"}
     run = machine | {"group": "shape-wrn16-4", "cell": "c", "label": "x", "models": 2, "batch_size": 8}
     run |= {"step_overhead": None, "example_overhead": 9.0, "overhead_by": "per example"}
@@ -450,7 +450,7 @@ def test_a_condition_keeps_the_benches_of_what_it_selects(benched: tuple[Store, 
     assert read(store.path, "method = 'dp-sgd'", view="overhead").bench == []
 
 
-def test_one_failure_names_the_layer_and_the_rest_goes_on(plugins: Path, tmp_path: Path) -> None:
+def test_one_failure_names_the_layer_and_the_rest_continues(plugins: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "harness.cli", "bench", "--workload", "normed"]
     command += [
         "--method",
@@ -482,7 +482,7 @@ def test_one_failure_names_the_layer_and_the_rest_goes_on(plugins: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "problem"),
     [
         ({"workload": ["digits-mpl"]}, "did you mean 'digits-mlp'?"),
         ({"method": ["dp-sdg"]}, "did you mean 'dp-sgd'?"),
@@ -493,14 +493,14 @@ def test_one_failure_names_the_layer_and_the_rest_goes_on(plugins: Path, tmp_pat
         ({"epsilon": [-1.0]}, "epsilon must be > 0"),
     ],
 )
-def test_what_is_wrong_is_said(changes: dict[str, list[Any]], said: str) -> None:
+def test_wrong_settings_are_reported(changes: dict[str, list[Any]], problem: str) -> None:
     grid: Grid = {"workload": ["digits-mlp"], "method": ["dp-sgd"], "noise_multiplier": [1.0]}
     grid |= changes
     if "epsilon" in changes:
         del grid["noise_multiplier"]
-    with pytest.raises(SpecError) as problem:
+    with pytest.raises(SpecError) as caught:
         plan_benches(grid, QUICK)
-    assert said in str(problem.value)
+    assert problem in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -512,7 +512,7 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda"])
-def test_a_device_that_is_not_here_is_refused_before_anything_runs(device: str) -> None:
+def test_a_missing_device_is_refused_before_anything_runs(device: str) -> None:
     if device == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(SpecError, match="device"):
@@ -520,7 +520,7 @@ def test_a_device_that_is_not_here_is_refused_before_anything_runs(device: str) 
     refuse_missing_device("cpu")
 
 
-def test_a_bench_asked_for_by_hand_has_a_key_of_its_own_and_the_same_plain_update_rule() -> None:
+def test_a_bench_started_by_hand_has_its_own_key_and_the_same_plain_update_rule() -> None:
     grid: Grid = {"workload": ["digits-mlp"], "method": ["dp-sgd"], "noise_multiplier": [1.0]}
     (one,), (two,) = (plan_benches(grid, QUICK, stamp_now()) for _ in range(2))
     assert one.key != two.key
@@ -532,7 +532,7 @@ def test_a_bench_asked_for_by_hand_has_a_key_of_its_own_and_the_same_plain_updat
     assert one.cell.params["sampling"] == "poisson"
 
 
-def test_lists_multiply_and_variants_are_told_apart() -> None:
+def test_lists_multiply_and_variants_are_distinguished() -> None:
     grid: Grid = {"workload": ["digits-mlp"], "method": ["dp-sgd"], "noise_multiplier": [1.0]}
     tasks = plan_benches(grid | {"clip": [0.5, 2.0], "batch_size": [16, 32]}, QUICK)
     assert [task.timing and task.timing.batch_size for task in tasks] == [16, 32]

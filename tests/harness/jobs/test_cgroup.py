@@ -23,16 +23,16 @@ def test_kills_are_read_from_either_version(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "shown"),
     [
         ("1258291200\n", "1200 MiB"),
         ("max\n", "all memory of the machine"),
         ("9223372036854771712\n", "all memory of the machine"),
     ],
 )
-def test_the_limit_is_told_for_people(
-    content: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_limit_is_formatted_for_display(
+    content: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "limit").write_text(content)
     monkeypatch.setattr(cgroup, "LIMITS", (tmp_path / "none", tmp_path / "limit"))
-    assert cgroup.memory_limit() == told
+    assert cgroup.memory_limit() == shown

@@ -26,7 +26,7 @@ trees = st.recursive(
 
 @settings(max_examples=40, deadline=None)
 @given(tree=trees)
-def test_what_is_read_is_what_was_saved(tmp_path_factory: pytest.TempPathFactory, tree: Any) -> None:
+def test_a_checkpoint_round_trips(tmp_path_factory: pytest.TempPathFactory, tree: Any) -> None:
     file = tmp_path_factory.mktemp("tree") / "file"
     write_checkpoint(file, {"tree": tree})
     read = read_checkpoint(file)

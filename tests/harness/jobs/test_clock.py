@@ -21,9 +21,9 @@ def test_a_stopwatch_measures_wall_time() -> None:
 
 
 def occupy(size: int) -> None:
-    """Let the resident memory rise by this much and fall again, past any allocator.
+    """Raise the resident memory by this much and release it, bypassing the allocator.
 
-    A tensor may get memory that the process has freed before, and then nothing rises.
+    A tensor may reuse memory that the process has freed before.
     """
     with mmap.mmap(-1, size) as pages:
         for start in range(0, size, mmap.PAGESIZE):

@@ -1,4 +1,4 @@
-"""A process made ready for its device, the choice of that device, and the seam: waits, memory, failures."""
+"""Preparing a process for its device, choosing the device, and its interface: waits, memory, failures."""
 
 import gc
 import io
@@ -86,7 +86,7 @@ def test_another_workspace_is_refused_on_a_gpu_only(monkeypatch: pytest.MonkeyPa
 
 
 def settings() -> tuple[object, ...]:
-    """What a process computes with."""
+    """The arithmetic settings of a process."""
     fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     return (*arithmetic().values(), fill, torch.get_num_threads())
 
@@ -94,15 +94,15 @@ def settings() -> tuple[object, ...]:
 def test_a_prepared_process_computes_in_order_and_in_ieee_precision_and_is_left_as_it_was() -> None:
     before, threads = settings(), torch.get_num_threads()
     with prepared(CPU, threads + 1):
-        told = arithmetic()
-        assert (told["deterministic"], told["fp32_convolution"], told["fp32_matmul"]) == (
+        found = arithmetic()
+        assert (found["deterministic"], found["fp32_convolution"], found["fp32_matmul"]) == (
             True,
             "ieee",
             "ieee",
         )
         assert torch.get_num_threads() == threads + 1
         assert not settings()[-2], "a write of every new tensor"
-        # Both of torch's ways to ask agree; mixing the ways to set would make one of them fail.
+        # Both of torch's getters agree; mixing the two kinds of setters would make one of them fail.
         assert torch.backends.cudnn.conv.fp32_precision != "tf32"  # type: ignore[attr-defined]
         assert torch.backends.cudnn.allow_tf32 is False
     assert settings() == before
@@ -113,7 +113,7 @@ def test_a_prepared_process_computes_in_order_and_in_ieee_precision_and_is_left_
 
 @pytest.fixture
 def gpuless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine where torch sees no GPU; the path of the driver's word, which is not there yet."""
+    """A machine on which torch sees no GPU; the path of the driver's version file, which is absent."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
@@ -122,7 +122,7 @@ def gpuless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "version"
 
 
-def test_without_a_word_the_gpu_goes_before_the_cpu(gpuless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_default_the_gpu_is_preferred_to_the_cpu(gpuless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert best_device() == CPU
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert best_device() == GPU, "with its number: generators and weights are compared with it"
@@ -143,7 +143,7 @@ NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 1
         ("13.0", NVRM, "2,3", "CUDA_VISIBLE_DEVICES '2,3'", "update the driver"),
     ],
 )
-def test_a_gpu_that_was_asked_for_and_is_not_there_is_an_error_that_says_what_was_found(
+def test_a_requested_gpu_that_is_missing_is_an_error_that_states_what_was_found(
     gpuless: Path,
     monkeypatch: pytest.MonkeyPatch,
     cuda: str | None,
@@ -179,7 +179,7 @@ def test_a_device_that_torch_does_not_know_is_refused(monkeypatch: pytest.Monkey
 
 
 def step_through(run: Run, total: int) -> list[int]:
-    """Train for nothing, with three parts; the waits inside each step."""
+    """Run empty steps with three parts; return the waits inside each step."""
     seen = []
     for _ in run.steps("train", total, {}):
         before = waits(run)
@@ -251,7 +251,7 @@ def stop_after(steps: int) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize(("name", "begins"), [("Fake A100", 3), ("Fake H100", 0)])
-def test_a_training_goes_on_on_the_same_card_only(
+def test_a_training_resumes_on_the_same_card_only(
     card: type[FakeCard], tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, begins: int
 ) -> None:
     with pytest.raises(Interrupted):
@@ -344,7 +344,7 @@ def test_errors_of_a_device_have_their_reason_and_end_the_process(
     assert loses_device(wrapped) is lost
 
 
-def test_what_a_failed_kernel_means_is_said() -> None:
+def test_a_failed_kernel_is_explained() -> None:
     message = failure(RuntimeError("CUDA error: device-side assert triggered")).message
     assert "out of range" in message
     assert "CUDA_LAUNCH_BLOCKING=1" in message
@@ -362,9 +362,9 @@ def test_provenance_names_the_card_and_how_it_computes(card: type[FakeCard]) -> 
     assert provenance(None)["device"] is None
 
 
-def test_a_cuda_card_is_described_by_what_torch_says_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = SimpleNamespace(uuid="d5b8", total_memory=2**35, major=8, minor=0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: said)
+def test_a_cuda_card_is_described_as_torch_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = SimpleNamespace(uuid="d5b8", total_memory=2**35, major=8, minor=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     known = accelerator(GPU).identity()
@@ -380,7 +380,7 @@ def test_a_cuda_card_is_described_by_what_torch_says_of_it(monkeypatch: pytest.M
 
 
 class Engine:
-    """Held by itself alone, as an engine by its hooks."""
+    """Held only by a reference cycle, like an engine by its hooks."""
 
     def __init__(self) -> None:
         self.hook = self

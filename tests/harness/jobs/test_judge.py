@@ -1,4 +1,4 @@
-"""How membership attacks are judged: halves scored apart, what is kept, and the strongest of a family."""
+"""Evaluation of membership attacks: halves scored separately, stored scores, the strongest of a family."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -113,7 +113,7 @@ def test_a_half_must_hold_the_shadows_that_an_attack_needs(
 
 
 @pytest.mark.parametrize("name", ["loss", "lira", "strongest"])
-def test_stored_scores_give_the_same_payload_again(name: str, masks: Callable[..., Bools]) -> None:
+def test_stored_scores_reproduce_the_payload(name: str, masks: Callable[..., Bools]) -> None:
     evidence = evidence_of(masks, 16, canaries=40)
     payload, stored = judged(name, evidence)
     again = recompute(stored, payload.get("dependence", "record"), canaries=40, phi=evidence.phi)
@@ -147,9 +147,7 @@ def test_the_strongest_keeps_what_comparisons_need(masks: Callable[..., Bools]) 
 
 
 @pytest.mark.parametrize("models", [5, 8, 9])
-def test_the_declared_attacks_scored_anew_are_those_of_the_task(
-    models: int, masks: Callable[..., Bools]
-) -> None:
+def test_rescoring_the_declared_attacks_reproduces_the_task(models: int, masks: Callable[..., Bools]) -> None:
     whole = evidence_of(masks, 12)
     aside = whole.members & (np.arange(RECORDS) % 5 == 0)
     evidence = replace(whole, set_aside=aside)

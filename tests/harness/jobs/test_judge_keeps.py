@@ -1,4 +1,4 @@
-"""From what an attack found to a result: scores are kept, and canaries are judged apart."""
+"""From an attack's output to a result: scores are stored, and canaries are evaluated separately."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def evidence(strength: float) -> Evidence:
 
 
 def test_the_score_of_every_record_under_every_target_is_kept() -> None:
-    """Any figure can be made later of what is stored: here the AUC, by other code."""
+    """Any figure can be recomputed from what is stored: here the AUC, by independent code."""
     made = judge("loss", loss, evidence(0.0), loss.Params(), [])
     kept = load(made.artefacts["scores.safetensors"])
     assert kept["scores"].shape == kept["members"].shape == (MODELS, POOL + CANARIES)

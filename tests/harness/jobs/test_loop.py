@@ -1,4 +1,4 @@
-"""Real job processes: `python -m harness.jobs` on tiny tasks that end well, fail, or are stopped."""
+"""Real job processes: `python -m harness.jobs` on tiny tasks that succeed, fail, or are stopped."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class JobProcess:
         self.process.stdin.write(f"{key}\n")
         self.process.stdin.flush()
 
-    def answer(self) -> str:
+    def reply(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
@@ -44,7 +44,7 @@ class JobProcess:
         statuses = []
         for key in keys:
             self.give(key)
-            given, _, status = self.answer().partition(" ")
+            given, _, status = self.reply().partition(" ")
             assert given == key
             statuses.append(status)
         return statuses
@@ -60,7 +60,7 @@ def pair(shared_lab: "Lab") -> Iterator[tuple[JobProcess, JobProcess]]:
     """Two job processes on one store."""
     folder = shared_lab.store.path.parent
     both = JobProcess(shared_lab, folder / "first.txt"), JobProcess(shared_lab, folder / "second.txt")
-    assert [each.answer() for each in both] == ["ready", "ready"]
+    assert [each.reply() for each in both] == ["ready", "ready"]
     yield both
     assert [each.end() for each in both] == [0, 0]
     assert both[1].errors.read_text() == ""
@@ -109,7 +109,7 @@ def why(lab: "Lab", task: Task) -> tuple[str, str]:
     return str(result.reason), str(result.message)
 
 
-def test_a_failure_is_a_row_with_its_reason_and_the_worker_lives_on(lab: "Lab", job: JobProcess) -> None:
+def test_a_failure_is_a_row_with_its_reason_and_the_worker_continues(lab: "Lab", job: JobProcess) -> None:
     names = ("error", "diverge", "allocate", "memory", "stats")
     failing = {trouble: lab.task(trouble=trouble) for trouble in names}
     keys = lab.added(*failing.values())
@@ -131,7 +131,7 @@ def ended(process: "subprocess.Popen[str]") -> int:
 
 
 @pytest.mark.parametrize(("trouble", "reason"), [("gpu-memory", "out_of_memory"), ("gpu-assert", "error")])
-def test_after_its_device_failed_a_worker_leaves_the_row_and_ends_without_an_answer(
+def test_after_its_device_failed_a_worker_leaves_the_row_and_ends_without_a_reply(
     lab: "Lab", trouble: str, reason: str
 ) -> None:
     failing, later = lab.task(trouble=trouble), lab.task(trouble=trouble, seed=5)
@@ -153,7 +153,7 @@ def test_a_job_whose_device_failed_runs_none_of_the_other_tasks(lab: "Lab") -> N
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a GPU that is not there")
-def test_a_gpu_that_is_not_there_fails_trainings_until_it_is_and_no_attack(
+def test_a_missing_gpu_fails_trainings_until_it_is_present_and_no_attack(
     lab: "Lab", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained, attack, open_still = lab.task(seed=9), lab.attack(lab.task(seed=9), 1), lab.task(1, seed=9)
@@ -167,7 +167,7 @@ def test_a_gpu_that_is_not_there_fails_trainings_until_it_is_and_no_attack(
     assert lab.result(open_still).provenance["device"] is None
 
 
-def test_the_blind_check_of_a_cell_that_trains_on_everybody_gives_no_verdict(
+def test_the_blind_check_of_a_cell_trained_on_the_whole_pool_gives_no_verdict(
     lab: "Lab", job: JobProcess
 ) -> None:
     half = lab.task(seed=8)
@@ -179,7 +179,7 @@ def test_the_blind_check_of_a_cell_that_trains_on_everybody_gives_no_verdict(
     assert "60 members and 0 non-members" in metrics["message"]
 
 
-def test_what_a_task_warns_of_is_told_once_in_its_result(lab: "Lab", job: JobProcess) -> None:
+def test_a_task_s_warnings_are_in_its_result_once(lab: "Lab", job: JobProcess) -> None:
     quiet, warning = lab.task(seed=7), lab.task(seed=7, trouble="warn")
     assert job.run(*lab.added(quiet, warning)) == ["done", "done"]
     assert lab.result(quiet).warnings == []
@@ -187,7 +187,7 @@ def test_what_a_task_warns_of_is_told_once_in_its_result(lab: "Lab", job: JobPro
     assert "warning: the sky is falling" in (lab.store.folder(warning.key) / "log.txt").read_text()
 
 
-def test_a_task_that_is_not_what_it_says_is_refused(lab: "Lab", job: JobProcess) -> None:
+def test_a_task_whose_spec_does_not_hash_to_its_key_is_refused(lab: "Lab", job: JobProcess) -> None:
     good = lab.task(seed=2)
     older = replace(good, cell=replace(good.cell, method=Plugin("trial", "0")))
     data = replace(good, cell=replace(good.cell, workload=Plugin("lab-data", "0")))
@@ -205,9 +205,9 @@ def test_a_task_that_is_not_what_it_says_is_refused(lab: "Lab", job: JobProcess)
     reason, message = why(lab, attack)
     assert reason == "upstream", "it is open again as soon as its training has not failed"
     assert "has no result to attack" in message
-    assert lab.store.result(altered.key) is None, "a row would be of another task than its key says"
+    assert lab.store.result(altered.key) is None, "a row would be of another task than its key"
     lab.added(altered)
-    assert job.run(altered.key) == ["done"], "asking for it again writes its spec anew"
+    assert job.run(altered.key) == ["done"], "enqueueing it again rewrites its spec"
     lab.store.add(good)
     assert job.run(good.key) == ["done"]
 
@@ -218,7 +218,7 @@ def test_a_key_without_a_spec_writes_nothing(lab: "Lab", job: JobProcess) -> Non
     assert "no task ffff" in job.errors.read_text()
 
 
-def test_what_is_done_is_not_run_again_and_what_is_damaged_is(lab: "Lab", job: JobProcess) -> None:
+def test_done_tasks_are_not_rerun_and_damaged_ones_are(lab: "Lab", job: JobProcess) -> None:
     kept, short, half = tasks = [lab.task(index, seed=1) for index in range(3)]
     keys = lab.added(*tasks)
     assert job.run(*keys) == ["done"] * 3
@@ -245,7 +245,7 @@ def test_sigterm_leaves_a_checkpoint_and_no_result_and_the_next_run_ends_with_eq
     assert beat is not None
     assert (beat["pid"], beat["phase"], beat["total"]) == (job.process.pid, "warm", 14)
     job.process.send_signal(signal.SIGTERM)
-    assert job.answer() == f"{key} interrupted"
+    assert job.reply() == f"{key} interrupted"
     assert lab.store.result(key) is None
     assert [each.name for each in (folder / "checkpoint").iterdir()] == ["warm.safetensors"]
     assert lab.beat(slow) is None
@@ -265,7 +265,7 @@ def test_two_copies_of_one_task_leave_one_whole_result(
         (key,) = lab.added(task)
         for process in pair:
             process.give(key)
-        assert [process.answer() for process in pair] == [f"{key} done"] * 2
+        assert [process.reply() for process in pair] == [f"{key} done"] * 2
         result = lab.result(task)
         assert result.status == "done"
         for name in result.artefacts:
@@ -274,7 +274,7 @@ def test_two_copies_of_one_task_leave_one_whole_result(
         assert not {name for name in left if name.startswith(".") or name == "heartbeat"}
 
 
-def test_a_file_that_may_not_grow_fails_the_task_until_it_may(lab: "Lab", job: JobProcess) -> None:
+def test_a_file_size_limit_fails_the_task_until_it_is_lifted(lab: "Lab", job: JobProcess) -> None:
     task = lab.task(seed=8)
     (key,) = lab.added(task)
     everything = resource.prlimit(job.process.pid, resource.RLIMIT_FSIZE)
@@ -284,13 +284,13 @@ def test_a_file_that_may_not_grow_fails_the_task_until_it_may(lab: "Lab", job: J
     finally:
         resource.prlimit(job.process.pid, resource.RLIMIT_FSIZE, everything)
     failed = lab.result(task)
-    assert failed.reason == "killed"  # which the next enqueue runs again
+    assert failed.reason == "killed"  # which the next enqueue reruns
     assert "disk full" in str(failed.message)
     lab.store.forget(key)
     assert job.run(key) == ["done"]
 
 
-def test_a_full_disk_leaves_no_half_result_and_a_living_worker(lab: "Lab", job: JobProcess) -> None:
+def test_a_full_disk_leaves_no_half_result_and_the_worker_continues(lab: "Lab", job: JobProcess) -> None:
     task = lab.task(seed=9)
     disk = lab.store.folder(task.key).parent
     disk.mkdir(exist_ok=True)

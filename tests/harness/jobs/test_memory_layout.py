@@ -1,4 +1,4 @@
-"""One layout of memory: what methods are given, what they compute in, and what is saved and judged."""
+"""One memory layout: of what methods are given, of their computation, and of what is saved and evaluated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def is_last(x: Tensor) -> bool:
 
 
 class Viewed(nn.Module):
-    """Somebody's module, which reads its images as they lie in memory."""
+    """A user's module that reads the raw memory of its images."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,14 +105,14 @@ def test_images_and_weights_of_convolutions_come_channels_last(
     [lambda seed: nn.Sequential(nn.Flatten(), *mlp((192, 3), seed)), lambda seed: nn.Sequential(Viewed())],
 )
 def test_other_models_are_given_everything_as_it_is(make: Callable[[int], nn.Module]) -> None:
-    """Flattening images channels last would copy every batch; somebody else's module may fail on them."""
+    """Flattening images channels last would copy every batch; a user's module may fail on them."""
     given = images(6, 3, 8, 8)
     problem = Problem(3, make, per_example_loss, given.x)
     assert apply_layout(given, problem) == (given, problem)
     assert not takes_channels_last(make(0))
 
 
-# -- who is given it ---------------------------------------------------------------------------------
+# -- its use ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def test_the_baseline_is_given_it_in_every_way_it_runs(
 
 @every_method
 def test_the_convolutions_of_every_method_compute_in_it(name: str) -> None:
-    """Whatever a method does with its batches: ratios of step times tell of methods, not of layouts."""
+    """Ratios of step times compare methods, not layouts, whatever a method does with its batches."""
     layouts: list[bool] = []
 
     def listening(seed: int) -> nn.Module:
@@ -211,7 +211,7 @@ def test_the_convolutions_of_every_method_compute_in_it(name: str) -> None:
     assert all(layouts)
 
 
-# -- what is kept and judged ---------------------------------------------------------------------------
+# -- what is saved and evaluated -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("optimizer", [{"momentum": 0.9}, {"optimizer": "adam", "learning_rate": 0.01}])
@@ -233,10 +233,10 @@ def test_a_killed_training_resumes_to_the_same_bits(optimizer: dict[str, Any], t
 
 
 @pytest.mark.parametrize("method", ["sgd", "dp-sgd", "memguard"])
-def test_a_saved_model_answers_as_it_did_when_it_was_judged(
+def test_a_saved_model_has_the_logits_it_was_evaluated_with(
     method: str, grey: Callable[..., Task], tmp_path: Path
 ) -> None:
-    """Bit for bit: attacks ask the loaded model, accuracy and signals are the trained one's."""
+    """Bit for bit: attacks query the loaded model, accuracy and signals come from the trained one."""
     wishes = {"epsilon": 8.0, "iterations": 3}
     fields = methods.family.get(method).Params.model_fields
     task = grey(method, **{key: value for key, value in wishes.items() if key in fields})

@@ -1,4 +1,4 @@
-"""Attacks that load the released models, from sweep to row; what cannot be attacked so fails alone."""
+"""Attacks that load the released models, from sweep to row; a cell that cannot be attacked fails alone."""
 
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def test_every_figure_has_its_column(store: Path) -> None:
     assert all(value is not None for value in row.values())
 
 
-def test_what_cannot_be_attacked_so_fails_alone_and_says_why(tmp_path: Path) -> None:
+def test_a_cell_that_cannot_be_attacked_fails_alone_with_its_reason(tmp_path: Path) -> None:
     """Digits are rows of 64 numbers, none of them sensitive; a model of all of them has no non-members."""
     digits = {"workload": "digits-linear", "method": "sgd", "steps": 5}
     attacks = ["loss", "attribute-inference", {"attack": "lira", "queries": 2}]
@@ -94,7 +94,7 @@ def test_what_cannot_be_attacked_so_fails_alone_and_says_why(tmp_path: Path) -> 
     assert "lira with queries = 2 asks for mirrored" in failed[2]["message"]
     measured = rows(store, "select attack, n_train from frontier order by attack")
     assert [row["attack"] for row in measured] == ["lira", "loss", "rmia", "strongest"]
-    assert {row["n_train"] for row in measured} == {718}, "nobody to tell members from: no leakage"
+    assert {row["n_train"] for row in measured} == {718}, "without non-members there is no leakage to measure"
     null = rows(store, "select * from attack_result where auc is null and attack = 'loss'")
     assert [row["tpr_at_10pct_reason"] for row in null] == [
         "target 0 has 1437 members and 0 non-members: leakage needs at least one of each"

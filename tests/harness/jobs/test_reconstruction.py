@@ -1,4 +1,4 @@
-"""From a cell to rebuilt pictures: who is attacked, what is handed over, what is recorded and drawn."""
+"""Gradient inversion from cell to figure: the attacked records, the shared gradients, the stored result."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ IMAGES, MODELS, SIDE = 5, 2, 12
 
 
 class Clairvoyant:
-    """Knows the pictures anyway: everything but the search itself is under test."""
+    """An oracle for the pictures: everything but the search itself is tested."""
 
     version: ClassVar[str] = "1"
     about: ClassVar[str] = "test"
@@ -42,12 +42,12 @@ class Clairvoyant:
     Params: ClassVar[type[methods.base.Params]] = InversionParams
     shadows: ClassVar[int] = 0
 
-    def __init__(self, answers: Callable[[Intercepted], Tensor]) -> None:
-        self.answers = answers
+    def __init__(self, pictures: Callable[[Intercepted], Tensor]) -> None:
+        self.pictures = pictures
 
     def rebuild(self, seen: Intercepted, params: Any, stream: torch.Generator) -> Reconstructions:
         labels = torch.zeros(len(seen), dtype=torch.int64) if seen.labels is None else seen.labels
-        return Reconstructions(self.answers(seen), labels)
+        return Reconstructions(self.pictures(seen), labels)
 
 
 def evidence(canaries: int = 0, records: int = 40, planes: int = 3) -> Evidence:
@@ -82,7 +82,7 @@ def test_no_more_are_attacked_than_there_are() -> None:
     assert [len(rows) for rows in choose(np.eye(2, 6, dtype=bool), images=8, seed=0)] == [1, 1]
 
 
-def test_a_perfect_answer_is_judged_perfect_and_canaries_are_left_out() -> None:
+def test_a_perfect_reconstruction_scores_perfectly_and_canaries_are_left_out() -> None:
     attacker = Clairvoyant(lambda seen: seen.gradients[0])
     made = invert(attacker, evidence(canaries=6), InversionParams(images=IMAGES))
     figures, kept = figures_of(made.outcome)["reconstruction"], load(made.artefacts["pictures.safetensors"])
@@ -103,16 +103,16 @@ def test_the_mean_colour_does_not_beat_itself() -> None:
     assert figures["success_rate"] == 0
 
 
-def test_labels_are_told_only_where_they_are_known() -> None:
+def test_labels_are_given_only_if_they_are_known() -> None:
     found = evidence()
     victims = found.pool.take(torch.tensor([0, 2]))
     pixels: Any = None
-    told = intercept(found, 0, victims, InversionParams(label="known"), pixels)
-    assert told.labels is not None and told.labels.tolist() == victims.y.tolist()
+    known = intercept(found, 0, victims, InversionParams(label="known"), pixels)
+    assert known.labels is not None and known.labels.tolist() == victims.y.tolist()
     assert intercept(found, 0, victims, InversionParams(label="idlg"), pixels).labels is None
 
 
-def test_broken_gradients_and_broken_answers_are_errors() -> None:
+def test_broken_gradients_and_broken_reconstructions_are_errors() -> None:
     def broken(model: int, batch: Records, when: When) -> Shared:
         return Shared(torch.nn.Identity(), [torch.full((3,), torch.nan)])
 
@@ -196,7 +196,7 @@ def test_methods_are_tried_on_the_same_members_and_drawn_together(
     files = write_reconstructions(store.path, tmp_path)
     assert [file.name for file in files] == [f"reconstructions.{form}" for form in ("png", "svg", "pdf")]
     assert all(file.stat().st_size > 10_000 for file in files)
-    few = write_reconstructions(store.path, tmp_path / "none", "attack = 'nobody'")
+    few = write_reconstructions(store.path, tmp_path / "none", "attack = 'none'")
     assert all(file.exists() for file in few)
 
 

@@ -1,4 +1,4 @@
-"""What passes through a run's door, and that the ledger is exactly that."""
+"""The releases of a run, and the ledger composed of exactly these."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def run_of(name: str = "name", **settings: Any) -> Run:
     return Run(name, CPU, **settings)
 
 
-def people(count: int = 10) -> Records:
+def records(count: int = 10) -> Records:
     return Records(torch.arange(count), torch.arange(count))
 
 
@@ -42,7 +42,7 @@ def noise_of(run: Run, name: str = "sums", event: DpEvent = GAUSSIAN) -> Noise:
     return run.noise(name, [torch.zeros(3)], 4.0, sensitivity=2.0, event=event)
 
 
-def answer(run: Run, name: str, event: Any = PURE, **settings: Any) -> float:
+def release_once(run: Run, name: str, event: Any = PURE, **settings: Any) -> float:
     settings = {"sensitivity": 1.0, "scale": 0.5} | settings
     found: float = run.mechanism(name, 3.0, lambda value, _: value + 1, event=event, **settings)
     return found
@@ -54,12 +54,12 @@ def answer(run: Run, name: str, event: Any = PURE, **settings: Any) -> float:
 def test_the_ledger_is_what_was_released() -> None:
     run = run_of()
     noise = noise_of(run)
-    assert run.ledger() == NoOpDpEvent(), "what was handed out and not used costs nothing"
+    assert run.ledger() == NoOpDpEvent(), "unused noise costs nothing"
     for _ in range(5):
         noise.noisy_mean([torch.ones(3)], 2.0)
     assert run.ledger() == SelfComposedDpEvent(GAUSSIAN, 5)
-    assert answer(run, "bound", once=True) == 4.0
-    answer(run, "choice")
+    assert release_once(run, "bound", once=True) == 4.0
+    release_once(run, "choice")
     bound, choice = PURE, SelfComposedDpEvent(PURE, 1)
     assert run.ledger() == ComposedDpEvent([SelfComposedDpEvent(GAUSSIAN, 5), bound, choice])
 
@@ -68,7 +68,7 @@ def test_names_stand_in_the_order_in_which_they_came_up_and_equal_events_are_cou
     run = run_of()
     noise = noise_of(run)
     for sensitivity in (1.0, 2.0, 1.0):
-        answer(run, "normalisers", sensitivity=sensitivity)
+        release_once(run, "normalisers", sensitivity=sensitivity)
     for divisor in (2.0, 5.0, 2.0):
         noise.noisy_mean([torch.ones(3)], divisor)
     assert run.ledger() == ComposedDpEvent([SelfComposedDpEvent(GAUSSIAN, 3), SelfComposedDpEvent(PURE, 3)])
@@ -81,16 +81,16 @@ def test_names_stand_in_the_order_in_which_they_came_up_and_equal_events_are_cou
     ]
 
 
-def test_one_release_without_noise_leaves_nothing_to_promise() -> None:
+def test_one_release_without_noise_leaves_no_guarantee() -> None:
     run = run_of()
-    answer(run, "bound")
-    answer(run, "test", NonPrivateDpEvent())
+    release_once(run, "bound")
+    release_once(run, "test", NonPrivateDpEvent())
     assert run.ledger() == NonPrivateDpEvent()
 
 
 def test_an_event_may_depend_on_what_came_out() -> None:
     run = run_of()
-    answer(run, "comparison", lambda value, released: PureDpEvent(value / released))
+    release_once(run, "comparison", lambda value, released: PureDpEvent(value / released))
     assert run.ledger() == SelfComposedDpEvent(PureDpEvent(0.75), 1)
 
 
@@ -99,7 +99,7 @@ def test_an_event_for_all_must_count_what_was_released() -> None:
     noise = noise_of(run)
     for _ in range(3):
         noise.noisy_mean([torch.ones(3)], 1.0)
-        answer(run, "test")
+        release_once(run, "test")
     attempt = ComposedDpEvent([GAUSSIAN, PURE])
     whole = SelectiveReleaseDpEvent(attempt, accepted=1, attempts=3)
     assert run.ledger(whole) is whole
@@ -114,14 +114,14 @@ def test_an_event_for_all_must_count_what_was_released() -> None:
 def test_a_budget_must_pay_for_all_that_was_released() -> None:
     run = run_of()
     for _ in range(10):
-        answer(run, "gradient", ZCDpEvent(0.01))
+        release_once(run, "gradient", ZCDpEvent(0.01))
     assert run.ledger(ZCDpEvent(0.1)) == ZCDpEvent(0.1), "ten times 0.01, however that is rounded"
     assert run.ledger(ZCDpEvent(0.5)) == ZCDpEvent(0.5), "spent or not"
     with pytest.raises(AccountingError) as raised:
         run.ledger(ZCDpEvent(0.09))
     assert (raised.value.field, raised.value.allowed) == ("rho", 0.09)
     assert raised.value.value == pytest.approx(0.1)
-    answer(run, "choice", PURE)
+    release_once(run, "choice", PURE)
     with pytest.raises(AccountingError, match="does not cover choice"):
         run.ledger(ZCDpEvent(0.5))
 
@@ -132,8 +132,8 @@ def test_a_budget_must_pay_for_all_that_was_released() -> None:
 def train(run: Run) -> DpEvent:
     """A mechanism in a phase of one step, one between phases, and noise in a phase of five."""
     for _ in run.steps("first", 1, {}):
-        answer(run, "bound", once=True)
-    answer(run, "votes", once=True)
+        release_once(run, "bound", once=True)
+    release_once(run, "votes", once=True)
     noise = noise_of(run)
     for step in run.steps("second", 5, {}):
         noise.noisy_mean([torch.ones(3)], 1.0 + step)
@@ -186,53 +186,53 @@ def test_an_event_without_a_price_is_not_saved() -> None:
 # -- batches -----------------------------------------------------------------------------------
 
 
-def test_batches_have_the_rows_they_say_and_the_event_of_how_they_were_drawn() -> None:
+def test_batches_have_their_declared_rows_and_the_event_of_their_sampling() -> None:
     run = run_of()
-    poisson = run.sampler("poisson", people(), 4)
-    fixed = run.sampler("fixed_size", people(), 4, "other")
+    poisson = run.sampler("poisson", records(), 4)
+    fixed = run.sampler("fixed_size", records(), 4, "other")
     assert poisson.event(GAUSSIAN) == PoissonSampledDpEvent(0.4, GAUSSIAN)
     assert fixed.event(GAUSSIAN) == SampledWithoutReplacementDpEvent(10, 4, GAUSSIAN)
     assert fixed.event(NonPrivateDpEvent()) == NonPrivateDpEvent()
     for batches in (poisson, fixed):
         assert torch.equal(batches.draw().x, batches.rows)
     with pytest.raises(SpecError, match="depend on each other"):
-        run.sampler("shuffle", people(), 4).event(GAUSSIAN)
+        run.sampler("shuffle", records(), 4).event(GAUSSIAN)
     with pytest.raises(SpecError, match="did you mean 'shuffle'"):
-        run.sampler("shufle", people(), 4)  # type: ignore[arg-type]
+        run.sampler("shufle", records(), 4)  # type: ignore[arg-type]
 
 
 def test_batches_of_some_rows_have_no_others() -> None:
     rows = torch.tensor([1, 5, 7])
-    batches = run_of().sampler("shuffle", people(), 2, rows=rows)
+    batches = run_of().sampler("shuffle", records(), 2, rows=rows)
     assert sorted(torch.cat([batches.draw().x, batches.draw().x]).tolist()) == [1, 5, 7]
     assert len(batches.draw_rows()) == 2
 
 
 def test_a_lower_rate_draws_less_and_a_higher_one_is_refused() -> None:
-    batches = run_of().sampler("poisson", people(), 4, rate=0.8)
+    batches = run_of().sampler("poisson", records(), 4, rate=0.8)
     assert batches.event(GAUSSIAN) == PoissonSampledDpEvent(0.8, GAUSSIAN)
     assert len(batches.draw(rate=0.0)) == 0
     with pytest.raises(ValueError, match="not covered"):
         batches.draw(rate=0.9)
     with pytest.raises(TypeError, match="ShuffleSampler"):
-        run_of().sampler("shuffle", people(), 4).draw(rate=0.1)
+        run_of().sampler("shuffle", records(), 4).draw(rate=0.1)
     with pytest.raises(SpecError, match=r"rate = 0\.5"):
-        run_of().sampler("fixed_size", people(), 4, rate=0.5)
+        run_of().sampler("fixed_size", records(), 4, rate=0.5)
 
 
 def test_a_thinned_batch_keeps_each_record_with_its_own_chance() -> None:
-    batches = run_of().sampler("fixed_size", people(), 10)
+    batches = run_of().sampler("fixed_size", records(), 10)
     drawn = batches.draw()
     kept = batches.thin((drawn.x < 4).double())
     assert sorted(kept.x.tolist()) == [0, 1, 2, 3]
     assert torch.equal(batches.rows, kept.x)
 
 
-# -- looking on --------------------------------------------------------------------------------
+# -- inspection --------------------------------------------------------------------------------
 
 
 class Onlooker(Run):
-    """A run that notes every input and lets everybody have zeros."""
+    """A run that records every input and releases zeros."""
 
     fused = False
 
@@ -240,9 +240,9 @@ class Onlooker(Run):
         super().__init__("name", CPU)
         self.seen: list[tuple[Release, Any]] = []
 
-    def release(self, release: Release, clean: Any, answer: Any) -> Any:
+    def release(self, release: Release, clean: Any, mechanism: Any) -> Any:
         self.seen.append((release, clean))
-        released = answer(clean)
+        released = mechanism(clean)
         return [torch.zeros_like(each) for each in released] if isinstance(released, list) else 0.0
 
 
@@ -257,7 +257,7 @@ def test_a_subclass_sees_clean_sums_and_decides_what_is_released(secure: bool) -
     ((release, clean),) = run.seen
     assert (release.name, release.scale, release.sensitivity, release.divisor) == ("sums", 5.0, 1.0, 4.0)
     assert all(map(torch.equal, clean, [each.double() for each in sums]))
-    assert answer(run, "choice") == 0.0
+    assert release_once(run, "choice") == 0.0
     assert run.seen[1][1] == 3.0
     assert run.ledger() == ComposedDpEvent([SelfComposedDpEvent(GAUSSIAN, 1), SelfComposedDpEvent(PURE, 1)])
 

@@ -24,13 +24,13 @@ def never() -> bool:
 
 
 def after(steps: int) -> Callable[[], bool]:
-    """A `stop` that asks to stop once so many steps are done."""
+    """A `stop` that requests a stop after this many steps."""
     left = iter(range(steps - 1, -1, -1))
     return lambda: next(left) == 0
 
 
 class Counted:
-    """A `stop` that never asks to stop and counts the steps."""
+    """A `stop` that never stops and counts the steps."""
 
     times = 0
 
@@ -55,7 +55,7 @@ def undisturbed(lab_module: ModuleType) -> str:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Trainings whose processes were killed in both phases, at chosen steps and at any time."""
+    """Trainings whose processes were killed in both phases, at chosen steps and at random times."""
     small = {"steps": STEPS, "batch_size": 8, "learning_rate": 0.2}
     orders = [
         {"method": "trial", "params": PARAMS, "kills": [1, 4, 6, 1, 3], "raids": 4},
@@ -73,16 +73,14 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("method", ["trial", "sgd", "dp-sgd"])
-def test_a_training_killed_again_and_again_ends_with_the_same_bits(
-    killed: dict[str, Any], method: str
-) -> None:
+def test_a_training_killed_repeatedly_ends_with_the_same_bits(killed: dict[str, Any], method: str) -> None:
     phases = ("warm", "main") if method == "trial" else ("train",)
     assert killed[method]["undisturbed"]["steps"] == dict.fromkeys(phases, STEPS)
     assert killed[method]["resumed"] == killed[method]["undisturbed"]
 
 
 @pytest.mark.parametrize("steps", [1, STEPS - 1, STEPS, STEPS + 1, 2 * STEPS - 1, 2 * STEPS])
-def test_a_stopped_training_goes_on_to_the_same_bits(
+def test_a_stopped_training_resumes_to_the_same_bits(
     lab_module: ModuleType, tmp_path: Path, undisturbed: str, steps: int
 ) -> None:
     interrupt(lab_module, tmp_path, steps)
@@ -107,7 +105,7 @@ PARTS = [
 def test_every_part_of_a_checkpoint_is_needed(
     lab_module: ModuleType, tmp_path: Path, undisturbed: str, phase: str, part: tuple[str, str]
 ) -> None:
-    """One part as it was some steps before gives another result: leaving a part out would be seen."""
+    """An older copy of any part gives another result: a missing part would be detected."""
     before = STEPS if phase == "main" else 0
     interrupt(lab_module, tmp_path / "early", before + 2)
     interrupt(lab_module, tmp_path / "late", before + 5)
@@ -177,7 +175,7 @@ def as_it_was(file: Path) -> None:
         (as_it_was, True),
     ],
 )
-def test_a_phase_with_a_bad_checkpoint_starts_anew(
+def test_a_phase_with_a_bad_checkpoint_restarts(
     lab_module: ModuleType, tmp_path: Path, undisturbed: str, harm: Callable[[Path], None], counts: bool
 ) -> None:
     interrupt(lab_module, tmp_path, STEPS + 5)
@@ -188,7 +186,7 @@ def test_a_phase_with_a_bad_checkpoint_starts_anew(
     assert asked.times == (STEPS - 5 if counts else STEPS)
 
 
-def test_a_finished_phase_with_a_bad_checkpoint_is_trained_again(
+def test_a_finished_phase_with_a_bad_checkpoint_is_retrained(
     lab_module: ModuleType, tmp_path: Path, undisturbed: str
 ) -> None:
     interrupt(lab_module, tmp_path, STEPS + 5)
@@ -208,7 +206,7 @@ class OnlySaved:
 
 
 @pytest.mark.parametrize(
-    ("thing", "word"),
+    ("thing", "part"),
     [
         (3, "int"),
         ((1, 2), "tuple"),
@@ -219,10 +217,10 @@ class OnlySaved:
         ([object()], "object"),
     ],
 )
-def test_state_that_cannot_be_restored_is_refused_before_the_first_step(thing: object, word: str) -> None:
+def test_state_that_cannot_be_restored_is_refused_before_the_first_step(thing: object, part: str) -> None:
     run = Run("name", CPU)
     done = []
-    with pytest.raises(TypeError, match=f"'odd'.*{word}"):
+    with pytest.raises(TypeError, match=f"'odd'.*{part}"):
         for step in run.steps("train", 3, {"fine": torch.zeros(1), "odd": thing}):
             done.append(step)
     assert done == []
@@ -339,7 +337,7 @@ def test_two_spans_of_one_clock_add_up() -> None:
     assert all(0 < part < wall for part, wall in zip(series.clocks["part"], series.wall, strict=True))
 
 
-def test_the_position_tells_phase_and_step() -> None:
+def test_the_position_shows_phase_and_step() -> None:
     run = Run("name", CPU)
     seen = [run.position for _ in run.steps("train", 2, {})]
     assert [*seen, run.position] == [("train", 0, 2), ("train", 1, 2), ("train", 2, 2)]

@@ -36,7 +36,7 @@ class KeepsSomeParams(Params):
 
 
 class KeepsSome:
-    """Memorises its members but every fourth, which it declares."""
+    """Memorises its members except every fourth, which it declares as set aside."""
 
     version: ClassVar[str] = "1"
     about: ClassVar[str] = "a table of its members"
@@ -64,7 +64,7 @@ def declared(wrong: str, aside: Tensor) -> Tensor:
 
 
 class Table(torch.nn.Module):
-    """Answers known records with their label, and others with another one."""
+    """Predicts memorised records correctly, and others wrongly."""
 
     def __init__(self, known: Records, classes: int) -> None:
         super().__init__()
@@ -99,14 +99,14 @@ def test_the_harness_knows_whose_records_they_are(swept: Any) -> None:
         signals = load(store.read_artefact(result, "signals"))
         members, aside = signals["members"], signals["set_aside"]
         assert not (aside & ~members).any()
-        # Members in order: those of the pool, then two rows of every canary whose coin fell so.
+        # Members in order: those of the pool, then two rows of every included canary.
         owners = [row for row in np.flatnonzero(members) for _ in range(2 if row >= len(records.pool) else 1)]
         assert set(np.flatnonzero(aside)) == set(owners[::SHARE])
         assert result.training.set_aside == aside.sum()
 
 
 def test_accuracies_are_without_them(swept: Any) -> None:
-    """The table knows who trained it, and nobody else."""
+    """The table is right about its training records only."""
     plan, store = swept
     for result in read_trainings(plan.cells[0], MODELS, store):
         assert result.training.metrics.train_accuracy == 1.0, "three quarters if they counted"
@@ -126,7 +126,7 @@ def test_attacks_and_the_blind_check_count_them_as_neither(swept: Any) -> None:
     for row in found.values():
         assert row["n_members"] == int((members & ~aside).sum()) < int(members.sum())
         assert row["n_nonmembers"] == int((~members).sum())
-    assert found["loss"]["auc"] == 1.0, "who was set aside looks like a non-member"
+    assert found["loss"]["auc"] == 1.0, "a record set aside looks like a non-member"
     assert found["blind"]["valid"]
     runs = query(store.path, "select set_aside from runs order by index").arrow.to_pylist()
     assert [row["set_aside"] for row in runs] == signals["set_aside"].sum(axis=1).tolist(), "canaries too"
@@ -135,9 +135,7 @@ def test_attacks_and_the_blind_check_count_them_as_neither(swept: Any) -> None:
     assert len(frame) == int((~signals["set_aside"]).sum())
 
 
-def test_signals_from_before_say_that_nobody_was_set_aside(
-    swept: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_signals_set_no_record_aside(swept: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, store = swept
     read = Store.read_artefact
 
@@ -153,7 +151,7 @@ def test_signals_from_before_say_that_nobody_was_set_aside(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "problem"),
     [
         ("mask", "row numbers"),
         ("range", "the members are rows 0 to 717"),
@@ -161,7 +159,7 @@ def test_signals_from_before_say_that_nobody_was_set_aside(
     ],
 )
 def test_a_wrong_declaration_fails_the_task(
-    wrong: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(methods.family.members, "keeps-some", KeepsSome())
     grid = {"workload": "digits-linear", "method": "keeps-some", "wrong": wrong}
@@ -172,7 +170,7 @@ def test_a_wrong_declaration_fails_the_task(
     result = store.result(task.key)
     assert result is not None
     assert result.status == "failed"
-    assert said in str(result.message)
+    assert problem in str(result.message)
 
 
 # -- canaries --------------------------------------------------------------------------------------

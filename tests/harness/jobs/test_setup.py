@@ -1,4 +1,4 @@
-"""One set-up for whoever runs a method: trainings, benches, probes and attacks are given the same bits."""
+"""One setup for all runs of a method: trainings, benches, probes and attacks get the same bits."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +43,7 @@ def timed(*names: str) -> Task:
 
 
 class Seen:
-    """What a method was given, as bits."""
+    """The inputs of a method, as bits."""
 
     def __init__(self, members: Records, problem: Problem, params: Any) -> None:
         self.tensors = [members.x.clone(), members.y.clone(), *weights(problem.model(3))]
@@ -64,7 +64,7 @@ def weights(model: nn.Module) -> list[Tensor]:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Seen]:
-    """What `sgd` was given, each time it trained."""
+    """The inputs of `sgd`, for each training."""
     found: list[Seen] = []
     plain = Sgd.train
 
@@ -131,7 +131,9 @@ def test_a_mask_is_the_draw_of_members_and_the_coins_of_canaries() -> None:
     assert torch.equal(setup.mask[:pool], membership(cell, 1, pool))
     assert torch.equal(setup.mask[pool:], coins(cell, 1))
     assert len(setup.mask) == pool + 20
-    assert len(setup.members) == 718 + 2 * int(coins(cell, 1).sum()), "a canary is there with its twin"
+    assert len(setup.members) == 718 + 2 * int(coins(cell, 1).sum()), (
+        "a canary is included with its near-duplicate"
+    )
 
 
 def test_in_a_bench_all_variants_share_one_copy_of_the_members() -> None:

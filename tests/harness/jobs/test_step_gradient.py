@@ -1,4 +1,4 @@
-"""What one step of a method shares is read off the method itself."""
+"""The gradient shared by one step of a method, computed by the method itself."""
 
 import math
 from typing import Any

@@ -78,7 +78,7 @@ def test_a_task_runs_on_the_version_it_was_planned_for() -> None:
 
 
 def test_a_training_that_cost_more_than_it_was_to_cost_fails(tmp_path: Path) -> None:
-    """The parameters say epsilon 1, and the noise that was added is worth less."""
+    """The parameters state epsilon 1, but the added noise is too small for it."""
     params = DpSgdParams(epsilon=1.0, noise_multiplier=0.8, steps=3, batch_size=32)
     method = Plugin("dp-sgd", dp_sgd.version)
     cell = Cell(Plugin("digits-linear", "1"), 718, method, params.model_dump(), 0)
@@ -88,7 +88,7 @@ def test_a_training_that_cost_more_than_it_was_to_cost_fails(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", methods.family.names())
 def test_no_kind_of_guarantee_is_raised_above_the_price(name: str) -> None:
-    """What a method says of itself tells an empirical defence from none, and nothing else."""
+    """A method's declaration only distinguishes an empirical defence from none."""
     method = methods.family.get(name)
     for kind in ("approximate-dp", "pure-dp", "claimed-disputed"):
         assert promised(Guarantee(kind, 1.0, 1e-5, "add-or-remove-one", "pld"), method) == kind
@@ -99,7 +99,7 @@ def test_no_kind_of_guarantee_is_raised_above_the_price(name: str) -> None:
 # -- measuring ---------------------------------------------------------------------------------
 
 
-def test_a_training_gives_what_its_contract_says_and_the_same_bits_again(tmp_path: Path) -> None:
+def test_a_training_fulfils_its_contract_and_is_reproducible_bit_for_bit(tmp_path: Path) -> None:
     first, second = (train(task(), CPU, tmp_path / name, lambda: False) for name in ("a", "b"))
     assert set(first.artefacts) == {"signals.safetensors", "model.safetensors", "steps.parquet"}
     for name in ("signals.safetensors", "model.safetensors"):
@@ -130,7 +130,7 @@ def test_without_non_members_their_accuracy_is_null() -> None:
     assert found.test_loss == pytest.approx(0.5 * (math.log1p(math.exp(-1)) + math.log1p(math.exp(1))))
 
 
-def test_a_model_whose_answers_are_not_finite_has_diverged() -> None:
+def test_a_model_with_non_finite_logits_has_diverged() -> None:
     model = nn.Linear(2, 2)
     with torch.no_grad():
         model.weight[0, 0] = math.nan
@@ -138,7 +138,7 @@ def test_a_model_whose_answers_are_not_finite_has_diverged() -> None:
         predict_logits(model, Records(torch.ones(3, 2), torch.zeros(3).long()), CPU)
 
 
-def test_answers_do_not_depend_on_where_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_do_not_depend_on_the_evaluation_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(2, 2)
     records = Records(torch.arange(14.0).reshape(7, 2), torch.zeros(7).long())
     whole = predict_logits(model, records, CPU)

@@ -1,4 +1,4 @@
-"""The strongest attack: facts of the specification, a slow twin, and what the rule must not do."""
+"""The strongest attack: facts of the specification, a slow reference, and the rule's invariants."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -61,7 +61,7 @@ def slow_calibrated(scores: Floats, members: Bools) -> Floats:
 def slow_strongest(
     candidates: Candidates, figure: Callable[[Scored], float], per_target: Floats
 ) -> tuple[float, Floats]:
-    """In the words of the specification, split by split and target by target."""
+    """The specification, split by split and target by target."""
     models, names = candidates.any.models, list(candidates.scored)
     calibrated = {n: slow_calibrated(s.scores, s.members) for n, s in candidates.scored.items()}
     values, counts = [], np.zeros(len(names))
@@ -78,7 +78,7 @@ def slow_strongest(
 
 
 @pytest.mark.parametrize("models", [3, 4, 7, 8])
-def test_equals_the_rule_in_its_own_words(models: int, masks: Callable[..., Bools]) -> None:
+def test_equals_the_textbook_rule(models: int, masks: Callable[..., Bools]) -> None:
     random = np.random.default_rng(models)
     members = masks(random, models, 60, 30)
     scores = {
@@ -125,7 +125,9 @@ def test_one_attack_that_is_best_everywhere_is_the_figure(masks: Callable[..., B
     assert len(drawn["fpr"]) <= 300
 
 
-def test_nothing_is_found_where_nothing_is_and_less_than_by_the_largest(masks: Callable[..., Bools]) -> None:
+def test_no_leakage_is_found_without_leakage_and_less_than_by_the_largest(
+    masks: Callable[..., Bools],
+) -> None:
     random = np.random.default_rng(2)
     honest, largest = [], []
     for _ in range(60):
@@ -138,7 +140,7 @@ def test_nothing_is_found_where_nothing_is_and_less_than_by_the_largest(masks: C
     assert np.mean(largest) - np.mean(honest) > 4 * error, "the winner's bias"
 
 
-def test_scores_that_say_nothing_call_at_the_rate(masks: Callable[..., Bools]) -> None:
+def test_uninformative_scores_have_the_tpr_of_the_rate(masks: Callable[..., Bools]) -> None:
     members = masks(np.random.default_rng(0), 4, 50, 25)
     same = Candidates.of({name: np.zeros(members.shape) for name in FAMILY}, members)
     found = same.tpr(TENTH)

@@ -1,4 +1,4 @@
-"""Paired comparisons: facts of the specification, scipy's tests, and words that never overclaim."""
+"""Paired comparisons: facts of the specification, scipy's tests, and sentences that never overclaim."""
 
 import numpy as np
 import pytest
@@ -145,7 +145,7 @@ def test_holm_is_the_step_down_rule() -> None:
     assert shown == [pytest.approx(0.03), None, pytest.approx(0.08)]
 
 
-def test_the_error_over_test_records_is_that_of_their_mean() -> None:
+def test_the_error_over_test_records_is_the_error_of_their_mean() -> None:
     random = np.random.default_rng(0)
     first, second = random.random((2, 5, 300)) < 0.8
     differences = first.mean(axis=0) - second.mean(axis=0)
@@ -155,10 +155,10 @@ def test_the_error_over_test_records_is_that_of_their_mean() -> None:
 
 def test_a_winner_is_named_with_both_p_values() -> None:
     found = paired_accuracy(A, B)
-    said = sentence("alpha", "beta", found, 0.03, ACCURACY)
-    assert said == "alpha is more accurate by 1.4 points [0.5, 2.3], p = .008 (Holm .03)"
+    stated = sentence("alpha", "beta", found, 0.03, ACCURACY)
+    assert stated == "alpha is more accurate by 1.4 points [0.5, 2.3], p = .008 (Holm .03)"
     turned = paired_accuracy(B, A)
-    assert sentence("beta", "alpha", turned, 0.03, ACCURACY) == said
+    assert sentence("beta", "alpha", turned, 0.03, ACCURACY) == stated
     assert "p < .001 (Holm < .001)" in sentence("a", "b", paired_accuracy(A + 1, B), 1e-9, ACCURACY)
 
 

@@ -1,4 +1,4 @@
-"""Figures of single records: facts, hand-made cells, and nothing found where nothing is."""
+"""Figures of single records: facts, constructed cells, and no findings without leakage."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ def test_facts_of_the_precision() -> None:
 def halves_of(
     masks: Callable[..., Bools], exposed: int, records: int = 1000, seed: int = 0
 ) -> tuple[Scored, Scored]:
-    """Two halves of four models that give the first `exposed` records away wherever they trained on them."""
+    """Two halves of four models that reveal the first `exposed` records whenever they trained on them."""
     random = np.random.default_rng(seed)
     found = []
     for _ in range(2):
@@ -79,7 +79,7 @@ def test_too_few_flags_are_no_agreement(masks: Callable[..., Bools]) -> None:
 
 
 def unscored(members: Bools) -> Scored:
-    """The truth alone: exposed records are told from signals, not from scores."""
+    """Membership only: exposed records are found from signals, not from scores."""
     return Scored(np.zeros(members.shape), members)
 
 

@@ -1,4 +1,4 @@
-"""The figures of a result: rules of evidence, limit cases, and payloads that stored scores give again."""
+"""The figures of a result: rules of evidence, limit cases, and payloads reproduced from stored scores."""
 
 import json
 import math
@@ -149,7 +149,7 @@ def test_perfect_separation_is_one_but_not_certain() -> None:
 
 @pytest.mark.parametrize("models", [1, 2, 8])
 def test_equal_scores_are_the_prior_without_any_doubt(models: int) -> None:
-    """An attack that says nothing has TPR = FPR; nothing about it varies."""
+    """An uninformative attack has TPR = FPR, without variance."""
     members = (np.arange(4000) < 2000)[None].repeat(models, axis=0)
     metrics = evaluate(np.zeros(members.shape), members, "record")
     for value in (metrics.auc, metrics.auc_low, metrics.auc_high, metrics.balanced_accuracy):
@@ -164,7 +164,7 @@ def test_equal_scores_are_the_prior_without_any_doubt(models: int) -> None:
     assert metrics.ppv_at_1pct == pytest.approx(0.1)
 
 
-def test_resolution_guard_says_what_is_missing() -> None:
+def test_resolution_guard_states_what_is_missing() -> None:
     members = (np.arange(2001) < 1001)[None]
     tpr = evaluate(np.arange(2001.0)[None], members, "alone").tpr
     assert tpr["0.1"].value is not None and tpr["0.01"].reason is None
@@ -246,7 +246,7 @@ def test_figures_of_single_records_need_sixteen_models_and_signals(masks: Callab
 
 
 def figures_of(stored: Mapping[str, Any], dependence: Dependence, **how: Any) -> dict[str, Any]:
-    """What a result would hold."""
+    """The figures as stored in a result."""
     found: dict[str, Any] = recompute(stored, dependence, **how).model_dump(exclude={"dependence"})
     return found
 
@@ -262,7 +262,7 @@ def test_the_dict_form_is_json_with_exactly_these_keys(masks: Callable[..., Bool
     assert set(unmeasured(stored["members"], ~stored["members"], "why").model_dump()) == NAMES
 
 
-def test_stored_scores_give_the_figures_again(masks: Callable[..., Bools]) -> None:
+def test_stored_scores_reproduce_the_figures(masks: Callable[..., Bools]) -> None:
     stored = cell(masks, 16)
     found = figures_of(stored, "record")
     scores, members = stored["scores"], stored["members"]
@@ -274,7 +274,7 @@ def test_stored_scores_give_the_figures_again(masks: Callable[..., Bools]) -> No
 
 
 def test_canaries_are_judged_apart(masks: Callable[..., Bools]) -> None:
-    """The last records; over all targets together, because every coin is its own."""
+    """The last records; pooled over all targets, because coins are independent."""
     stored = cell(masks, 8)
     found = figures_of(stored, "record", canaries=100)["metrics"]
     cut = {name: each[:, :300] for name, each in stored.items()}

@@ -1,4 +1,4 @@
-"""Influence values against derivatives of the figures, slow twins, and the facts of the specification."""
+"""Influence values against derivatives of the figures, slow references, and facts of the specification."""
 
 from collections.abc import Callable
 from fractions import Fraction

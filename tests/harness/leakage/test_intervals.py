@@ -121,7 +121,7 @@ def test_halves_count_from_eight_models_on(models: int, dependence: Dependence) 
     assert apart is None or [half.models for half in apart] == [(models + 1) // 2, models // 2]
 
 
-def test_names_say_how_an_interval_was_made() -> None:
+def test_an_interval_names_its_method() -> None:
     assert intervals.name("alone", 8, apart=False) == "targets"
     assert intervals.name("learned", 8, apart=False) == "two-way, learned"
     assert intervals.name("record", 8, apart=True) == "two-way"

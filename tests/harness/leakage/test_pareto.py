@@ -1,4 +1,4 @@
-"""Frontier mathematics against slow and obvious twins."""
+"""Frontier mathematics against slow and obvious references."""
 
 import itertools
 
@@ -34,7 +34,7 @@ def beats(one: Point, other: Point) -> bool:
 
 
 @given(POINTS)
-def test_the_front_holds_what_no_other_point_beats(points: list[Point]) -> None:
+def test_the_front_holds_the_points_that_no_other_dominates(points: list[Point]) -> None:
     expected = [i for i, point in enumerate(points) if not any(beats(other, point) for other in points)]
     assert find_front(points) == expected
 
@@ -63,7 +63,7 @@ def test_a_third_axis_adds_what_is_cheapest_among_the_leaky(points: list[tuple[f
 
 @given(BOXES)
 def test_near_the_front_is_what_may_be_on_it(boxes: list[Box]) -> None:
-    """The twin puts every point at its best and all others at their worst, and asks for the front."""
+    """The reference puts every point at its best and all others at their worst, and computes the front."""
     expected = []
     for i, box in enumerate(boxes):
         world = [box.best if j == i else other.worst for j, other in enumerate(boxes)]
@@ -101,7 +101,7 @@ def test_hypervolumes_of_many_fronts_at_once() -> None:
 
 
 def measured(means: list[Point], models: int, generator: np.random.Generator) -> list[Box]:
-    """Points of so many models each, with the t-intervals that the views would give them."""
+    """Points of this many models each, with the t-intervals of the views."""
     half = 2.364624 / np.sqrt(models)  # Student's 97.5 % quantile for eight models
     boxes = []
     for leakage, accuracy in means:
@@ -115,7 +115,7 @@ def measured(means: list[Point], models: int, generator: np.random.Generator) ->
 @pytest.mark.parametrize(
     "means", [[(0.6, 0.9)], [(0.52, 0.80), (0.55, 0.86), (0.60, 0.88), (0.70, 0.95), (0.62, 0.87)]]
 )
-def test_the_band_holds_the_truth_about_as_often_as_it_says(means: list[Point]) -> None:
+def test_the_band_has_its_nominal_coverage(means: list[Point]) -> None:
     truth = float(mean_offer([x for x, _ in means], [y for _, y in means], 0.5))
     generator = np.random.default_rng(7)
     held = 0

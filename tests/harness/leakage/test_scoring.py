@@ -1,4 +1,4 @@
-"""Scores from arrays: facts of the specification, slow twins, and cells with records that lack shadows."""
+"""Scores from arrays: facts of the specification, slow references, and records without shadows."""
 
 import warnings
 from collections.abc import Callable
@@ -192,7 +192,7 @@ def test_vanishing_probabilities_keep_their_differences() -> None:
     assert scores[0, 0] > scores[0, 1]
 
 
-def test_models_that_set_a_record_aside_say_nothing_about_it(signals: Signals) -> None:
+def test_models_that_set_a_record_aside_do_not_count_for_it(signals: Signals) -> None:
     """Neither included nor excluded: as if the model had not been there for this record."""
     included, excluded = signals.members.copy(), ~signals.members
     included[4, :40] = excluded[4, :40] = False
@@ -270,7 +270,7 @@ def test_loss_is_minus_the_cross_entropy() -> None:
 
 
 def test_empty_bins_are_left_out() -> None:
-    """Two distinct places: quantile edges repeat, and bins between them hold nobody."""
+    """Two distinct places: quantile edges repeat, and bins between them are empty."""
     place = np.repeat([0.0, 5.0], 500)
     bins = scoring.Bins.of(place)
     assert len(bins.count) == 20 and (bins.count == 0).sum() == 18
@@ -279,7 +279,7 @@ def test_empty_bins_are_left_out() -> None:
 
 
 def exact_phi(row: list[float], label: int) -> float:
-    """With 400 digits, through the probabilities as the definition says."""
+    """With 400 digits, through the probabilities as defined."""
     with localcontext(prec=400):
         weights = [Decimal(value).exp() for value in row]
         own = weights[label] / sum(weights)

@@ -1,4 +1,4 @@
-"""Benches as tasks: what a sweep file may ask, which variants take turns, and which keys they have."""
+"""Benches as tasks: the options of a sweep file, the interleaved variants, and their keys."""
 
 import math
 from dataclasses import replace
@@ -77,7 +77,7 @@ def test_the_bench_of_a_sweep_keeps_its_key_and_one_by_hand_gets_another(tmp_pat
     assert read_task(one.file()).key == one.key
 
 
-def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+def test_a_finished_bench_is_not_rerun(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     (task,) = planned(ENTRY, store=store).tasks
     store.add(task)
@@ -109,7 +109,7 @@ def test_it_is_taken_to_last_as_long_as_it_times() -> None:
 
 def test_the_device_is_the_nodes_unless_one_is_named() -> None:
     assert timing(planned(ENTRY).tasks[0]).settings["device"] == ANY_DEVICE
-    named_ = planned({**ENTRY, "measure": {"device": "cuda"}}).tasks[0]  # which need not be here
+    named_ = planned({**ENTRY, "measure": {"device": "cuda"}}).tasks[0]  # which need not exist here
     assert timing(named_).settings["device"] == "cuda"
 
 
@@ -122,7 +122,7 @@ def test_an_epsilon_is_given_to_methods_that_need_one_and_infinity_survives() ->
     assert 8.0 in [cell.params.get("epsilon") for cell in timing(usual).variants.values()]
 
 
-def test_all_that_is_wrong_is_said_at_once_with_its_place() -> None:
+def test_all_problems_are_reported_at_once_with_their_place() -> None:
     problems = refused(
         {**ENTRY, "measure": {"secconds": 1, "rounds": 2}},
         {**ENTRY, "measure": {"steps": 0, "seconds": -1, "threads": True}},

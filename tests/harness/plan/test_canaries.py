@@ -1,4 +1,4 @@
-"""Canaries: who they are, whose coin decides, and that nothing else changes."""
+"""Canaries: their records, their coins, and that nothing else changes."""
 
 from dataclasses import replace
 
@@ -81,7 +81,7 @@ def test_no_canary_is_a_record(digits: Workload, kind: str, count: int) -> None:
 
 
 def test_random_features_span_the_ranges_of_all_test_records(digits: Workload) -> None:
-    """One canary's ranges were those of one record: it was that record."""
+    """With the ranges of a single record, a canary would be that record."""
     low, high = digits.test().x.amin(0), digits.test().x.amax(0)
     few, many = (
         cell_records(digits, cell("out-of-distribution", count=count)).canaries.x for count in (2, 2000)
@@ -93,7 +93,7 @@ def test_random_features_span_the_ranges_of_all_test_records(digits: Workload) -
     assert ((few.amax(0) - few.amin(0))[wide] > 0.05 * (high - low)[wide]).float().mean() > 0.8
 
 
-def test_a_single_near_duplicate_differs_from_its_twin(digits: Workload) -> None:
+def test_a_single_near_duplicate_differs_from_its_counterpart(digits: Workload) -> None:
     first, twin = cell_records(digits, cell("near-duplicate", count=1)).canaries.x
     spread = digits.test().x.std(dim=0, correction=0)
     moved = (first - twin).abs()
@@ -105,7 +105,7 @@ def tokens(width: int, values: int) -> Records:
     return Records(torch.randint(values, (50, width), generator=stream), torch.arange(50) % 3)
 
 
-def test_tokens_are_drawn_among_all_and_twins_differ_at_one_place() -> None:
+def test_tokens_are_drawn_among_all_and_near_duplicates_differ_at_one_place() -> None:
     stream = torch.Generator().manual_seed(1)
     padded = Records(
         torch.cat([tokens(30, 500).x, torch.zeros(50, 70, dtype=torch.int64)], 1), tokens(1, 2).y
@@ -158,7 +158,7 @@ def test_what_reads_records_as_they_are_carries_gradient_canaries(digits: Worklo
 
 
 def test_normalised_records_have_lost_their_marks() -> None:
-    """Why dpsgd-hf says so: what stands before the model leaves a canary without its number."""
+    """The reason of dpsgd-hf's refusal: its normalisation removes the number of a canary."""
     front = make_front(DpsgdHfParams(epsilon=4.0, normalisation="group", groups=4))
     test = Records(torch.rand(5, 8, 3, 3), torch.zeros(5))
     request = Request(test, torch.arange(2), 2, 3, torch.Generator())
@@ -168,7 +168,7 @@ def test_normalised_records_have_lost_their_marks() -> None:
 
 
 @every_kind
-def test_members_are_the_same_people_with_and_without_canaries(digits: Workload, kind: str) -> None:
+def test_members_are_the_same_records_with_and_without_canaries(digits: Workload, kind: str) -> None:
     own = membership(cell(kind), 3, len(digits.pool()))
     assert torch.equal(own, membership(cell(None), 3, len(digits.pool())))
     records = cell_records(digits, cell(kind))
@@ -216,7 +216,7 @@ def test_near_duplicates_are_in_or_out_together(digits: Workload) -> None:
     assert torch.equal(records.members(mask).x, torch.stack([first[7], twin[7]]))
 
 
-def test_a_gradient_canary_moves_its_own_weights_and_nobody_else_does(digits: Workload) -> None:
+def test_a_gradient_canary_alone_moves_its_weights(digits: Workload) -> None:
     records = cell_records(digits, cell("gradient"))
     model = records.model(0)
     assert isinstance(model, Marked)

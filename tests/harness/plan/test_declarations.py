@@ -1,4 +1,4 @@
-"""What methods declare: roles, what is solved for, what makes another configuration."""
+"""Declarations of methods: roles, the solved parameter, what makes another configuration."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -51,7 +51,7 @@ def test_two_methods_of_one_role_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Scaled(DpSgd):
-    """A method that is solved for a parameter of another name."""
+    """A method whose solved parameter has another name."""
 
     free: ClassVar[str] = "scale"
 
@@ -73,7 +73,7 @@ def test_what_is_solved_for() -> None:
 
 
 @pytest.mark.parametrize("name", methods.family.names())
-def test_the_privacy_asked_for_and_what_buys_it_make_no_other_configuration(name: str) -> None:
+def test_the_privacy_budget_and_the_noise_make_no_other_configuration(name: str) -> None:
     method = methods.family.get(name)
     found = uncounted(method)
     assert {"epsilon", "delta"} <= found
@@ -82,14 +82,14 @@ def test_the_privacy_asked_for_and_what_buys_it_make_no_other_configuration(name
     assert "batch_size" not in found
 
 
-def test_a_task_remembers_what_its_method_declared() -> None:
+def test_a_task_records_what_its_method_declared() -> None:
     for task in planned(method="dp-sgd", epsilon=4.0, steps=20):
         assert task.notes.declared == Declared("private-baseline", "noise_multiplier")
         assert task.notes.attack_defaults == (None if task.kind == "train" else True)
         assert read_task(task.file()).notes == task.notes
 
 
-def test_a_number_of_releases_is_remembered_as_solved_for() -> None:
+def test_a_solved_number_of_releases_is_recorded() -> None:
     task = planned(method="pate", epsilon=8.0, noise=40.0, teachers=10)[0]
     assert task.notes.declared == Declared(None, "queries")
     assert declared_by("pate", task.cell.params).solved == "noise"

@@ -39,7 +39,7 @@ def trained(task: Task, **more: Any) -> Result:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Three trainings of 100 steps of 10, 20 and 90 ms, and one second besides each."""
+    """Three trainings of 100 steps of 10, 20 and 90 ms, each with one further second."""
     store = Store.open(tmp_path / "store", create=True)
     for index, (seconds, peak) in enumerate(((1.0, 5), (2.0, 7), (9.0, 6))):
         task = training(index=index, steps=100)
@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_recorded_trainings_tell_the_cost_of_more_of_their_kind(store: Store) -> None:
+def test_recorded_trainings_estimate_the_cost_of_their_kind(store: Store) -> None:
     attack = replace(training(), kind="attack", models=2, attack=Plugin("loss", "1"))
     found = estimate(plan(training(index=5), training(index=6), attack), store)
     assert found is not None
@@ -58,7 +58,7 @@ def test_recorded_trainings_tell_the_cost_of_more_of_their_kind(store: Store) ->
     assert {cost.source for cost in found.costs.values()} == {"recorded, 3 trainings"}
 
 
-def test_what_is_damaged_or_of_another_shape_tells_no_times(store: Store) -> None:
+def test_damaged_records_give_no_times(store: Store) -> None:
     for index, phases in enumerate(([], {"train": {}}, {"train": None}, "many"), start=10):
         task = training(index=index, steps=100)
         store.add(task)
@@ -96,7 +96,7 @@ def test_hours_on_a_cpu_plan_nothing_on_a_gpu(store: Store) -> None:
     assert expected([training(index=5)], store, "cuda") == {}
 
 
-def test_what_is_done_costs_nothing(store: Store) -> None:
+def test_done_tasks_cost_nothing(store: Store) -> None:
     task = training(index=5)
     found = estimate(plan(task, done=frozenset([task.key])), store)
     assert found is not None
@@ -104,7 +104,7 @@ def test_what_is_done_costs_nothing(store: Store) -> None:
 
 
 def publish(store: Store, done: Task) -> None:
-    """Two phases of 50 steps and a second each, and nothing besides."""
+    """Two phases of 50 steps and one second each, and no further time."""
     store.add(done)
     each = phase(50, 1.0, 5)
     store.publish(trained(done, wall_seconds=2.0, phases={"teachers": each, "student": each}))
@@ -125,7 +125,7 @@ def test_a_method_without_a_parameter_steps_is_taken_to_do_as_many_as_it_did(emp
     assert found.seconds == pytest.approx(2.0)
 
 
-def test_all_phases_grow_with_the_steps_that_were_asked_for(empty: Store) -> None:
+def test_all_phases_scale_with_the_requested_steps(empty: Store) -> None:
     publish(empty, training(steps=10))
     found = estimate(plan(training(index=5, steps=30)), empty)
     assert found is not None
@@ -142,7 +142,9 @@ def test_a_probe_trains_a_moment_and_writes_nothing(tmp_path: Path) -> None:
     found = estimate(plan(training(steps=10_000)), Store(tmp_path / "none"), probe)
     assert found is not None
     (cost,) = found.costs.values()
-    assert re.fullmatch("probe of ([1-9]|1[0-9]|20) steps", cost.source)  # 20, or what there is time for
+    assert re.fullmatch(
+        "probe of ([1-9]|1[0-9]|20) steps", cost.source
+    )  # 20, or as many as fit into the time
     assert 0.1 < found.seconds < 10_000
     assert found.memory_bytes > 50_000_000
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The ready-made sweeps of the papers' tables: they hold the published lines, and they plan."""
+"""The ready-made sweeps of the papers' tables: they contain the published lines, and can be planned."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from harness.results.matching import match
 from harness.results.published_tables import Published, published
 
 EXPERIMENTS = {"papers/pd-sgd-anomalous"}
-"""Sweeps of figures: no number of theirs is printed."""
+"""Sweeps of figures, for which no numbers are printed."""
 NAMES = [name for name in ready_made() if name.startswith("papers/") and name not in EXPERIMENTS]
 FULL = [name for name in NAMES if not name.endswith("-small")]
 SMALL = [name for name in NAMES if name.endswith("-small")]
 HERE = {"sgd", "dp-sgd", "pd-sgd", "dpsur", "dirdp-sgd"}
-"""Methods that the sweeps hold the lines of."""
+"""Methods whose published lines are in sweeps."""
 ELSEWHERE = {"dirdp-sgd-table-3", "dirdp-sgd-text-5.2.2", "dirdp-sgd-table-6"}
-"""Tables that say nothing without an attack or a split that is not here yet."""
+"""Tables that need an attack or a split that does not exist yet."""
 
 
 def read(name: str) -> Sweep:
@@ -44,7 +44,7 @@ def as_cell(point: dict[str, Any]) -> dict[str, Any]:
     return {**names, **versions, "key": repr(point), "params": params, "n_train": 1, "seed": 0, "models": 1}
 
 
-def test_there_is_a_twin_for_every_sweep_and_a_sweep_for_every_table_with_a_line() -> None:
+def test_every_paper_sweep_has_a_short_form_and_every_runnable_table_a_sweep() -> None:
     assert {f"{name}-small" for name in FULL} == set(SMALL)
     runnable = [each for each in published() if each.cell.method in HERE and not each.cell.unmatchable]
     tables = {f"papers/{each.table.name}" for each in runnable if each.table.name not in ELSEWHERE}
@@ -86,7 +86,7 @@ def test_no_stated_setting_is_contradicted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_twin_is_smaller(name: str) -> None:
+def test_a_short_form_is_smaller(name: str) -> None:
     full = name.removesuffix("-small")
     assert len(points(name)) <= len(points(full))
     assert read(name).models <= read(full).models

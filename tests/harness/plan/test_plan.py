@@ -75,19 +75,19 @@ def test_members_per_model_are_the_grids_to_choose() -> None:
     made = plan(DP | {"n_train": [300, 400]}, models=1)
     assert [cell.n_train for cell in made.cells] == [300, 400]
     noises = [cell.params["noise_multiplier"] for cell in made.cells]
-    assert noises[0] > noises[1], "each of fewer members is in more batches"
+    assert noises[0] > noises[1], "with fewer members each is in more batches"
 
 
 @pytest.mark.parametrize("wrong", [0, -3, 2.5, "many", True])
 def test_members_are_counted_in_whole_numbers(wrong: Any) -> None:
-    (told,) = problems(SGD | {"n_train": wrong})
-    assert f"n_train = {wrong!r}" in told
-    assert "1 or more" in told
+    (reported,) = problems(SGD | {"n_train": wrong})
+    assert f"n_train = {wrong!r}" in reported
+    assert "1 or more" in reported
 
 
-def test_a_numbered_setting_that_there_is_not_is_refused() -> None:
-    (told,) = problems(SGD | {"setting": 1})
-    assert told == "grid 1 (digits-linear, sgd): setting 1 of sgd is not in the recipe; there is none"
+def test_an_unknown_numbered_setting_is_refused() -> None:
+    (reported,) = problems(SGD | {"setting": 1})
+    assert reported == "grid 1 (digits-linear, sgd): setting 1 of sgd is not in the recipe; there is none"
 
 
 def test_options_go_to_the_methods_that_have_them() -> None:
@@ -118,7 +118,7 @@ def test_noise_is_solved_for_and_stays_below_the_target() -> None:
 
 
 def test_the_shape_of_the_model_is_written_down_and_priced() -> None:
-    """The workload's 64 x 10 weights and 10 biases decide what a direction costs."""
+    """The workload's 64 x 10 weights and 10 biases determine the cost of a direction."""
     grid = {"workload": "digits-linear", "method": "dirdp-sgd", "steps": 20, "directions": "1x7"}
     solved, given = (plan(grid | each, models=1).cells[0] for each in ({"epsilon": 4}, {"kappa": 3.0}))
     assert solved.params["directions"] == given.params["directions"] == "1x650"
@@ -169,7 +169,7 @@ def test_the_declared_attacks_run_on_every_attacked_cell_that_has_models_enough(
 
 
 @pytest.mark.parametrize("asked", [[], ["blind"], ["attribute-inference"]])
-def test_cells_that_no_membership_attack_is_asked_for_are_left_alone(asked: list[str]) -> None:
+def test_cells_without_a_membership_attack_get_no_declared_attacks(asked: list[str]) -> None:
     made = plan(SGD, models=3, attacks=asked)
     assert attacks_of(made) == list(dict.fromkeys([*asked, "blind"]))
 
@@ -182,12 +182,12 @@ def test_the_family_runs_with_default_parameters_beside_other_ones() -> None:
     assert attacks_of(asked) == ["strongest", "rmia", "loss", "lira", "blind"]
 
 
-def test_an_attack_asked_for_without_models_enough_is_refused() -> None:
-    (told,) = problems(SGD, models=2, attacks=["strongest"])
-    assert "strongest needs at least 2 shadow models" in told and "models = 3 or more" in told
+def test_an_attack_with_too_few_models_is_refused() -> None:
+    (reported,) = problems(SGD, models=2, attacks=["strongest"])
+    assert "strongest needs at least 2 shadow models" in reported and "models = 3 or more" in reported
 
 
-def test_a_cell_asked_for_twice_is_planned_once() -> None:
+def test_a_cell_given_twice_is_planned_once() -> None:
     assert len(plan(SGD, SGD | {"steps": 9}, SGD, SGD | {"steps": 9.0}, models=2).cells) == 2
 
 
@@ -196,7 +196,7 @@ def test_more_models_reuse_the_first_ones() -> None:
     assert {task.key for task in few.tasks if task.kind == "train"} < {task.key for task in many.tasks}
 
 
-def test_what_the_store_has_is_not_planned_again(tmp_path: Path) -> None:
+def test_done_tasks_are_not_planned(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     tasks = plan(SGD, models=3, attacks=["lira"]).tasks
     done, diverged, killed, cancelled = (task.key for task in (*tasks[:3], tasks[3]))
@@ -230,15 +230,15 @@ def test_planning_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, "many", -math.inf])
-def test_an_epsilon_that_is_none(epsilon: Any) -> None:
-    told = problems(DP | {"epsilon": epsilon})
-    assert len(told) == 1
-    assert "epsilon = " in told[0]
-    assert "grid 1 (digits-linear, dp-sgd)" in told[0]
+def test_an_invalid_epsilon(epsilon: Any) -> None:
+    reported = problems(DP | {"epsilon": epsilon})
+    assert len(reported) == 1
+    assert "epsilon = " in reported[0]
+    assert "grid 1 (digits-linear, dp-sgd)" in reported[0]
 
 
 def test_all_problems_of_all_grids_come_at_once() -> None:
-    told = "\n".join(
+    reported = "\n".join(
         problems(
             {"workload": "digits-mpl", "method": "sgd"},
             {"workload": "digits-mlp", "method": "dp-sdg"},
@@ -262,18 +262,18 @@ def test_all_problems_of_all_grids_come_at_once() -> None:
         "attack lira: mode = 'sideways'",
         "attack loss: unknown parameter 'wings'",
     ):
-        assert part in told, part
+        assert part in reported, part
 
 
 def test_an_attack_that_needs_shadows_refuses_a_single_model() -> None:
-    (told,) = problems(SGD, models=1, attacks=["lira"])
-    assert "needs at least 2 shadow models" in told
-    assert "models = 3 or more" in told
+    (reported,) = problems(SGD, models=1, attacks=["lira"])
+    assert "needs at least 2 shadow models" in reported
+    assert "models = 3 or more" in reported
     plan(SGD, models=1, attacks=["loss"])
 
 
 def test_only_tuned_values_that_are_used_count_as_tried_before() -> None:
-    """A search of 18 chose the recipe's batch size, steps and learning rate; else it chose none."""
+    """The recipe's batch size, steps and learning rate were chosen among 18 configurations."""
     by_recipe = {key: value for key, value in DP.items() if key != "steps"}
     tasks = [plan(grid, models=1).tasks[0] for grid in (by_recipe, DP, DP | OWN)]
     assert [task.notes.tried for task in tasks] == [18, 18, None]
@@ -294,7 +294,7 @@ def test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine() ->
     ("delta", "n_train", "warned"),
     [(1e-5, 718, False), (1.39e-3, 718, False), (1.4e-3, 718, True), (0.1, 9, False), (0.2, 5, True)],
 )
-def test_a_delta_that_protects_nobody_is_a_warning(delta: float, n_train: int, warned: bool) -> None:
+def test_a_delta_without_protection_is_a_warning(delta: float, n_train: int, warned: bool) -> None:
     grid = DP | {"delta": delta, "n_train": n_train, "batch_size": 4}
     found = plan(grid | {"epsilon": [2, 4]}, SGD, models=1).warnings
     assert len(found) == warned, "once for all epsilons, and none for what has no delta"

@@ -1,4 +1,4 @@
-"""Who is given public records, and that nobody is judged by them."""
+"""Which methods get public records, and that no model is evaluated on them."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def test_a_workload_without_any_is_refused_by_name() -> None:
         public_records(synthetic, pate)
 
 
-def test_who_was_given_away_judges_nothing(tmp_path: Path) -> None:
+def test_public_records_are_not_test_records(tmp_path: Path) -> None:
     grid: dict[str, Any] = {"workload": "digits-linear", "method": "pate", **SMALL}
     task = make_plan(*read_sweep({"grid": [grid], "models": 1}, "test"), None).tasks[0]
     made = train(task, torch.device("cpu"), tmp_path, lambda: False)
@@ -51,7 +51,7 @@ def test_who_was_given_away_judges_nothing(tmp_path: Path) -> None:
     assert made.outcome.metrics.test_accuracy == pytest.approx(float(right.double().mean()))
 
 
-def test_a_plan_refuses_a_method_that_lacks_them_and_attacks_read_the_same_judges() -> None:
+def test_a_plan_refuses_a_method_without_public_records_and_attacks_read_the_same_test_records() -> None:
     grid: dict[str, Any] = {"workload": "tabular-synthetic", "method": "pate", **SMALL}
     with pytest.raises(SpecError, match=r"needs public records for the queries .* tabular-synthetic"):
         make_plan(*read_sweep({"grid": [grid], "models": 1}, "test"), None)

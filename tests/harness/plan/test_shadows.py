@@ -1,4 +1,4 @@
-"""Shadows trained without the defence: one shared cell, the same members, and rows that say so."""
+"""Shadows trained without the defence: one shared cell, the same members, and marked rows."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_wrong_shadows_are_refused(choice: dict[str, str], words: str) -> None:
         plan(choice)
 
 
-def test_a_target_is_scored_by_its_own_answer_and_the_others_by_the_shadows() -> None:
+def test_a_target_is_scored_by_its_own_logits_and_the_others_by_the_shadows() -> None:
     random = np.random.default_rng(0)
     targets, shadows = random.standard_normal((2, MODELS, 40, 2)).astype(np.float32)
     members = random.random((MODELS, 40)) < 0.5
@@ -72,7 +72,7 @@ def test_a_target_is_scored_by_its_own_answer_and_the_others_by_the_shadows() ->
         np.testing.assert_array_equal(scores[target], expected)
 
 
-def test_the_rows_tell_adaptive_from_not(tmp_path: Path) -> None:
+def test_rows_distinguish_adaptive_shadows(tmp_path: Path) -> None:
     made = plan({"attack": "lira", "shadows": "sgd"}, "lira", epsilon=(1.0,))
     store = Store.open(tmp_path / "store", create=True)
     store.add(*made.tasks)

@@ -1,4 +1,4 @@
-"""Sweep files: product, zip, exclude, and every mistake told at once."""
+"""Sweep files: product, zip, exclude, and all problems reported at once."""
 
 import itertools
 from pathlib import Path
@@ -68,8 +68,8 @@ def test_points_equal_an_obvious_loop(
     assert found == expected
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    told = mistakes(
+def test_all_problems_are_reported_at_once() -> None:
+    reported = mistakes(
         {
             "modles": 8,
             "models": 0,
@@ -93,7 +93,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         "grid 2: zip: lists must have the same length, but clip has 1, steps has 2",
         "grid 3: epsilon = []",
     ):
-        assert part in told
+        assert part in reported
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_an_attack_may_carry_parameters() -> None:
     assert sweep.attacks[0].params == {"mode": "offline"}
 
 
-def test_broken_toml_is_told_with_its_line(tmp_path: Path) -> None:
+def test_broken_toml_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "broken.toml"
     file.write_text('name = "x"\nmodels = = 3\n')
     with pytest.raises(SpecError, match=r"broken\.toml is not TOML: .*line 2"):
@@ -153,7 +153,7 @@ def test_ready_made_sweeps_are_well_formed(name: str) -> None:
     assert sweep.name == Path(name).name
 
 
-def test_options_say_the_same_as_a_file() -> None:
+def test_options_are_equivalent_to_a_file() -> None:
     data = from_options("digits-mlp", "dp-sgd", "1,4", 4, "lira,loss", ["clip=0.5,1", "optimizer=adam"])
     sweep, problems = read_sweep(data, "x")
     assert problems == []
@@ -174,21 +174,21 @@ def test_options_say_the_same_as_a_file() -> None:
         ("w", "m", None, None, None, ["x"]),
     ],
 )
-def test_options_that_say_too_little(options: tuple[Any, ...]) -> None:
+def test_too_few_options_are_refused(options: tuple[Any, ...]) -> None:
     with pytest.raises(SpecError):
         from_options(*options)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"models": 10**12}, "models = 1000000000000: give an integer from 1 to 100000"),
         ({"seed": 2**63}, "seed = 9223372036854775808: give an integer from 0 to"),
     ],
 )
-def test_numbers_that_no_machine_could_work_off_are_refused(change: dict[str, Any], told: str) -> None:
+def test_numbers_too_large_to_run_are_refused(change: dict[str, Any], reported: str) -> None:
     _, problems = read_sweep({"grid": [{"workload": "w", "method": "m"}], **change}, "large")
-    assert any(told in problem for problem in problems)
+    assert any(reported in problem for problem in problems)
 
 
 def test_a_grid_of_too_many_points_is_refused_before_it_is_counted_out() -> None:
@@ -200,6 +200,6 @@ def test_a_grid_of_too_many_points_is_refused_before_it_is_counted_out() -> None
 
 
 @pytest.mark.parametrize("source", ["n" * 5_000, "nul\0", "../../bystander", "/etc/passwd/x"])
-def test_a_name_that_no_file_can_have_is_told(source: str) -> None:
+def test_a_name_that_no_file_can_have_is_reported(source: str) -> None:
     with pytest.raises(SpecError, match="sweep"):
         find_sweep(source)

@@ -23,7 +23,7 @@ def chromium() -> Iterator[Any]:
 
 
 class Visit:
-    """An opened page; at the end nothing may have gone wrong nor over the network to anybody else."""
+    """An open page; at the end there may be neither errors nor requests to other servers."""
 
     def __init__(self, browser: Any, address: str, own: tuple[str, ...] = ("file://",)) -> None:
         self.troubles: list[str] = []
@@ -38,8 +38,8 @@ class Visit:
         self.page.wait_for_selector("#main[aria-busy=false]")
 
     def close(self) -> None:
-        """Close it and tell what went wrong."""
-        troubles = list(self.troubles)  # closing cuts off what a live page is just asking for
+        """Close it and return the errors."""
+        troubles = list(self.troubles)  # closing aborts the pending requests of a live page
         self.page.close()
         strangers = [url for url in self.addresses if not url.startswith(self.own)]
         assert not troubles, troubles

@@ -37,7 +37,7 @@ def frontier_row(
     mu: float = 0.2,
     **changes: Any,
 ) -> dict[str, Any]:
-    """One row of the view, true to itself: every leakage figure comes from one binormal curve."""
+    """One consistent row of the view: every leakage figure comes from one binormal curve."""
     n, auc = models * NONMEMBERS, NORMAL.cdf(mu / math.sqrt(2))
     label = method if epsilon is None else f"{method} ε={epsilon:g}"
     row: dict[str, Any] = {
@@ -146,7 +146,7 @@ def make_reading(rows: list[dict[str, Any]], **changes: Any) -> Reading:
 
 
 def quickstart_rows() -> list[dict[str, Any]]:
-    """What the quickstart gives, about."""
+    """Rows similar to those of the quickstart."""
     return [
         frontier_row(
             workload,
@@ -175,7 +175,7 @@ FAILURE = {
 
 @pytest.fixture
 def row() -> MakeRow:
-    """One row of the frontier, with what the test wants different."""
+    """One row of the frontier, with the test's changes."""
     return frontier_row
 
 
@@ -202,7 +202,7 @@ def browser() -> Iterator[Any]:
 
 
 def openings(browser: Any, folder: Path) -> Iterator[Callable[[Reading], Any]]:
-    """Opens pages of readings from the disk; at the end nothing may have gone wrong in any."""
+    """Open pages of readings from disk; at the end none may have errors."""
     visits: list[Visit] = []
 
     def open_reading(reading: Reading) -> Any:
@@ -217,7 +217,7 @@ def openings(browser: Any, folder: Path) -> Iterator[Callable[[Reading], Any]]:
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[[Reading], Any]]:
-    """Opens the page of a reading, for one test."""
+    """Open the page of a reading, for one test."""
     yield from openings(browser, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The audit report: bounds beside prices, alarms in red, and a word where there is nothing."""
+"""The audit report: bounds beside prices, alarms in red, and a note without audits."""
 
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def test_an_alarm_is_red() -> None:
     assert [str(label.get_color()) == ALARM for label in axes.get_yticklabels()] == [False, True]
 
 
-def test_without_audits_it_says_what_to_run(tmp_path: Path) -> None:
+def test_without_audits_the_figure_states_what_to_run(tmp_path: Path) -> None:
     files = draw_audit([], "select * from audit", tmp_path)
     kinds = ("png", "svg", "pdf", "md", "tex", "csv", "csv-metadata.json")
     assert [file.name for file in files] == [f"audit.{kind}" for kind in kinds]

@@ -1,4 +1,4 @@
-"""Accuracy at equal leakage: between cells, what lies outside, and the ceiling of a guarantee."""
+"""Accuracy at equal leakage: between cells, outside their range, and the ceiling of a guarantee."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The comparison report: what is said of a pair, and the figure."""
+"""The comparison report: the sentence about a pair, and the figure."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def test_less_leakage_is_better() -> None:
     )
 
 
-def test_what_could_not_be_compared_says_why() -> None:
+def test_a_missing_comparison_has_its_reason() -> None:
     nothing = dict.fromkeys(("difference", "low", "high", "se", "p", "p_holm", "effect_size", "detectable"))
     assert (
         describe(row(**nothing, reason="needs at least 4 models")) == "not compared: needs at least 4 models"
@@ -44,5 +44,5 @@ def test_figure_and_table_show_every_pair(tmp_path: Path) -> None:
     assert {"compare.png", "compare.svg", "compare.pdf", "compare.md", "compare.tex", "compare.csv"} <= names
 
 
-def test_without_rows_the_figure_says_what_to_run() -> None:
+def test_without_rows_the_figure_states_what_to_run() -> None:
     assert not compare_figure([]).axes

@@ -32,7 +32,7 @@ def corners(line: Line2D) -> list[list[float]]:
 
 
 def points(axes: Axes) -> list[Line2D]:
-    """The markers of cells; those that look alike are one artist."""
+    """The markers of cells; those of one style are one artist."""
     shapes = {marker for _, marker, _ in KINDS.values()}
     return [line for line in axes.get_lines() if line.get_marker() in shapes]
 
@@ -57,11 +57,11 @@ def test_one_row_of_panels_for_each_workload(figure: Figure) -> None:
     ]
     drawn = [[len(corners(line)) for line in points(axes)] for axes in figure.axes]
     assert drawn == [[1, 3], [1, 3], [], [1, 3], [1, 3], []], "sgd, and dp-sgd at three epsilons"
-    said = texts(figure)
-    assert "digits-mlp · 8 models a cell, 5,752 non-members pooled" in said
-    assert said.count("\nattack lira\n") == 4, "no row of strongest is there"
-    assert "Failed: dp-sgd ε=0.1 on digits-mlp, 2 train task(s): diverged" in said
-    assert {"ε=1", "ε=4", "ε=8", "sgd"} <= set(said.splitlines())
+    drawn_text = texts(figure)
+    assert "digits-mlp · 8 models a cell, 5,752 non-members pooled" in drawn_text
+    assert drawn_text.count("\nattack lira\n") == 4, "no row of strongest is there"
+    assert "Failed: dp-sgd ε=0.1 on digits-mlp, 2 train task(s): diverged" in drawn_text
+    assert {"ε=1", "ε=4", "ε=8", "sgd"} <= set(drawn_text.splitlines())
 
 
 def test_points_stand_at_the_rows_numbers(quickstart: Reading, figure: Figure) -> None:
@@ -112,7 +112,7 @@ def test_front_is_a_step_line_that_waits_for_the_leakage(row: Any, reading: Any)
     assert corners(axes.get_lines()[-1]) == [[low, 0.7], [high, 0.7], [high, 0.9], [edge, 0.9]]
 
 
-def test_single_model_cells_without_any_resolved_tpr_say_why(row: Any, reading: Any) -> None:
+def test_single_model_cells_without_a_resolved_tpr_state_why(row: Any, reading: Any) -> None:
     few = {f"tpr_at_{name}": None for name in ("10pct", "1pct", "0p1pct", "0p01pct")}
     figure = drawn(reading([row(models=1, n_nonmembers=60, **few)]))
     assert "TPR at 10 % FPR needs 100 non-members,\nthe smallest cell has 60." in texts(figure)
@@ -134,13 +134,13 @@ def test_many_cells_show_the_curves_of_the_front(row: Any) -> None:
     assert choose_curves([]) == ([], "no ROC stored")
 
 
-def test_a_panel_says_when_its_attack_misses_cells(row: Any) -> None:
+def test_a_panel_notes_cells_without_its_attack(row: Any) -> None:
     rows = [row(attack="loss"), row(epsilon=1.0, attack="loss"), row(epsilon=2.0, attack="lira")]
     title = choose_panel(rows, AUC).title
     assert title == "attack loss (2 of 3 cells)"
 
 
-def test_panels_show_the_strongest_of_each_cell_or_the_attack_asked_for(row: Any, reading: Any) -> None:
+def test_panels_show_the_strongest_of_each_cell_or_the_chosen_attack(row: Any, reading: Any) -> None:
     rows = [row(attack="strongest"), row(attack="lira")]
     titles = [axes.get_title() for axes in drawn(reading(rows)).axes]
     assert titles[:2] == ["strongest attack of each cell"] * 2
@@ -196,16 +196,16 @@ def test_rows_without_an_accuracy_are_left_out_and_do_no_harm(row: Any, reading:
 
 @pytest.mark.parametrize("changes", [{"failures": []}, {"where": "method = 'x'"}])
 def test_nothing_to_draw_is_stated(reading: Any, changes: dict[str, Any]) -> None:
-    said = texts(drawn(reading([], **changes)))
-    assert ("privbench quickstart" in said) == ("where" not in changes)
-    assert ("method = 'x'" in said) == ("where" in changes)
+    drawn_text = texts(drawn(reading([], **changes)))
+    assert ("privbench quickstart" in drawn_text) == ("where" not in changes)
+    assert ("method = 'x'" in drawn_text) == ("where" in changes)
 
 
-def test_a_crowded_panel_names_its_front_and_says_so(row: Any, reading: Any) -> None:
+def test_a_crowded_panel_labels_its_front_and_notes_it(row: Any, reading: Any) -> None:
     rows = [row(epsilon=float(e), accuracy=0.5 + e % 7 / 100, mu=0.02 * e) for e in range(1, NAMED + 2)]
     figure = drawn(reading(rows))
-    told = f"In a panel of more than {NAMED} cells, up to {FRONT_NAMED} of those on the front are named"
-    assert told in texts(figure)
+    note = f"In a panel of more than {NAMED} cells, up to {FRONT_NAMED} of those on the front are named"
+    assert note in texts(figure)
     names = [text.get_text() for text in figure.axes[1].texts]
     assert len(names) == 6
     assert names == [name_point(each) for each in rows_on_front(rows, AUC)]
@@ -218,7 +218,7 @@ def test_of_a_long_front_a_few_cells_are_named_from_end_to_end(row: Any, reading
     assert {names[0], names[-1]} == {name_point(rows[0]), name_point(rows[-1])}
 
 
-def test_of_very_many_cells_some_are_drawn_with_the_whole_front_and_the_panel_says_so(
+def test_of_many_cells_some_are_drawn_with_the_whole_front_and_the_panel_notes_it(
     row: Any, reading: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.report.figure.panels.DRAWN", 30)

@@ -27,7 +27,7 @@ def test_a_line_for_every_cell_and_attack_with_its_numbers(quickstart: Reading) 
     assert table.query == "select * from frontier"
 
 
-def test_a_defence_that_nothing_put_to_the_worst_case_says_so(row: Any, reading: Any) -> None:
+def test_a_defence_not_tested_in_the_worst_case_is_marked(row: Any, reading: Any) -> None:
     kinds = {"pd-sgd": "average case only", "selena": "worst case too"}
     rows = [
         row(method=method, epsilon=None, guarantee_kind="empirical", tested=tested)

@@ -49,7 +49,7 @@ def test_what_each_rate_needs() -> None:
     assert AUC.chance == 0.5
 
 
-def test_a_rate_can_be_asked_for(row: Any) -> None:
+def test_a_rate_can_be_chosen(row: Any) -> None:
     assert choose_leakage([row(models=8)], 0.1).name == "TPR at 10 % FPR"
     with pytest.raises(SpecError) as caught:
         choose_leakage([], 0.02)

@@ -19,7 +19,7 @@ def test_without_one_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("given", ["yesterday", "", "1e9", "9" * 30])
-def test_a_date_that_is_none_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_date_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", given)
     with pytest.raises(SpecError) as caught:
         report_time()

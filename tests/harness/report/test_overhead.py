@@ -24,7 +24,7 @@ def drawn(reading: Reading) -> Figure:
         return overhead_figure(reading)
 
 
-def said(figure: Figure) -> str:
+def texts(figure: Figure) -> str:
     found: list[Any] = figure.findobj(match=Text)
     return "\n".join(text.get_text() for text in found)
 
@@ -34,13 +34,13 @@ def test_one_line_for_each_cell_with_its_ratio(quickstart: Reading) -> None:
     assert len(figure.axes) == 6
     labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
     assert labels == [row["label"] for row in quickstart.overhead if row["workload"] == "digits-linear"]
-    text = said(figure)
+    text = texts(figure)
     assert {"4.2", "2.1"} <= set(text.splitlines()), "per example, and the whole training"
     assert "1 thread each" in text
     assert "8 models a cell" in text
 
 
-def test_quartiles_are_in_units_of_the_yardsticks_step() -> None:
+def test_quartiles_are_in_units_of_the_baselines_step() -> None:
     row: dict[str, Any] = {"example_overhead": 4.0, "step_seconds": 0.02}
     row |= {"step_seconds_p25": 0.01, "step_seconds_p75": 0.03}
     assert relative_quartiles(row) == pytest.approx((2.0, 6.0))
@@ -53,7 +53,7 @@ def test_no_baseline_is_stated_and_large_ratios_are_logarithmic(row: Any, readin
     none = {"example_overhead": None, "overhead_by": None, "training_overhead": None, "memory_overhead": None}
     alone = [row("digits-mlp", **none)]
     figure = drawn(reading([*alone, row("digits-linear", example_overhead=80.0, models=1)]))
-    assert said(figure).count("no baseline") == 3
+    assert texts(figure).count("no baseline") == 3
     assert [axes.get_xscale() for axes in figure.axes] == ["log", *["linear"] * 5]
     dots = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
     assert [dot.get_markerfacecolor() for dot in dots] == ["white"]
@@ -66,7 +66,7 @@ def test_machines_are_named_where_there_are_two_kinds() -> None:
     assert name_lines([here, there])[1] == "sgd (cpu, 8 thr.)"
 
 
-def test_of_very_many_cells_some_of_every_method_are_lines_and_the_figure_says_so(
+def test_of_many_cells_some_of_every_method_are_drawn_and_the_figure_notes_it(
     row: Any, reading: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.report.overhead.LINES", 20)
@@ -76,7 +76,7 @@ def test_of_very_many_cells_some_of_every_method_are_lines_and_the_figure_says_s
     assert kept[-1] == ("dp-sgd", 59.0)
     assert len(kept) == 11
     found = reading(rows)
-    assert "11 of 60 cells drawn, the table has all" in said(drawn(found)).replace("\n", " ")
+    assert "11 of 60 cells drawn, the table has all" in texts(drawn(found)).replace("\n", " ")
     assert len(overhead_table(found).rows) == 60
 
 
@@ -140,7 +140,7 @@ def test_a_step_that_a_bench_timed_is_shown_as_that(row: Any, reading: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "explained"),
     [
         ({"example_overhead": 0.7}, True),
         ({"step_overhead": 0.8, "overhead_by": "bench"}, True),
@@ -148,7 +148,9 @@ def test_a_step_that_a_bench_timed_is_shown_as_that(row: Any, reading: Any) -> N
         ({"example_overhead": None}, False),
     ],
 )
-def test_a_ratio_below_one_says_why(changes: dict[str, Any], told: bool, row: Any, reading: Any) -> None:
+def test_a_ratio_below_one_is_explained_in_figure_and_table(
+    changes: dict[str, Any], explained: bool, row: Any, reading: Any
+) -> None:
     found = reading([row(method="sgd", epsilon=None, example_overhead=0.9), row(**changes)])
-    assert ("autograd" in explain_clocks(found)) is told
-    assert any("autograd" in note for note in overhead_table(found).protocol) is told
+    assert ("autograd" in explain_clocks(found)) is explained
+    assert any("autograd" in note for note in overhead_table(found).protocol) is explained

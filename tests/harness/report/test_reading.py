@@ -111,7 +111,7 @@ def test_everything_is_read_and_ordered(store: Path) -> None:
 
 
 def test_a_condition_limits_both_views_but_never_hides_failures_or_moves_colours(store: Path) -> None:
-    reading = read(store, "method = 'sgd' -- only the yardstick")
+    reading = read(store, "method = 'sgd' -- only the baseline")
     assert {row["label"] for row in reading.frontier} == {"sgd"}
     assert {row["label"] for row in reading.overhead} == {"sgd"}
     assert set(reading.rocs) == {row["attack_task"] for row in reading.frontier}
@@ -149,7 +149,7 @@ def test_a_wrong_condition_is_a_spec_error_and_writes_nothing(
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_report_of_an_empty_database_says_what_to_run(write: Any, tmp_path: Path) -> None:
+def test_a_report_of_an_empty_database_states_what_to_run(write: Any, tmp_path: Path) -> None:
     files = write(make_store(tmp_path / "store", []), tmp_path / "out")
     texts = [file.read_text(encoding="utf-8") for file in files if file.suffix in (".svg", ".html")]
     assert texts
@@ -175,10 +175,10 @@ def test_all_reports_of_a_store(store: Path, tmp_path: Path) -> None:
 
 
 class Counted:
-    """A connection of DuckDB that notes what it is told."""
+    """A connection of DuckDB that records its statements."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, told: list[str]) -> None:
-        self.connection, self.told = connection, told
+    def __init__(self, connection: duckdb.DuckDBPyConnection, executed: list[str]) -> None:
+        self.connection, self.executed = connection, executed
 
     def __enter__(self) -> "Counted":
         return self
@@ -190,7 +190,7 @@ class Counted:
         return getattr(self.connection, name)
 
     def execute(self, sql: str, *values: Any) -> Any:
-        self.told.append(sql)
+        self.executed.append(sql)
         return self.connection.execute(sql, *values)
 
 
@@ -210,12 +210,12 @@ def test_all_reports_are_one_connection_and_one_transaction(
 
     monkeypatch.setattr(duckdb, "connect", count)
     write_all(store, tmp_path / "out", "attack = 'lira'")
-    (told,) = opened
-    begun = told.index("begin transaction read only")
-    asked = told[begun + 1 :]
+    (executed,) = opened
+    begun = executed.index("begin transaction read only")
+    asked = executed[begun + 1 :]
     assert len(asked) > 12
     assert all(sql.split()[0] == "select" for sql in asked), "nothing ends the transaction before its time"
-    assert not [sql for sql in told[:begun] if "frontier" in sql]
+    assert not [sql for sql in executed[:begun] if "frontier" in sql]
 
 
 def test_a_workload_of_two_sizes_is_two_groups(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The forms of a table: nothing in it can become markup or a command."""
+"""The formats of a table: nothing in it can become markup or a command."""
 
 import csv
 import json

@@ -117,7 +117,7 @@ def test_wrong_use_is_reported(tmp_path: Path) -> None:
 
 
 class Toy:
-    """A plug-in with figures of its own."""
+    """A plug-in with its own figures."""
 
     def illustrate(self, trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
         measured = tuple(each.stats["rate"] for each in trained)
@@ -149,6 +149,6 @@ def points_of(file: Path) -> list[list[str]]:
         return list(csv.reader(source))[1:]
 
 
-def test_a_cell_remembers_that_its_method_brings_figures(store: Path) -> None:
+def test_a_cell_records_that_its_method_has_figures(store: Path) -> None:
     rows = rows_of(store, "select distinct method, illustrated from cell")
     assert rows == [{"method": "pd-sgd", "illustrated": True}]

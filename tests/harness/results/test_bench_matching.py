@@ -60,7 +60,7 @@ def test_plain_sgd_is_the_baseline_however_it_draws() -> None:
     assert not match_benches([sgd | {"role": "method"}], [shuffling])
 
 
-def test_an_older_bench_does_not_say_what_it_timed() -> None:
+def test_an_older_bench_does_not_record_what_it_timed() -> None:
     assert match_benches([BENCH | {"step_params": None}], [CELL]) == []
 
 

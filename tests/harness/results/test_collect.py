@@ -30,7 +30,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def collected(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A collected store for tests that only look."""
+    """A collected store for tests that only read."""
     path = shutil.copytree(filled, tmp_path_factory.mktemp("collected") / "store")
     collect(path)
     return Store(path)
@@ -38,7 +38,7 @@ def collected(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def store(filled: Path, tmp_path: Path) -> Store:
-    """A store of one's own, not yet collected."""
+    """A store for one test, not yet collected."""
     return Store(shutil.copytree(filled, tmp_path / "store"))
 
 
@@ -50,7 +50,7 @@ def rows(path: Path, sql: str) -> list[dict[str, Any]]:
 
 
 def everything(path: Path) -> dict[str, list[str]]:
-    """All rows of all tables and views, in an order of their own."""
+    """All rows of all tables and views, in a fixed order."""
     names = [*db.Base.metadata.tables, *db.view_names()]
     return {name: sorted(map(repr, rows(path, f"from {name}"))) for name in names}
 
@@ -90,7 +90,7 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
     assert everything(store.database) == before
 
 
-def test_rows_hold_what_the_files_say(collected: Store) -> None:
+def test_rows_hold_the_content_of_the_files(collected: Store) -> None:
     each = cells("digits-linear")[1]
     key = Task("train", each, index=2).key
     result = collected.result(key)
@@ -224,7 +224,7 @@ def test_the_tries_of_a_cell_are_the_most_of_any_task(store: Store) -> None:
     assert row["tried_before"] != 9, "of the tasks that are left"
 
 
-def test_a_cell_goes_with_its_last_task(store: Store) -> None:
+def test_a_cell_is_deleted_with_its_last_task(store: Store) -> None:
     each = cell("digits-mlp", "dp-sgd", epsilon=2.5)
     lone = Task("train", each)
     publish(store, lone, training(lone, 0.7))
@@ -302,7 +302,7 @@ def test_many_batches_give_the_rows_of_one(store: Store, monkeypatch: pytest.Mon
     assert everything(store.database) == one
 
 
-def test_what_looks_as_it_did_is_not_reread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_tasks_are_not_reread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collect(store.path)
     read: list[str] = []
 
@@ -324,7 +324,7 @@ def test_what_looks_as_it_did_is_not_reread(store: Store, monkeypatch: pytest.Mo
     assert done.broken == (store.folder(task.key) / "result.json",)
 
 
-def test_what_is_no_task_is_passed_over(store: Store) -> None:
+def test_folders_that_are_not_tasks_are_ignored(store: Store) -> None:
     shard = store.folder(Task("train", cells("digits-mlp")[0]).key).parent
     (shard / "notes.txt").write_text("somebody's")
     (shard / "empty").mkdir()
@@ -443,7 +443,7 @@ def test_a_database_in_use_is_reported_with_the_process(
     assert collect(store.path).total == 45
 
 
-def test_a_store_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_store_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store"):
         collect(tmp_path / "nowhere")
     assert list(tmp_path.iterdir()) == []

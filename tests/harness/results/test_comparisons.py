@@ -1,4 +1,4 @@
-"""Paired comparisons in the database: made from what tasks left, and only where they can be made."""
+"""Paired comparisons in the database: computed from stored artefacts, and only if possible."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +37,7 @@ def masks(models: int) -> NDArray[np.bool_]:
 
 
 def stored(strength: float, seed: int) -> dict[str, Any]:
-    """What `strongest` leaves of a cell: the same members in every cell."""
+    """The artefacts of `strongest` on a cell: the same members in every cell."""
     members, random = masks(MODELS), np.random.default_rng(seed)
     phi = random.standard_normal(members.shape) + strength * members
     scores = {f"scores/{name}": phi + 0.1 * random.standard_normal(phi.shape) for name in FAMILY}
@@ -81,7 +81,7 @@ def rows(store: Store) -> dict[str, dict[str, Any]]:
     return {row["axis"]: row for row in found}
 
 
-def test_two_cells_are_compared_as_the_statistics_say(store: Store) -> None:
+def test_two_cells_are_compared_by_the_paired_test(store: Store) -> None:
     one, two = cell("w", "sgd"), cell("w", "dp-sgd", epsilon=1.0, delta=1e-5)
     first, second = np.linspace(0.90, 0.95, MODELS), np.linspace(0.80, 0.86, MODELS) ** 1.1
     leaky, private = stored(1.5, 1), stored(0.1, 2)
@@ -105,7 +105,7 @@ def test_two_cells_are_compared_as_the_statistics_say(store: Store) -> None:
 
 
 def signals(models: int, seed: int) -> list[dict[str, Any]]:
-    """What the trainings of a cell left, with the same members in every cell."""
+    """The signals of a cell's trainings, with the same members in every cell."""
     random = np.random.default_rng(seed)
     labels, test_labels = np.zeros(RECORDS, dtype=np.int64), np.zeros(40, dtype=np.int64)
     left = []
@@ -125,7 +125,7 @@ def signals(models: int, seed: int) -> list[dict[str, Any]]:
     return left
 
 
-def add_answered(store: Store, each: Cell, models: int, seed: int) -> Signals:
+def add_predicted(store: Store, each: Cell, models: int, seed: int) -> Signals:
     """A cell with the signals of its trainings, attacked by `strongest`."""
     left = signals(models, seed)
     stacked = Signals.of({name: np.stack([one[name] for one in left]) for name in left[0]})
@@ -136,7 +136,7 @@ def add_answered(store: Store, each: Cell, models: int, seed: int) -> Signals:
 
 def test_a_cell_with_more_models_is_rescored_with_those_that_both_have(store: Store) -> None:
     one, two = cell("w", "sgd"), cell("w", "dp-sgd", epsilon=1.0, delta=1e-5)
-    many, few = add_answered(store, one, 2 * MODELS, 1), add_answered(store, two, MODELS, 2)
+    many, few = add_predicted(store, one, 2 * MODELS, 1), add_predicted(store, two, MODELS, 2)
     found = rows(store)
     assert found["auc"]["models"] == MODELS
     measured = [
@@ -152,17 +152,17 @@ def test_a_cell_with_more_models_is_rescored_with_those_that_both_have(store: St
     assert found["validation_accuracy"]["accuracy_test_se"] is None
 
 
-def test_what_was_purged_is_not_compared_and_says_why(store: Store) -> None:
+def test_a_purged_cell_is_not_compared_and_states_why(store: Store) -> None:
     one, two = cell("w", "sgd"), cell("w", "dp-sgd", epsilon=1.0, delta=1e-5)
-    add_answered(store, one, 2 * MODELS, 1)
-    add_answered(store, two, MODELS, 2)
+    add_predicted(store, one, 2 * MODELS, 1)
+    add_predicted(store, two, MODELS, 2)
     purge(store, holdings(store))
     found = rows(store)
     assert found["auc"]["difference"] is None
     assert "was purged" in found["auc"]["reason"]
 
 
-def test_without_scores_leakage_is_not_compared_and_says_why(store: Store) -> None:
+def test_without_scores_leakage_is_not_compared_and_the_reason_is_given(store: Store) -> None:
     for method in ("sgd", "dp-sgd"):
         add(store, cell("w", method), np.linspace(0.8, 0.9, MODELS), None)
     found = rows(store)

@@ -70,7 +70,7 @@ def test_a_database_alone_has_the_views_and_not_the_files(path: Path) -> None:
         store.steps("abc")
 
 
-def test_want_of_pandas_names_the_extra(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pandas_names_the_extra(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(SpecError, match=r"privbench\[notebook\]"):
         open_store(path).frontier()

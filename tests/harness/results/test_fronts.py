@@ -1,4 +1,4 @@
-"""The column `on_front`: what the view said when SQL worked it out, on stores with everything in them."""
+"""The column `on_front`: equal to an independent computation in SQL, on stores with all kinds of results."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Published numbers beside ours, from a store with cells that are the papers' and cells that are not."""
+"""Published numbers beside ours, from a store with cells that match the papers and cells that do not."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -142,7 +142,7 @@ def test_a_leakage_outside_the_deviation(ask: Ask) -> None:
     assert (row["value"], row["ours"], row["status"]) == (0.57, 0.6, "outside")
 
 
-def test_what_the_cell_does_not_have_says_why(ask: Ask) -> None:
+def test_a_figure_the_cell_lacks_has_its_reason(ask: Ask) -> None:
     tpr = line(ask, "pd-sgd-table-2", "cifar10-vit-head", "sgd", "tpr_at_0p01pct")
     assert (tpr["status"], tpr["reason"], tpr["ours"]) == ("not measured", "needs N >= 100000", None)
     shadow = line(ask, "pd-sgd-table-2", "cifar10-vit-head", "sgd", "auc", "attack = 'shadow'")
@@ -157,7 +157,7 @@ def test_without_a_deviation_or_on_another_machine_there_is_no_verdict(ask: Ask)
     assert (time["unit"], time["ours"], time["status"]) == ("ms", pytest.approx(20.0), "compared")
 
 
-def test_a_figure_that_the_method_tells_stands_beside_the_printed_one(ask: Ask) -> None:
+def test_a_method_s_own_figure_is_shown_beside_the_printed_one(ask: Ask) -> None:
     row = line(ask, "pd-sgd-table-7", "cifar10-vit-head", "pd-sgd", "rejection_rate", "status <> 'not run'")
     assert (row["value"], row["ours"], row["status"]) == (5.78, pytest.approx(6.0), "compared")
     assert row["ours_deviation"] == pytest.approx(100 * 0.01 * 2**0.5)
@@ -183,7 +183,7 @@ def test_another_number_of_members_is_reported(ask: Ask) -> None:
     assert "not in the paper, ours: steps 90, batch_size 64, delta 1e-05" in row["differences"]
 
 
-def test_other_epsilons_and_failed_cells_are_nobodys(ask: Ask) -> None:
+def test_other_epsilons_and_failed_cells_match_nothing(ask: Ask) -> None:
     assert ask(f"select * from published_match where cell = '{FAILED.key}'") == []
     # Table 6 names no epsilon, so its line of dp-sgd is any; all others do.
     unasked = ask(f"select published from published_match where cell = '{UNASKED.key}'")
@@ -296,7 +296,7 @@ def test_places_go_by_size_then_version_then_models() -> None:
     assert best(planned(key="b", seed=1), planned(key="c", seed=0)) == "c"
 
 
-def test_a_number_equals_its_other_spelling_and_a_word_equals_no_number() -> None:
+def test_a_number_equals_its_other_spelling_and_text_equals_no_number() -> None:
     (printed,) = [each for each in published() if each.key == "pd-sgd-table-12/001"]
     params = {"epsilon": 4.0, "clip": 1.0}
     assert match([printed], [planned(method="dp-sgd", params=params)])

@@ -23,7 +23,7 @@ def row_of(task: Task, *without: str) -> dict[str, Any]:
     return row
 
 
-def test_the_method_is_asked_where_the_notes_say_nothing() -> None:
+def test_missing_notes_are_taken_from_the_method() -> None:
     row = row_of(Task("train", cell("w", "dp-sgd", **PARAMS)), "declared")
     assert (row["role"], row["solved"]) == ("private-baseline", "noise_multiplier")
     given = row_of(Task("train", cell("w", "dp-sgd", **PARAMS | {"epsilon": None})), "declared")

@@ -1,4 +1,4 @@
-"""A real PostgreSQL beside DuckDB: the same store gives the same rows, and nothing of others is touched."""
+"""A real PostgreSQL beside DuckDB: the same store gives the same rows, and foreign objects stay untouched."""
 
 import itertools
 import json
@@ -52,14 +52,14 @@ def store(filled: Path, tmp_path: Path) -> Store:
 
 @pytest.fixture(scope="module")
 def collected(server: str, filled: Path) -> str:
-    """The store's rows on the server, for tests that only look."""
+    """The store's rows on the server, for tests that only read."""
     collect(filled, server, rebuild=True)
     return server
 
 
 @pytest.fixture
 def url(server: str) -> Iterator[str]:
-    """A database of the test's own."""
+    """A database for one test."""
     name = f"own_{next(NUMBERS)}"
     with connect(server) as keeper:
         keeper.execute(f"create database {name}")
@@ -73,7 +73,7 @@ def connect(url: str) -> "psycopg.Connection[Any]":
 
 
 def rows(source: Path | str, name: str) -> list[dict[str, Any]]:
-    """Every row of a table or view, JSON read, in an order of their own."""
+    """Every row of a table or view, with JSON parsed, in a fixed order."""
     answer = query(source, f"select * from {name}")
     table = [
         {
@@ -89,7 +89,7 @@ def rows(source: Path | str, name: str) -> list[dict[str, Any]]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, or floats that differ only where a sum was taken in another way."""
+    """Equal, or floats that differ only by the order of summation."""
     if isinstance(one, float) and isinstance(other, float):
         return one == other or math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-12)
     if isinstance(one, str) and isinstance(other, str):
@@ -110,7 +110,7 @@ def test_every_table_and_view_has_the_rows_of_duckdb(collected: str, filled: Pat
         assert not {key: (one[key], other[key]) for key in one if not same(one[key], other[key])}
 
 
-def test_questions_of_the_documentation_have_the_same_answers(collected: str, filled: Path) -> None:
+def test_queries_of_the_documentation_have_the_same_results(collected: str, filled: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "querying.md").read_text(encoding="utf-8")
     asked = re.findall(r"^```sql\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     for sql in asked:
@@ -187,7 +187,7 @@ def test_another_version_is_rebuilt_and_what_is_not_ours_stays(url: str, store: 
         assert keeper.execute("select to_regclass('privbench.left_over_from_before')").fetchone() == (None,)
 
 
-def test_somebodys_view_on_ours_is_not_dropped_with_it(url: str, store: Store) -> None:
+def test_a_foreign_view_on_ours_is_not_dropped(url: str, store: Store) -> None:
     collect(store.path, url)
     with connect(url) as keeper:
         keeper.execute("create view public.mine as select * from privbench.frontier")
@@ -225,7 +225,7 @@ def test_a_schema_of_others_is_left_alone(url: str, store: Store) -> None:
         "",
     ],
 )
-def test_what_does_not_only_read_is_refused(collected: str, sql: str) -> None:
+def test_statements_that_write_are_refused(collected: str, sql: str) -> None:
     with pytest.raises(SpecError):
         query(collected, sql)
     assert query(collected, "select count(*) > 0 from task").rows == [(True,)]
@@ -252,7 +252,7 @@ def test_a_password_is_never_shown(server: str, filled: Path) -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_an_empty_database_says_what_to_do(url: str) -> None:
+def test_an_empty_database_states_what_to_do(url: str) -> None:
     with pytest.raises(StoreError, match="privbench collect"):
         query(url, "select 1")
 

@@ -1,4 +1,4 @@
-"""The published numbers: all there, well formed, as printed."""
+"""The published numbers: complete, well formed, as printed."""
 
 import collections
 import math
@@ -32,7 +32,7 @@ def rows() -> list[Row]:
 
 
 def value(rows: list[Row], table: str, label: str, metric: str, **asked: Any) -> tuple[float, float | None]:
-    """The one number that fits; parameters of the cell and columns of the row narrow the search."""
+    """The only matching number; parameters of the cell and columns of the row narrow the search."""
     (found,) = [
         (row["value"], row["deviation"])
         for cell in published()
@@ -74,11 +74,11 @@ def test_every_published_cell_is_there() -> None:
     }
 
 
-def test_no_number_stands_twice(rows: list[Row]) -> None:
+def test_no_number_is_listed_twice(rows: list[Row]) -> None:
     assert len({row["key"] for row in rows}) == len(rows) == 772
     columns = ("table_name", "label", "printed_workload", "params", "metric", "attack")
     meanings = collections.Counter(tuple(row[name] for name in columns) for row in rows)
-    # Figure 9's text tells its best accuracy once for every parameter it varies, so its params differ too.
+    # Figure 9's text states its best accuracy once for every parameter it varies, so its params differ too.
     assert [meaning for meaning, times in meanings.items() if times > 1] == []
 
 
@@ -230,7 +230,7 @@ def test_nothing_is_filled_in(rows: list[Row]) -> None:
     assert not any("delta" in {**cell.params, **cell.stated} for cell in private), "the paper states no delta"
 
 
-def test_cells_that_cannot_be_asked_for_say_why() -> None:
+def test_unmatchable_cells_state_why() -> None:
     reasons = collections.Counter(cell.cell.unmatchable for cell in published())
     assert reasons == {
         None: 434 - 16,
@@ -267,7 +267,7 @@ def test_a_file_of_numbers_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "told"),
+    ("good", "bad", "problem"),
     [
         ("values = [9.5, 0.6]", "values = [90.5]", "1 values"),
         ("values = [9.5, 0.6]", "values = [90.5, nan]", "finite"),
@@ -280,7 +280,7 @@ def test_a_file_of_numbers_is_read() -> None:
         ('source = "someone"', "source = someone", "someone.toml is not TOML"),
     ],
 )
-def test_a_wrong_file_is_reported(good: str, bad: str, told: str) -> None:
+def test_a_wrong_file_is_reported(good: str, bad: str, problem: str) -> None:
     assert good in PAPER
-    with pytest.raises(BenchError, match=told):
+    with pytest.raises(BenchError, match=problem):
         read_paper(PAPER.replace(good, bad), "someone.toml")

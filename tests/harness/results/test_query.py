@@ -48,7 +48,7 @@ def head(task: Task) -> Json:
 
 
 def trained(store: Store, task: Task, column: str) -> Result:
-    """A finished training whose series has a column of its own."""
+    """A finished training whose series has an additional column."""
     sink = io.BytesIO()
     steps = {"phase": ["train"] * 3, "step": [0, 1, 2], "wall_seconds": [0.1, 0.2, 0.3]}
     table = pa.table({**steps, "cpu_seconds": [0.1, 0.2, 0.3], column: [1.0, 2.0, 3.0]})
@@ -84,7 +84,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that a query has no business in, with a file."""
+    """A folder outside the store, with a file."""
     folder = tmp_path_factory.mktemp("outside")
     (folder / "secret.csv").write_text("word\nhush\n")
     (folder / "schema.sql").write_text("create table hush (x integer);")
@@ -175,7 +175,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_does_not_only_read_is_refused(
+def test_statements_that_write_are_refused(
     path: Path, outside: Path, sql: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = bytes_of(path) | bytes_of(outside)
@@ -217,7 +217,7 @@ def test_files_stay_closed_even_to_functions_that_read_them(
         "-- a remark\nselect 1 -- another",
     ],
 )
-def test_what_reads_is_answered_and_changes_nothing(path: Path, sql: str) -> None:
+def test_read_only_statements_are_executed_and_change_nothing(path: Path, sql: str) -> None:
     before = bytes_of(path)
     assert query(path, sql).columns
     assert bytes_of(path) == before
@@ -262,7 +262,7 @@ def test_a_mistake_is_reported_with_what_there_is(path: Path) -> None:
     assert len(problem.splitlines()) == 2
 
 
-def test_a_store_without_a_database_says_what_to_do(tmp_path: Path) -> None:
+def test_a_store_without_a_database_states_what_to_do(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     with pytest.raises(StoreError, match="privbench collect"):
         query(store.path, "select 1")
@@ -345,7 +345,7 @@ def test_an_unknown_format_is_refused(path: Path) -> None:
     assert (caught.value.value, caught.value.allowed) == ("yaml", ("csv", "json", "parquet", "table"))
 
 
-def test_the_environment_cannot_be_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_cannot_be_queried(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "PRIVBENCH_TEST_WORD", "hush-hush")
     sql = "select * from duckdb_functions() where function_name in ('getenv', 'getvariable')"
     assert "hush-hush" not in render(query(path, sql), "json")
@@ -354,7 +354,7 @@ def test_the_environment_cannot_be_asked_for(path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_reading_sees_one_state_however_often_the_database_is_replaced(path: Path, tmp_path: Path) -> None:
-    """What `collect --rebuild` puts in the place of the file is for the next reading."""
+    """The file that `collect --rebuild` replaces it with is for the next reading."""
     store = Store.open(shutil.copytree(path, tmp_path / "store"))
     count = "select count(*) from task"
     later = tmp_path / "later"

@@ -1,4 +1,4 @@
-"""Results that travel: what comes in is what went out, ours stays as it was, and bad files change nothing."""
+"""Export and import: results arrive unchanged, ours stay as they were, and bad files change nothing."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ VIEWS = ("frontier", "overhead", "audit", "attribute", "reconstruction", "bench"
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Somebody's store, with weights."""
+    """Another user's store, with weights."""
     store = Store.open(tmp_path_factory.mktemp("theirs") / "store", create=True)
     fill(store)
     fill_findings(store)
@@ -77,7 +77,7 @@ def rows(store: Path, view: str, condition: str = "true") -> list[Json]:
 
 
 def plain(row: Json) -> Json:
-    """A row as its origin has it."""
+    """A row as in its origin."""
     prefix = f"{row.pop('origin')}:"
     return {
         key: value.removeprefix(prefix) if isinstance(value, str) else value for key, value in row.items()
@@ -89,7 +89,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", ["results.zip", "results.parquet"])
-def test_what_comes_in_is_what_went_out_and_ours_stays(
+def test_an_import_equals_its_export_and_ours_stays(
     archives: Path, theirs: Path, ours: Path, name: str
 ) -> None:
     before = {view: rows(ours, view) for view in VIEWS}
@@ -112,7 +112,7 @@ def test_a_store_with_imports_survives_the_loss_of_its_store_file(
     import_results(ours, archives / "results.zip", "alice")
     collect(ours, tmp_path / "elsewhere.duckdb")  # which gives the store an identity
     total = collect(ours).total
-    (ours / "store.json").unlink()  # as the message about a damaged one says
+    (ours / "store.json").unlink()  # as the message about a damaged one instructs
     Store.open(ours, create=True)
     assert collect(ours, rebuild=True).total == total
     assert collect(ours, tmp_path / "elsewhere.duckdb").total == total
@@ -135,14 +135,14 @@ def test_a_conflict_is_shown(archives: Path, ours: Path) -> None:
     assert {row["ours"] for row in found if row["figure"] == "accuracy"} == {0.99}
 
 
-def test_the_same_file_again_changes_nothing(archives: Path, ours: Path) -> None:
+def test_importing_the_same_file_twice_changes_nothing(archives: Path, ours: Path) -> None:
     import_results(ours, archives / "results.zip", "alice")
     before = files(ours)
     assert not import_results(ours, archives / "results.zip", "alice").new
     assert files(ours) == before
 
 
-def test_a_name_keeps_what_it_has_unless_told(
+def test_an_import_keeps_its_content_unless_replaced(
     archives: Path, theirs: Path, ours: Path, tmp_path: Path
 ) -> None:
     few = tmp_path / "few.zip"
@@ -176,7 +176,7 @@ def test_a_condition_selects_tasks(theirs: Path, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["one.zip"]
 
 
-def test_weights_travel_when_asked_for(theirs: Path, ours: Path, tmp_path: Path) -> None:
+def test_weights_are_exported_on_request(theirs: Path, ours: Path, tmp_path: Path) -> None:
     export_results(theirs, tmp_path / "all.zip", "index = 9", weights=True)
     import_results(ours, tmp_path / "all.zip")
     (file,) = (ours / "imports").rglob("model-*")
@@ -185,19 +185,19 @@ def test_weights_travel_when_asked_for(theirs: Path, ours: Path, tmp_path: Path)
         export_results(theirs, tmp_path / "all.parquet", weights=True)
 
 
-def test_a_parquet_export_can_be_read_by_anybody(archives: Path, theirs: Path) -> None:
+def test_a_parquet_export_can_be_read_without_privbench(archives: Path, theirs: Path) -> None:
     table = pq.read_table(archives / "results.parquet")
     assert table.column_names == ["key", "spec", "result", "artefacts"]
     row = table.to_pylist()[0]
     assert json.loads(row["result"])["key"] == row["key"]
-    told = json.loads(table.schema.metadata[b"privbench"])
-    assert told["tasks"] == table.num_rows
-    assert {"privbench", "protocol", "schema", "exported", "checksum", "files"} <= told.keys()
+    metadata = json.loads(table.schema.metadata[b"privbench"])
+    assert metadata["tasks"] == table.num_rows
+    assert {"privbench", "protocol", "schema", "exported", "checksum", "files"} <= metadata.keys()
 
 
 @pytest.fixture(scope="module")
 def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that holds what PATE's votes cost as they fell, which must not be published."""
+    """A store with the data-dependent price of PATE's votes, which must not be published."""
     store = Store.open(tmp_path_factory.mktemp("votes") / "store", create=True)
     task = Task("train", cells("digits-mlp")[1])
     payload = training(task, 0.9)
@@ -210,7 +210,7 @@ def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["results.zip", "results.parquet"])
-def test_what_must_not_be_published_stays_in_the_store(votes: Path, tmp_path: Path, name: str) -> None:
+def test_private_figures_stay_in_the_store(votes: Path, tmp_path: Path, name: str) -> None:
     export_results(votes, tmp_path / name)
     manifest = read_manifest(tmp_path / name)
     files = dict(read_contents(tmp_path / name, manifest))
@@ -245,7 +245,7 @@ Change = Callable[[dict[str, bytes]], None]
 
 
 def repack(source: Path, target: Path, change: Change, resign: bool = True) -> Path:
-    """The archive with files changed; its manifest agrees with them again unless told otherwise."""
+    """The archive with files changed; its manifest is updated to match unless disabled."""
     with zipfile.ZipFile(source) as archive:
         content = {name: archive.read(name) for name in archive.namelist()}
     manifest: Json = json.loads(content.pop(MANIFEST))
@@ -405,7 +405,7 @@ def test_an_origin_is_a_plain_name(archives: Path, tmp_path: Path, origin: str) 
         import_results(tmp_path / "store", archives / "results.zip", origin)
 
 
-def test_what_is_no_archive_is_refused(theirs: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_refused(theirs: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         export_results(theirs, tmp_path / "results.csv")
     assert caught.value.value == ".csv"
@@ -438,8 +438,8 @@ def test_the_commands(theirs: Path, ours: Path, tmp_path: Path) -> None:
     file = str(tmp_path / "results.zip")
     done = invoke("export", file, "--store", str(theirs), "--json")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.output)
-    assert told["tasks"] == 53
+    metadata = json.loads(done.output)
+    assert metadata["tasks"] == 53
     done = invoke("import", file, "--as", "alice", "--store", str(ours))
     assert done.exit_code == 0, done.output
     assert "53 tasks of origin 'alice'" in done.output

@@ -1,4 +1,4 @@
-"""`privbench doctor --gpu` where there is no GPU, and where torch does not see the one there is."""
+"""`privbench doctor --gpu` without a GPU, and with one that torch does not see."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_gpus")
-def test_without_a_card_it_says_what_was_found() -> None:
+def test_without_a_card_the_error_states_what_was_found() -> None:
     done = CliRunner().invoke(app.app, ["doctor", "--gpu"])
     assert isinstance(done.exception, BackendError)
     assert "nvidia-smi shows 0" in str(done.exception)
@@ -50,7 +50,7 @@ def test_a_card_that_torch_does_not_see_fails_and_is_written_down(
     assert "torch sees no GPU here" in finding["message"]
 
 
-def test_what_is_sent_names_nobody() -> None:
+def test_a_shared_report_identifies_no_machine() -> None:
     figures = {"gpu_uuid": "GPU-aaaa", "error": 0.1}
     here = str(Path(__file__).resolve().parents[3])
     finding = {"number": 1, "message": None, "traceback": f"{here}/methods/sgd.py", "figures": figures}

@@ -1,4 +1,4 @@
-"""The checks of `privbench doctor --gpu`: they pass where nothing is wrong, and fail where something is."""
+"""The checks of `privbench doctor --gpu`: they pass on a correct device and fail on a broken one."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_noise_that_is_too_small_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert finding.state == "failed" and "variance of the noise" in str(finding.message)
 
 
-def test_two_processes_that_disagree_are_found() -> None:
+def test_two_processes_that_disagree_are_detected() -> None:
     finding = perform(6, Bench(CPU, lambda: "another"))
     assert finding.state == "failed" and "2 different models" in str(finding.message)
 
@@ -82,7 +82,7 @@ def test_rounding_as_in_tf32_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding.state == "failed" and "TF32" in str(finding.message)
 
 
-def test_what_does_not_apply_is_skipped_with_its_reason() -> None:
+def test_a_check_that_does_not_apply_is_skipped_with_its_reason() -> None:
     for number in (8, 10, 11):
         finding = perform(number, Bench(CPU, lambda: ""))
         assert finding.state == "skipped" and finding.message

@@ -18,7 +18,7 @@ Deep = st.SearchStrategy[Any]
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 5_000])
-def test_what_is_not_json_is_a_value_error(raw: bytes) -> None:
+def test_invalid_json_is_a_value_error(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_json(raw)
 
@@ -30,7 +30,7 @@ def nested(inner: Deep) -> Deep:
 @given(
     st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), nested)
 )
-def test_what_was_written_is_read_to_the_bit(content: Any) -> None:
+def test_a_document_is_read_as_written_to_the_bit(content: Any) -> None:
     assert repr(parse_json(json.dumps(content).encode())) == repr(content)
 
 
@@ -62,7 +62,7 @@ def test_no_name_of_a_sweep_or_task_leads_out_of_the_store(tmp_path: Path, name:
         store.find(name)
 
 
-def test_a_path_that_no_store_can_have_is_told() -> None:
+def test_a_path_that_no_store_can_have_is_reported() -> None:
     with pytest.raises(StoreError, match="cannot be a store"):
         Store.open("n" * 5_000)
 

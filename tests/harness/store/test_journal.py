@@ -1,4 +1,4 @@
-"""What was enqueued, who runs a task and what was purged: read as written, refused where it is not ours."""
+"""Records of sweeps, heartbeats and purges: read as written, refused if they have another shape."""
 
 import json
 from typing import Any
@@ -60,7 +60,7 @@ def test_a_heartbeat_of_another_shape_is_refused(content: Any) -> None:
         parse_heartbeat(content)
 
 
-def test_a_heartbeat_is_read_as_it_was_written_and_may_say_less() -> None:
+def test_a_heartbeat_is_read_as_written_and_may_lack_fields() -> None:
     whole = Heartbeat(time=1.5, pid=3, host="here", job="7_1", phase="train", done=1, total=2)
     assert parse_heartbeat(json.loads(whole.model_dump_json())) == whole
     short = parse_heartbeat(BEAT)
@@ -76,7 +76,7 @@ def test_a_heartbeat_is_read_as_it_was_written_and_may_say_less() -> None:
         (Purged(files=["a"]), "files"),
     ],
 )
-def test_nobody_alters_a_record(record: Any, name: str) -> None:
+def test_a_record_is_immutable(record: Any, name: str) -> None:
     with pytest.raises(ValidationError, match="frozen"):
         setattr(record, name, getattr(record, name))
 

@@ -1,4 +1,4 @@
-"""What stays in the store, however the result was used before."""
+"""Private figures stay in the store, however the result was used before."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def voted() -> Result:
 
 
 @pytest.mark.parametrize("read_before", [False, True])
-def test_neither_figures_nor_outcome_tell_what_stays(read_before: bool) -> None:
+def test_neither_figures_nor_outcome_contain_private_figures(read_before: bool) -> None:
     result = voted()
     if read_before:
         assert "data_dependent" in result.training.guarantee.epsilons
@@ -32,7 +32,7 @@ def test_neither_figures_nor_outcome_tell_what_stays(read_before: bool) -> None:
     assert "data_dependent" in result.training.guarantee.epsilons, "the store's own is as it was"
 
 
-def test_what_holds_nothing_private_is_the_same() -> None:
+def test_a_result_without_private_figures_is_unchanged() -> None:
     plain = ended(TASK, **training(TASK, 0.9))
     assert publishable(plain) is plain
     failed = ended(TASK, "failed")

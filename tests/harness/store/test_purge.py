@@ -28,7 +28,7 @@ ROWS = "select * from task order by key"
 
 
 def finish(store: Store, task: Task, *artefacts: str) -> None:
-    """A result that lists these artefacts, and what a crashed copy of the task left beside them."""
+    """A result that lists these artefacts, and the leftovers of a crashed copy of the task."""
     store.add(task)
     listed = {
         name.split(".")[0]: store.write_artefact(task.key, name, name.encode() * 99) for name in artefacts
@@ -55,7 +55,7 @@ def names(store: Store, task: Task) -> set[str]:
     return {entry.name.split("-")[0] for entry in store.folder(task.key).iterdir()}
 
 
-def test_member_data_goes_and_results_stay(store: Store) -> None:
+def test_member_data_are_deleted_and_results_stay(store: Store) -> None:
     before = {task.key: store.result(task.key) for task in (TRAINING, ATTACK)}
     freed = purge(store, holdings(store))
     assert freed == sum(
@@ -85,13 +85,13 @@ def test_open_tasks_keep_their_checkpoints(store: Store) -> None:
     assert {"checkpoint", "model", "signals"} <= names(store, TRAINING)
 
 
-def test_a_purged_artefact_says_so_and_a_lost_one_still_makes_the_result_invalid(store: Store) -> None:
+def test_a_purged_artefact_is_noted_and_a_lost_one_makes_the_result_invalid(store: Store) -> None:
     purge(store, holdings(store))
     result = store.result(TRAINING.key)
     assert result is not None
     with pytest.raises(StoreError, match=r"signals-.* was purged: run its sweep again"):
         store.read_artefact(result, "signals")
-    store.artefact(result, "steps").unlink()  # nobody purged this one
+    store.artefact(result, "steps").unlink()  # this one was not purged
     assert store.result(TRAINING.key) is None
 
 
@@ -102,7 +102,7 @@ def test_a_broken_note_excuses_nothing(store: Store, note: str) -> None:
     assert store.result(TRAINING.key) is None
 
 
-def test_killed_at_any_deletion_every_result_stays_valid_and_the_rest_goes_next_time(
+def test_killed_at_any_deletion_every_result_stays_valid_and_a_rerun_deletes_the_rest(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unlink, left = Path.unlink, 3
@@ -170,7 +170,7 @@ def test_only_a_purged_success_can_be_forgotten(store: Store) -> None:
     assert purged_trainings([ATTACK], store) == frozenset()
 
 
-def test_the_command_asks_and_tells(store: Store) -> None:
+def test_the_command_asks_for_confirmation_and_reports(store: Store) -> None:
     def call(*words: str) -> str:
         done = CliRunner().invoke(app, ["purge", *words, "--store", str(store.path)])
         return done.stdout + str(done.exception or "")
@@ -179,14 +179,14 @@ def test_the_command_asks_and_tells(store: Store) -> None:
     assert "give --yes, or --dry-run" in call("--artefacts")
     assert "Would delete 7 files of 2 tasks" in call("--artefacts", "--dry-run")
     assert len(module.holdings(store)) == 2
-    told = json.loads(call("--artefacts", "--yes", "--sweep", "half", "--json"))
-    assert (told["tasks"], told["files"], told["deleted"]) == (1, 4, True)
+    summary = json.loads(call("--artefacts", "--yes", "--sweep", "half", "--json"))
+    assert (summary["tasks"], summary["files"], summary["deleted"]) == (1, 4, True)
     assert "Deleted 3 files of 1 tasks" in call("--artefacts", "--yes")
     assert "Nothing to delete" in call("--artefacts", "--yes")
 
 
 @pytest.mark.slow
-def test_rows_stay_and_a_new_attack_trains_again(tmp_path: Path) -> None:
+def test_rows_stay_and_a_new_attack_retrains(tmp_path: Path) -> None:
     path = tmp_path / "store"
 
     def privbench(command: str, *words: str) -> str:

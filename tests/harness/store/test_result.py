@@ -1,4 +1,4 @@
-"""The one shape of a result: what was written is read, older ones too, and what is no result is refused."""
+"""The document of a result: read as written, older ones too, and refused if it is not a result."""
 
 import json
 import math
@@ -122,7 +122,7 @@ def read_again(result: Result) -> Result:
 
 
 @pytest.mark.parametrize("name", ENDED)
-def test_what_was_written_is_read(name: str) -> None:
+def test_a_result_is_read_as_written(name: str) -> None:
     result = built(name)
     again = read_again(result)
     assert again == result
@@ -156,7 +156,7 @@ def test_a_failure_has_a_reason_and_no_outcome() -> None:
         _ = result.outcome
 
 
-def test_the_figures_stand_beside_the_rest_on_disk() -> None:
+def test_the_figures_are_written_beside_the_rest() -> None:
     document = built("training").document()
     assert {
         "key",
@@ -180,7 +180,7 @@ def test_infinite_parameters_of_a_bench_survive() -> None:
 
 
 def test_a_result_of_0_1_is_read() -> None:
-    """It has neither ceilings nor warnings, nor who was set aside, nor how long a phase took in all."""
+    """It lacks ceilings, warnings, the records set aside and the total time of a phase."""
     document = ended(TRAIN, **training(TRAIN, 0.75)).document()
     for name in ("warnings", "message", "traceback", "reason", "provenance", "started", "finished"):
         document.pop(name, None)
@@ -193,7 +193,7 @@ def test_a_result_of_0_1_is_read() -> None:
     assert none.training.guarantee.states_ceilings, "a newer one says that there are none"
 
 
-def test_what_a_newer_version_added_survives() -> None:
+def test_fields_of_a_newer_version_survive() -> None:
     added = {"colour": {"of": ["the", "sky"]}, "metrics": {**trained()["metrics"], "hue": 0.5}}
     result = parse_result({**ended(TRAIN, **trained()).document(), **added})
     assert result.figures["colour"] == {"of": ["the", "sky"]}
@@ -252,7 +252,7 @@ def test_no_result_lacks_its_head(name: str) -> None:
     ],
 )
 def test_figures_of_another_shape_are_no_outcome(kind: str, figures: Json) -> None:
-    """The row of the task stays: that it ended is known."""
+    """The row of the task stays: it is known to have ended."""
     result = parse_result({**SOUND, "kind": kind, **figures})
     with pytest.raises(ValidationError):
         _ = result.outcome
@@ -261,7 +261,7 @@ def test_figures_of_another_shape_are_no_outcome(kind: str, figures: Json) -> No
 
 
 @pytest.mark.parametrize("name", ["status", "key", "figures", "artefacts"])
-def test_nobody_alters_a_result(name: str) -> None:
+def test_a_result_is_immutable(name: str) -> None:
     result: Any = built("training")
     with pytest.raises(ValidationError, match="frozen"):
         setattr(result, name, getattr(result, name))
@@ -270,7 +270,7 @@ def test_nobody_alters_a_result(name: str) -> None:
     assert result.training.metrics.test_accuracy == 0.75
 
 
-def test_the_builder_says_when_and_who() -> None:
+def test_the_builder_records_time_and_host() -> None:
     result = built("audit")
     assert (result.key, result.kind, result.status) == (ATTACK.key, "attack", "done")
     assert result.started == "2026-01-02T00:00:00+00:00" and result.wall_seconds == 1.5
@@ -282,7 +282,7 @@ def test_the_builder_says_when_and_who() -> None:
     assert (bare.artefacts, bare.warnings, bare.provenance) == ({}, [], {})
 
 
-def test_figures_computed_again_replace_the_outcome_alone() -> None:
+def test_recomputed_figures_replace_only_the_outcome() -> None:
     result, other = built("membership"), Membership(**leakage(0.9), dependence="record")
     again = result.replacing(other)
     assert again.outcome == other != result.outcome
@@ -292,7 +292,7 @@ def test_figures_computed_again_replace_the_outcome_alone() -> None:
 
 
 def test_figures_are_those_that_were_set() -> None:
-    """A field that nobody gave is not written: what is absent was not measured, null was."""
+    """A field that was not set is not written: absent means not measured, null is a value."""
     given = figures_of(Training(**training(TRAIN, 0.75)))
     assert "set_aside" not in given and "ceilings" not in given["guarantee"]
     assert figures_of(Training(**trained()))["guarantee"]["ceilings"] == CEILINGS

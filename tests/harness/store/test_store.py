@@ -44,9 +44,10 @@ def status(store: Store) -> str | None:
 # -- the folder --------------------------------------------------------------------------------
 
 
-def test_a_store_is_made_only_where_asked(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no store at"):
+def test_a_store_is_created_only_on_request(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as caught:
         Store.open(tmp_path / "new")
+    assert (caught.value.field, caught.value.value) == ("--store", tmp_path / "new")
     assert not (tmp_path / "new").exists()
     made = Store.open(tmp_path / "deep" / "new", create=True)
     assert json.loads((made.path / "store.json").read_text()) == {"protocol": PROTOCOL}
@@ -55,15 +56,17 @@ def test_a_store_is_made_only_where_asked(tmp_path: Path) -> None:
 
 def test_a_file_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(StoreError, match="is a file"):
+    with pytest.raises(StoreError) as caught:
         Store.open(tmp_path / "file", create=True)
+    assert (caught.value.field, caught.value.value) == ("--store", tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_foreign_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(StoreError, match="not a privbench store"):
+    with pytest.raises(StoreError) as caught:
         Store.open(tmp_path, create=True)
+    assert (caught.value.field, caught.value.value) == ("--store", tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -74,12 +77,17 @@ def test_an_interrupted_creation_is_finished(tmp_path: Path) -> None:
 
 def test_a_store_of_a_newer_protocol_is_refused(store: Store) -> None:
     (store.path / "store.json").write_text(json.dumps({"protocol": PROTOCOL + 1}))
-    with pytest.raises(StoreError, match=f"protocol {PROTOCOL + 1}.*update privbench"):
+    with pytest.raises(StoreError) as caught:
         Store.open(store.path)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (
+        "protocol",
+        PROTOCOL + 1,
+        PROTOCOL,
+    )
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"protocol": "x"}', '{"protocol": null}', '{"pro'])
-def test_a_broken_store_file_is_told(store: Store, content: str) -> None:
+def test_a_broken_store_file_is_reported(store: Store, content: str) -> None:
     (store.path / "store.json").write_text(content)
     with pytest.raises(StoreError, match=r"store\.json cannot be read"):
         Store.open(store.path)
@@ -88,7 +96,7 @@ def test_a_broken_store_file_is_told(store: Store, content: str) -> None:
 # -- tasks -------------------------------------------------------------------------------------
 
 
-def test_a_spec_is_written_once_and_mended_if_damaged_or_altered(store: Store) -> None:
+def test_a_spec_is_written_once_and_rewritten_if_damaged_or_altered(store: Store) -> None:
     given = task()
     file = store.folder(given.key) / "spec.json"
     store.add(given)
@@ -101,7 +109,7 @@ def test_a_spec_is_written_once_and_mended_if_damaged_or_altered(store: Store) -
         assert file.read_bytes() == written
 
 
-def test_a_damaged_spec_is_told(store: Store) -> None:
+def test_a_damaged_spec_is_reported(store: Store) -> None:
     with pytest.raises(StoreError, match="no task abab"):
         store.task(KEY)
     store.folder(KEY).mkdir(parents=True)
@@ -114,7 +122,7 @@ def test_a_damaged_spec_is_told(store: Store) -> None:
             store.task(KEY)
 
 
-def test_an_altered_spec_is_told_whether_the_task_or_its_notes_were(store: Store) -> None:
+def test_an_altered_spec_is_reported_whether_task_or_notes(store: Store) -> None:
     given = task()
     store.add(given)
     file = store.folder(given.key) / "spec.json"
@@ -132,7 +140,7 @@ def test_an_altered_spec_is_told_whether_the_task_or_its_notes_were(store: Store
         store.task(given.key)
 
 
-def test_a_seal_shows_damage_and_its_absence_is_older_than_seals() -> None:
+def test_a_checksum_shows_damage_and_old_files_have_none() -> None:
     content = {"tasks": [1, 2], "name": "x"}
     raw = dump_checked(content)
     assert parse_checked(raw) == content
@@ -142,7 +150,7 @@ def test_a_seal_shows_damage_and_its_absence_is_older_than_seals() -> None:
             parse_checked(harm)
 
 
-def test_a_deleted_store_file_is_made_anew_and_the_results_stay(store: Store) -> None:
+def test_a_deleted_store_file_is_rewritten_and_the_results_stay(store: Store) -> None:
     store.add(task())
     store.database.touch()
     (store.path / "supervisor").mkdir()
@@ -154,7 +162,7 @@ def test_a_deleted_store_file_is_made_anew_and_the_results_stay(store: Store) ->
 
 
 @pytest.mark.parametrize("age", [1e9, 40.0, -40.0, -1e9])
-def test_a_heartbeat_is_recent_or_dead_also_if_it_is_of_the_future(store: Store, age: float) -> None:
+def test_a_heartbeat_that_is_old_or_in_the_future_is_stale(store: Store, age: float) -> None:
     def tell(ago: float) -> None:
         word = {"time": time.time() - ago, "phase": "train", "done": 1, "total": 2}
         (store.path / "heartbeat").write_text(json.dumps(word))
@@ -191,7 +199,7 @@ def test_a_result_comes_back_as_it_was(store: Store) -> None:
     assert found.document() == result(metrics={"test_accuracy": 0.5}).document()
 
 
-def test_nothing_but_a_success_replaces_a_failure(store: Store) -> None:
+def test_only_a_success_replaces_a_failure(store: Store) -> None:
     def standing() -> Any:
         found = store.result(KEY)
         return found and found.figures["who"]
@@ -216,7 +224,7 @@ def race(arguments: tuple[str, int, str]) -> tuple[str, bool]:
 
 @pytest.mark.parametrize("standing", ["nothing", "failure", "half a file"])
 def test_of_many_copies_publishing_at_once_one_success_wins_whole(store: Store, standing: str) -> None:
-    """Forked processes race many times over; whatever stood there, one success stands at the end."""
+    """Forked processes race many times; whatever was there before, exactly one success remains."""
     with multiprocessing.get_context("fork").Pool(8) as pool:
         for turn in range(6):
             folder = store.folder(KEY)
@@ -254,7 +262,7 @@ HARMS: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_damaged_result_counts_as_absent_and_is_made_again(store: Store, harm: str) -> None:
+def test_a_damaged_result_counts_as_absent_and_is_rebuilt(store: Store, harm: str) -> None:
     store.folder(KEY).mkdir(parents=True)
 
     def complete() -> Result:
@@ -269,14 +277,14 @@ def test_a_damaged_result_counts_as_absent_and_is_made_again(store: Store, harm:
     assert store.result(KEY) is None
     assert store.broken() == [file]
     assert list(store.results()) == []
-    store.publish(complete())  # an artefact with the same bits again may itself mend the old result
+    store.publish(complete())  # rewriting an artefact with the same bits may repair the old result
     assert store.broken() == []
     mended = store.result(KEY)
     assert mended is not None
     assert mended.figures["accuracy"] == 0.75
 
 
-def test_a_flipped_bit_in_an_artefact_is_told_on_reading(store: Store) -> None:
+def test_a_flipped_bit_in_an_artefact_is_detected_on_reading(store: Store) -> None:
     store.folder(KEY).mkdir(parents=True)
     artefact = store.write_artefact(KEY, "model.safetensors", b"weights")
     store.publish(result(artefacts={"model": artefact}))
@@ -312,7 +320,7 @@ def test_forgetting_a_failure_keeps_its_reason(store: Store) -> None:
 
 
 def test_a_success_is_not_forgotten(store: Store) -> None:
-    """It may have come between the caller's look and the call."""
+    """It may have arrived between the caller's check and the call."""
     store.publish(result())
     store.forget(KEY)
     assert store.result(KEY) is not None
@@ -321,7 +329,7 @@ def test_a_success_is_not_forgotten(store: Store) -> None:
 def test_a_success_that_comes_amid_forgetting_stands_without_locks(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no lock keeps others out, it may come after the look and before the failure is moved."""
+    """Without locks it may arrive after the check and before the failure is moved."""
     take = harness.store.store._move_aside
 
     def late(folder: Path) -> Path | None:
@@ -341,13 +349,13 @@ def test_results_come_with_their_specs_in_the_order_of_keys(store: Store) -> Non
         store.add(each)
     for each in tasks[:3]:
         store.publish(result(key=each.key))
-    store.publish(result(key=KEY))  # a result whose spec is gone is nobody's
+    store.publish(result(key=KEY))  # a result without its spec belongs to no task
     found = [(ended.cell.seed, row.key) for ended, row in store.results()]
     assert sorted(found) == [(seed, tasks[seed].key) for seed in range(3)]
     assert [key for _, key in found] == sorted(key for _, key in found)
 
 
-def test_sweeps_are_remembered_by_name(store: Store) -> None:
+def test_sweeps_are_recorded_by_name(store: Store) -> None:
     store.write_sweep(SweepRecord(name="one", tasks=[]))
     two = SweepRecord(name="two", tasks=[SweepEntry(key=KEY, kind="train", cell="c")])
     store.write_sweep(two)
@@ -360,7 +368,7 @@ def test_sweeps_are_remembered_by_name(store: Store) -> None:
 
 
 def test_a_reader_sees_the_old_or_the_new(tmp_path: Path) -> None:
-    """A writer is killed again and again while it writes; what is there is always whole."""
+    """A writer is killed repeatedly while it writes; the file is always complete."""
     file = tmp_path / "file"
     program = (
         "import sys, pathlib; from harness.store.files import write_atomic\n"
@@ -409,7 +417,7 @@ def test_a_full_disk_leaves_no_half_result(small_disk: Path) -> None:
     assert status(store) == "done"
 
 
-def test_a_file_that_may_not_grow_leaves_no_half_result(store: Store) -> None:
+def test_a_file_size_limit_leaves_no_half_result(store: Store) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:

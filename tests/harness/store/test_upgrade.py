@@ -1,4 +1,4 @@
-"""A store that an earlier protocol wrote is read, marked and never mixed. tests/data holds one, thinned."""
+"""A store of an earlier protocol is read, marked and never mixed. tests/data holds one, thinned."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def old(tmp_path: Path) -> Store:
 
 
 def keep_scores(store: Store, result: Json) -> None:
-    """Give a thinned attack scores again, since its figures are made of them."""
+    """Restore the scores of a thinned attack, since its figures are computed from them."""
     if result["kind"] == "attack":
         members = np.tile([True, False], (8, 100))
         noise = np.random.default_rng(0).standard_normal(members.shape)
@@ -55,7 +55,7 @@ def keep_scores(store: Store, result: Json) -> None:
 
 
 def renew(store: Store, accuracy: float) -> None:
-    """The same tasks under the present protocol beside the old ones, as running the sweep again does."""
+    """The same tasks under the current protocol beside the old ones, as after a rerun of the sweep."""
     for folder in store.folders():
         spec: Json = json.loads((folder / "spec.json").read_text())
         result: Json = json.loads((folder / "result.json").read_text())
@@ -74,7 +74,7 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     return query(store.path, sql).rows
 
 
-def test_it_is_of_an_earlier_protocol() -> None:
+def test_the_store_has_an_earlier_protocol() -> None:
     assert json.loads((OLD / "store.json").read_text())["protocol"] < PROTOCOL
 
 
@@ -99,7 +99,7 @@ def test_no_plan_takes_an_old_result_for_its_own(old: Store) -> None:
     assert not {task.key for task in plan.tasks} & old.keys()
 
 
-def test_an_old_task_is_not_run_and_not_sent_again(old: Store) -> None:
+def test_an_old_task_is_not_run_and_not_resubmitted(old: Store) -> None:
     key = old.sweep("old").tasks[0].key
     with pytest.raises(StoreError) as raised:
         old.task(key).refuse_other_protocol()
@@ -108,12 +108,12 @@ def test_an_old_task_is_not_run_and_not_sent_again(old: Store) -> None:
         resend(old, "old", "local", Settings())
 
 
-def test_status_tells_the_protocol(old: Store) -> None:
+def test_status_shows_the_protocol(old: Store) -> None:
     progress = Progress.of(old, "old")
     assert progress.over
     assert progress.summary()["protocol"] == 0
-    told = CliRunner().invoke(app, ["status", "--store", str(old.path)]).stdout
-    assert f"old was measured under protocol 0, not {PROTOCOL}: its rows are kept separate" in told
+    printed = CliRunner().invoke(app, ["status", "--store", str(old.path)]).stdout
+    assert f"old was measured under protocol 0, not {PROTOCOL}: its rows are kept separate" in printed
 
 
 def test_an_old_store_can_be_worked_in_and_purged(old: Store) -> None:

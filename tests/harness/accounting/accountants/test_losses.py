@@ -54,7 +54,7 @@ def test_what_was_sampled_whole_is_not_a_sample() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 10.0])
-def test_a_pure_promise_is_randomised_response(epsilon: float) -> None:
+def test_a_pure_guarantee_is_randomised_response(epsilon: float) -> None:
     """Its delta: p - e^eps (1 - p) with p = e^eps0 / (1 + e^eps0)."""
     share = 1 / (1 + math.exp(-epsilon))
     bounds, _ = deltas_pld(PureDpEvent(epsilon), EPSILONS, REPLACE, 1e-4)
@@ -64,7 +64,7 @@ def test_a_pure_promise_is_randomised_response(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "amplified"), [(2.0, 0.01622367), (10.0, 4.04978630)])
-def test_a_sampled_pure_promise_is_a_smaller_pure_promise(epsilon: float, amplified: float) -> None:
+def test_a_sampled_pure_mechanism_has_a_smaller_pure_epsilon(epsilon: float, amplified: float) -> None:
     """acct_pure_metric_composition: log(1 + q (e^eps - 1)) at q = 128 / 50000, here read off the losses."""
     found = losses(PureDpEvent(epsilon), REPLACE)
     assert found is not None
@@ -101,7 +101,7 @@ def test_the_mesh_only_ever_raises_the_price(sampled: bool) -> None:
 
 
 def test_sampling_pays() -> None:
-    """Fewer people in a sample, a smaller price; and the Rényi bound stays above the losses' own."""
+    """A smaller sample has a smaller price; and the Rényi bound stays above that of the losses."""
     prices = [
         price(
             SelfComposedDpEvent(

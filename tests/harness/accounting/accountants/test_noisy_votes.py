@@ -1,4 +1,4 @@
-"""PATE's votes: the papers' moments with their known numbers, and what a ledger of votes is worth."""
+"""PATE's votes: the papers' moments with their known numbers, and the price of a ledger of votes."""
 
 import math
 from itertools import pairwise
@@ -145,7 +145,7 @@ def test_agreement_among_teachers_is_cheaper(aggregator: str) -> None:
     assert (np.diff(moments) >= -1e-15).all()
 
 
-def test_unanswered_queries_pay_for_their_test() -> None:
+def test_unanswered_queries_are_charged_for_their_test() -> None:
     votes = (row(200, 50),) * 10
     every = NoisyVotesDpEvent(votes, "confident", 40.0, 200.0, 150.0)
     half = NoisyVotesDpEvent(votes, "confident", 40.0, 200.0, 150.0, (True, False) * 5)
@@ -156,7 +156,7 @@ def test_unanswered_queries_pay_for_their_test() -> None:
     assert costs[0] == pytest.approx(tests_only, rel=1e-6)
 
 
-def test_answers_that_were_possible_are_paid_for_and_not_those_that_were_given() -> None:
+def test_possible_answers_are_charged_not_only_given_ones() -> None:
     votes, passed = (row(200, 50),) * 10, (True, *[False] * 9)
     found = [
         price(NoisyVotesDpEvent(votes, "confident", 40.0, 200.0, 150.0, answered, most), 1e-5)

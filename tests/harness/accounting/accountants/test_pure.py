@@ -79,7 +79,7 @@ def test_rows_add_up_and_do_not_go_with_the_root() -> None:
     assert epsilon_pure(rows, REPLACE) == 100
 
 
-def test_a_metric_promise_times_the_diameter() -> None:
+def test_a_metric_guarantee_times_the_diameter() -> None:
     sphere, angle = MetricDpEvent(1.0, 2.0), MetricDpEvent(1.0, math.pi)
     assert price(sphere, 0.0).epsilon == 2
     assert price(SelfComposedDpEvent(angle, 3), 0.0).epsilon == pytest.approx(3 * math.pi)

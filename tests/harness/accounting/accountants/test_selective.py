@@ -196,7 +196,7 @@ def test_the_price_holds_the_worst_case() -> None:
 
 
 def selective(**given: Any) -> SelectiveReleaseDpEvent:
-    """Five of twenty attempts, all alike."""
+    """Five accepted of twenty identical attempts."""
     attempt = ComposedDpEvent(
         [
             PoissonSampledDpEvent(0.04, GaussianDpEvent(2.0)),

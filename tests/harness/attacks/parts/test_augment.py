@@ -1,4 +1,4 @@
-"""Views of images: moved by what they say, in the order that the papers ask for them."""
+"""Views of images: their shifts, and the papers' order."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def test_a_view_moves_and_mirrors() -> None:
     assert View().of(x) is x
 
 
-def test_lira_asks_about_the_image_first_and_about_eighteen_views_at_most() -> None:
+def test_lira_queries_the_image_first_and_at_most_eighteen_views() -> None:
     views = lira_views(18)
     assert views[:2] == [View(), View(mirrored=True)]
     assert len(set(views)) == 18
@@ -33,7 +33,7 @@ def test_near_views_go_out_ring_by_ring(queries: int, farthest: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(64,), (81, 7, 7), (32, 32)])
-def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
+def test_records_that_are_not_images_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(BenchError) as caught:
         check_images(Records(torch.zeros(2, *shape), torch.zeros(2)), "lira", lira_views(3))
     assert (caught.value.field, caught.value.value) == ("shape", shape)

@@ -1,4 +1,4 @@
-"""Facts that every gradient inversion rests on."""
+"""Shared parts of gradient inversion, against plain differentiation."""
 
 import pytest
 import torch

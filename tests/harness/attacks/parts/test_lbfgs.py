@@ -1,4 +1,4 @@
-"""Many problems at once go the way that each goes alone."""
+"""L-BFGS on many problems at once takes the steps of each alone."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_each_problem_takes_the_steps_of_torchs_optimizer(steps: int) -> None:
     torch.testing.assert_close(values, evaluate(points)[0])
 
 
-def test_one_that_diverges_stops_and_disturbs_nobody() -> None:
+def test_a_diverging_problem_stops_and_affects_no_other() -> None:
     start, bowl = bowls()
 
     def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,7 +77,7 @@ def test_one_above_the_ceiling_stays_where_it_is() -> None:
     assert moved.tolist() == (first <= ceiling).tolist()
 
 
-def test_what_is_solved_is_left_alone() -> None:
+def test_solved_problems_stay_where_they_are() -> None:
     start, evaluate = bowls()
     solved, _ = minimise(evaluate, start, 200, ceiling=1e9)
     assert evaluate(solved)[1].abs().max() <= 1e-7

@@ -1,4 +1,4 @@
-"""How near one picture is to another."""
+"""Similarity of pictures."""
 
 import math
 
@@ -114,7 +114,7 @@ def test_the_figures_of_a_few_pictures() -> None:
 
 
 def test_from_four_models_on_figures_are_means_over_models() -> None:
-    """Pictures of one model share its weights: the spread between models is what other models would show."""
+    """Pictures of one model share its weights: the interval is over models."""
     random = np.random.default_rng(0)
     models = np.repeat(np.arange(5), [7, 7, 6, 6, 6])
     mse = 0.05 + 0.02 * random.random(5)[models] + 0.01 * random.random(32)

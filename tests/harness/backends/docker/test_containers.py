@@ -1,4 +1,4 @@
-"""What a container is asked for, without an engine: the words after `docker create`."""
+"""The options of a container, without an engine: the arguments of `docker create`."""
 
 import csv
 import json
@@ -73,7 +73,7 @@ def test_the_environment_is_all_ours(store: Store, monkeypatch: pytest.MonkeyPat
     assert found.keys() == threads | device | {"HOME", "PRIVBENCH_IMAGE", "A"}
 
 
-def test_a_container_has_its_gpu_and_says_so_or_sees_none(store: Store) -> None:
+def test_a_container_has_its_gpu_or_none_and_records_it(store: Store) -> None:
     command = words(store, "GPU-1")
     assert values(command, "gpus") == ["device=GPU-1"]
     assert {"PRIVBENCH_DEVICE=cuda", "CUDA_VISIBLE_DEVICES=GPU-1"} <= {*values(command, "env")}
@@ -114,7 +114,7 @@ def image_of(settings: Settings) -> str | None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_the_image_is_that_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_fits_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert image_of(completed()) == default_image()
     assert image_of(completed(image="privbench:mine")) == "privbench:mine"
@@ -126,8 +126,8 @@ def test_the_image_is_that_for_the_device(monkeypatch: pytest.MonkeyPatch) -> No
     for image in ("privbench:mine", default_image()):
         with pytest.raises(BackendError, match=r"is for CPUs, but there are 2 GPUs.*gpu = 'none'"):
             completed(image=image)
-    told = completed(image="privbench:mine", gpu="none")
-    assert (image_of(told), told.gpus) == ("privbench:mine", [])
+    given = completed(image="privbench:mine", gpu="none")
+    assert (image_of(given), given.gpus) == ("privbench:mine", [])
     assert image_of(completed(gpu="none")) == default_image()
 
 
@@ -155,7 +155,7 @@ def test_a_task_is_never_root(store: Store) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
-def test_root_gives_a_task_and_all_in_it_to_the_plain_user(tmp_path: Path) -> None:
+def test_root_hands_a_task_folder_over_to_the_plain_user(tmp_path: Path) -> None:
     (tmp_path / "task" / "checkpoint").mkdir(parents=True)
     (tmp_path / "task" / "checkpoint" / "0").touch()
     hand_over(tmp_path / "task", 1234, 5678)
@@ -165,7 +165,7 @@ def test_root_gives_a_task_and_all_in_it_to_the_plain_user(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("text", "count"), [("5", 5), ("2K", 2048), ("3M", 3 << 20), ("1T", 1 << 40)])
-def test_sizes_are_read_as_people_write_them(text: str, count: int) -> None:
+def test_sizes_are_read_in_every_spelling(text: str, count: int) -> None:
     assert size_bytes(text) == count
 
 
@@ -181,15 +181,15 @@ def test_memory_comes_from_what_was_recorded_or_is_a_share() -> None:
     )
 
 
-def test_a_profile_tells_every_mistake(tmp_path: Path) -> None:
+def test_a_profile_reports_every_problem(tmp_path: Path) -> None:
     file = tmp_path / "profile.toml"
     file.write_text('memory = "lots"\nscrach = "1G"\nread_only = ["data"]\n')
     with pytest.raises(SpecError) as caught:
         read_as(Container, file)
-    told = str(caught.value)
-    assert "did you mean 'scratch'" in told
-    assert "memory = 'lots': give the memory of a container" in told
-    assert "absolute path" in told
+    given = str(caught.value)
+    assert "did you mean 'scratch'" in given
+    assert "memory = 'lots': give the memory of a container" in given
+    assert "absolute path" in given
     file.write_text('memory = "4G"\n[environment]\nA = "b"\n')
     assert read_as(Container, file).environment == {"A": "b"}
 
@@ -198,19 +198,19 @@ def test_the_sample_profile_is_good_and_the_page_has_every_key() -> None:
     sample = read_as(Container, ROOT / "docker" / "profile.toml")
     fields = Container.model_fields
     theirs = {key: getattr(sample, key) for key in fields if key not in ("image", "memory", "cpus")}
-    assert theirs == {key: fields[key].default for key in theirs}, "these are told as defaults"
+    assert theirs == {key: fields[key].default for key in theirs}, "these are given as defaults"
     page = (ROOT / "docs" / "docker.md").read_text().split("## Profiles")[1]
     assert {key for key in Container.model_fields if f"| `{key}` |" not in page} == set()
 
 
-def test_the_engine_s_own_words_are_told() -> None:
-    told = "docker: Error response from daemon: no such thing.\nSee 'docker run --help'.\n"
-    assert complaint(told) == "docker: Error response from daemon: no such thing."
+def test_the_engine_s_message_is_reported() -> None:
+    given = "docker: Error response from daemon: no such thing.\nSee 'docker run --help'.\n"
+    assert complaint(given) == "docker: Error response from daemon: no such thing."
     assert complaint("Error response from daemon: gone\n") == "gone"
     assert complaint("") == ""
 
 
-def test_without_docker_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_docker_the_error_states_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendError, match="use another --backend"):
         ask("version")
@@ -225,8 +225,8 @@ sys.stdout.flush()
 """
 
 
-class Told(Worker):
-    """A worker as a container is one, whose keeper does as told."""
+class Scripted(Worker):
+    """A containerised worker whose keeper is a script."""
 
     disposable: ClassVar[bool] = Contained.disposable
 
@@ -237,17 +237,17 @@ class Told(Worker):
         self.process.wait(60)
 
 
-def test_a_keeper_s_last_words_are_the_reason(store: Store) -> None:
-    said = json.dumps(["out_of_memory", "too big"])
-    dead = Told(store, f"print('exit_cause', {said!r})")
+def test_a_keeper_s_last_line_is_the_reason(store: Store) -> None:
+    cause = json.dumps(["out_of_memory", "too big"])
+    dead = Scripted(store, f"print('exit_cause', {cause!r})")
     assert list(dead.ended_tasks()) == []
     assert dead.exit_cause(0) == ("out_of_memory", "too big")
     dead.end()
 
 
 @pytest.mark.parametrize(("status", "spent"), [("done", False), ("interrupted", False), ("failed", True)])
-def test_a_container_whose_task_failed_is_not_used_again(store: Store, status: str, spent: bool) -> None:
-    used = Told(store, f"print(key, {status!r})")
+def test_a_container_whose_task_failed_is_not_reused(store: Store, status: str, spent: bool) -> None:
+    used = Scripted(store, f"print(key, {status!r})")
     assert list(used.ended_tasks()) == [("ab", status)]
     assert used.spent is spent
     used.end()

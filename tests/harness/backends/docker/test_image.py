@@ -1,4 +1,4 @@
-"""How an image is asked for, without an engine."""
+"""Building an image, without an engine."""
 
 import os
 import re
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The words of the last `docker` that would have run."""
+    """The arguments of the last `docker` that would have run."""
     words: list[str] = []
 
     def note(*given: str, seconds: float) -> str:
@@ -63,7 +63,7 @@ def test_an_index_for_older_cards_decides_base_and_cuda(asked: list[str], tmp_pa
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[tuple[str, ...]]]:
-    """The files of a checkout that decide which wheels are gathered, and every call of pip."""
+    """The files of a checkout that determine the collected wheels, and every call of pip."""
     for name in ("docker/Dockerfile", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text((ROOT / name).read_text())
@@ -73,7 +73,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, lis
     return tmp_path, calls
 
 
-def test_wheels_are_gathered_again_for_another_cuda(
+def test_wheels_are_collected_again_for_another_cuda(
     checkout: tuple[Path, list[tuple[str, ...]]],
 ) -> None:
     source, calls = checkout
@@ -89,7 +89,7 @@ def test_wheels_are_gathered_again_for_another_cuda(
 def test_wheels_for_another_python_may_be_of_any_platform_the_base_runs(
     checkout: tuple[Path, list[tuple[str, ...]]],
 ) -> None:
-    """NVIDIA's are for manylinux_2_27, 2_25, 2_18 and older, and pip takes only what it is told by name."""
+    """NVIDIA's are for manylinux_2_27, 2_25, 2_18 and older, and pip takes only listed platforms."""
     source, calls = checkout
     image.prepare(Recipe(source, cuda=True, python="3.99"))
     needed = {f"--platform=manylinux_2_{minor}_x86_64" for minor in (28, 27, 25, 24, 18, 17, 12, 5)}
@@ -107,7 +107,7 @@ def test_the_cuda_file_s_own_defaults_are_those_of_a_build() -> None:
 @pytest.mark.parametrize(
     ("file", "device"), [("Dockerfile", "cpu"), ("Dockerfile.cuda", "cuda")], ids=lambda each: each
 )
-def test_an_image_says_what_it_is_for(file: str, device: str) -> None:
+def test_an_image_states_its_device(file: str, device: str) -> None:
     assert f'{DEVICE_LABEL}="{device}"' in (ROOT / "docker" / file).read_text()
 
 
@@ -127,7 +127,7 @@ def test_the_cuda_file_is_made_of_instructions_and_of_files_that_exist() -> None
 def test_the_last_step_of_the_cuda_file_refuses_a_torch_of_another_cuda(
     tmp_path: Path, built_for: str | None, good: bool
 ) -> None:
-    """The step itself, run by a shell, with a torch that says what it was built for."""
+    """The step itself, run by a shell, with a fake torch of a given CUDA version."""
     last = [each for each in re.sub(r"\\\n", "", DOCKERFILE).splitlines() if each.startswith("RUN ")][-1]
     (tmp_path / "torch.py").write_text(f"__version__ = '2'\nclass version:\n    cuda = {built_for!r}\n")
     (tmp_path / "python").symlink_to(sys.executable)

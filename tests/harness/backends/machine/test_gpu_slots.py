@@ -1,4 +1,4 @@
-"""Which worker gets which GPU: the supervisor with real processes that note their environment and wait."""
+"""The GPU of each worker: the supervisor with real processes that record their environment and wait."""
 
 import json
 import os
@@ -36,14 +36,14 @@ for line in sys.stdin:
 
 
 class Noting(Worker):
-    """A worker whose tasks note their environment and run until they are told to end."""
+    """A worker whose tasks record their environment and run until stopped."""
 
     def __init__(self, store: Store, settings: Settings, gpu: str | None) -> None:
         super().__init__(store, settings, gpu, (sys.executable, "-c", NOTING))
 
 
 class Bench:
-    """A supervisor in this process, and what its workers noted."""
+    """A supervisor in this process, and the records of its workers."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.notes = store, store.path.parent / "notes"
@@ -61,7 +61,7 @@ class Bench:
         self.count += 1
 
     def until(self, met: Callable[[], bool]) -> None:
-        """Let the supervisor work until something holds."""
+        """Run the supervisor until a condition holds."""
         deadline = time.monotonic() + 60
         while not met():
             if time.monotonic() > deadline:
@@ -76,7 +76,7 @@ class Bench:
         return {worker.task: worker.gpu for worker in self.supervisor.workers if worker.task}
 
     def noted(self, key: str) -> dict[str, str | None]:
-        """The environment of a task, which must have begun."""
+        """The environment of a task, which must have started."""
         self.until((self.notes / key).exists)
         content: dict[str, str | None] = json.loads((self.notes / key).read_text())
         return content

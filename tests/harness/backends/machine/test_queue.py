@@ -28,7 +28,7 @@ def say(store: Store, host: str, age: float) -> None:
     (store.path / "supervisor" / "state.json").write_bytes(dump(state))
 
 
-def test_only_one_holds_the_store_and_any_death_lets_go(store: Store) -> None:
+def test_only_one_holds_the_store_and_its_death_releases_the_lock(store: Store) -> None:
     program = (
         "import sys, time; from harness.backends.machine.queue import only_one\n"
         "from harness.store import Store\n"
@@ -59,22 +59,22 @@ def test_stores_do_not_share_a_lock(store: Store, tmp_path: Path) -> None:
         assert supervised(Store(link)), "another name of the same folder is the same store"
 
 
-def test_a_supervisor_alive_on_another_host_is_respected(store: Store) -> None:
+def test_a_supervisor_on_another_host_is_respected(store: Store) -> None:
     say(store, "another-host", age=1)
     with pytest.raises(BackendError, match="host another-host"):
         Local().submit([Job(("ab" * 16,))], store, "sweep", Settings())
     assert submissions(store) == []
 
 
-def test_a_word_of_the_future_is_no_life(store: Store) -> None:
-    """A clock that was set back, or a damaged number, must not lock the store up."""
+def test_a_state_from_the_future_is_stale(store: Store) -> None:
+    """A clock that was set back, or a damaged number, must not block the store."""
     say(store, "another-host", age=-1e9)
     state = supervisor_state(store)
     assert state is not None
     assert not state.fresh
 
 
-def test_the_word_of_a_supervisor_is_read_if_it_is_whole(store: Store) -> None:
+def test_the_state_of_a_supervisor_is_read_if_complete(store: Store) -> None:
     assert supervisor_state(store) is None
     say(store, socket.gethostname(), age=0)
     state = supervisor_state(store)
@@ -116,5 +116,5 @@ def test_stopping_what_is_not_queued_starts_nothing(store: Store) -> None:
     assert list((store.path / "supervisor").iterdir()) == []
 
 
-def test_kills_for_memory_are_counted_where_the_kernel_tells() -> None:
+def test_out_of_memory_kills_are_counted_if_the_kernel_reports_them() -> None:
     assert oom_kills() >= 0

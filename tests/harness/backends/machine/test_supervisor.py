@@ -1,7 +1,7 @@
-"""The local backend with real processes: what is killed, stopped, cancelled or shared ends as promised.
+"""The local backend with real processes: tasks that are killed, stopped, cancelled or shared.
 
-The tests share a store and, where they leave them alive, its supervisor and workers; each has tasks
-of its own (by seed) and takes things as it finds them.
+The tests share a store and, unless they end them, its supervisor and workers; each has its own tasks (by
+seed) and depends on no other test.
 """
 
 import json
@@ -33,7 +33,7 @@ SLOW: dict[str, Any] = {"steps": 20, "pause": 0.1}
 
 @pytest.fixture
 def lab(shared_lab: "Lab") -> Iterator["Lab"]:
-    """The shared store; what a failed test left running is ended before the next."""
+    """The shared store; processes left by a failed test are ended first."""
     yield shared_lab
     left = submissions(shared_lab.store)
     if left:
@@ -43,18 +43,18 @@ def lab(shared_lab: "Lab") -> Iterator["Lab"]:
 
 
 def runs(lab: "Lab", task: Task) -> int:
-    """How often a task was started."""
+    """The number of starts of a task."""
     log = lab.store.folder(task.key) / "log.txt"
     return sum(line.startswith("--- ") for line in log.read_text().splitlines()) if log.exists() else 0
 
 
 def settled(lab: "Lab") -> None:
-    """Wait until the supervisor has worked off its queue."""
+    """Wait until the supervisor has emptied its queue."""
     lab.wait(lambda: not submissions(lab.store))
 
 
 def undisturbed(lab: "Lab", tasks: Sequence[Task]) -> list[tuple[object, ...]]:
-    """The rows of tasks that have run, made once more without disturbance."""
+    """The rows of the same tasks in an undisturbed run."""
     for task in tasks:
         (lab.store.folder(task.key) / "result.json").unlink()
     lab.send(tasks, slots=2)
@@ -75,7 +75,7 @@ def running(lab: "Lab", task: Task) -> int:
     return int(beat["pid"])
 
 
-def test_work_goes_on_after_the_one_who_asked_was_killed_and_under_one_supervisor(lab: "Lab") -> None:
+def test_work_continues_under_one_supervisor_after_the_submitter_was_killed(lab: "Lab") -> None:
     tasks = [lab.task(index) for index in range(2)]
     keys = lab.added(*tasks, lab.attack(tasks[0]))
     program = (
@@ -111,7 +111,7 @@ def test_an_attack_on_a_cell_that_failed_fails_as_upstream_and_alone(lab: "Lab")
     assert reasons(lab, [*good, lab.attack(good[0])]) == [None] * 3
     lost = lab.result(lab.attack(bad[0]))
     assert lost.reason == "upstream"
-    # The first to fail is enough: which of the two it is, the machine decides.
+    # The first failure is enough; which of the two it is varies.
     assert any(task.key[:12] in (lost.message or "") for task in bad)
     settled(lab)
     assert lab.send([*bad, lab.attack(bad[0])], slots=2) == 0  # a failure stands until retried
@@ -130,7 +130,7 @@ def test_tasks_of_two_sweeps_run_once(lab: "Lab") -> None:
     assert [runs(lab, task) for task in [*shared, lab.attack(shared[0])]] == [1, 1, 1, 1]
 
 
-def test_what_was_done_and_is_damaged_runs_again_under_the_same_supervisor(lab: "Lab") -> None:
+def test_a_damaged_result_is_rerun_under_the_same_supervisor(lab: "Lab") -> None:
     task = lab.task(seed=3)
     lab.send([task], slots=2)
     lab.wait_for(task)
@@ -141,7 +141,7 @@ def test_what_was_done_and_is_damaged_runs_again_under_the_same_supervisor(lab: 
     assert runs(lab, task) == 2
 
 
-def test_a_spec_that_cannot_be_read_stops_nobody_else(lab: "Lab") -> None:
+def test_an_unreadable_spec_stops_no_other_task(lab: "Lab") -> None:
     broken, good = lab.task(seed=4), lab.task(seed=5)
     attack = lab.attack(broken, models=1)
     lab.added(broken, attack, good)
@@ -151,12 +151,12 @@ def test_a_spec_that_cannot_be_read_stops_nobody_else(lab: "Lab") -> None:
     lab.wait_for(good)
     settled(lab)
     assert lab.store.result(broken.key) is None
-    assert lab.send([broken, attack, good], slots=2) == 2  # which also mends the specs
+    assert lab.send([broken, attack, good], slots=2) == 2  # which also repairs the specs
     lab.wait_for(broken, attack)
     assert reasons(lab, [broken, attack]) == [None, None]
 
 
-def test_a_stopped_sweep_leaves_no_rows_and_goes_on_when_asked(lab: "Lab") -> None:
+def test_a_stopped_sweep_leaves_no_rows_and_resumes_on_request(lab: "Lab") -> None:
     tasks = [lab.task(index, seed=6, **SLOW) for index in range(4)]
     lab.send([*tasks, lab.attack(tasks[0])], "stopped", slots=2)
     running(lab, tasks[0])
@@ -191,7 +191,7 @@ def test_a_cancelled_sweep_has_a_row_for_every_task_and_spares_other_sweeps(lab:
     settled(lab)
 
 
-def test_a_killed_worker_fails_its_task_alone_and_the_sweep_completes_when_asked_again(lab: "Lab") -> None:
+def test_a_killed_worker_fails_its_task_alone_and_rerunning_completes_the_sweep(lab: "Lab") -> None:
     tasks = [lab.task(index, seed=9, **SLOW) for index in range(3)]
     leaving = lab.task(seed=9, trouble="exit")
     every = [*tasks, leaving, lab.attack(tasks[0], models=3)]
@@ -202,7 +202,7 @@ def test_a_killed_worker_fails_its_task_alone_and_the_sweep_completes_when_asked
     assert reasons(lab, every) == ["killed", None, None, "killed", "upstream"]
     assert "SIGKILL" in lab.message(tasks[0])
     assert "exit code 3" in lab.message(leaving)
-    assert lab.beat(tasks[0]) is None, "what the dead last told would pass for life"
+    assert lab.beat(tasks[0]) is None, "the last heartbeat of a killed worker would look fresh"
     again = [tasks[0], every[-1]]
     lab.store.forget(every[-1].key)  # planning does so for an attack that can be made now
     assert lab.send(again, slots=2) == 2
@@ -225,7 +225,7 @@ def test_after_a_worker_s_device_failed_the_next_task_gets_a_new_process(lab: "L
     )
 
 
-def test_a_worker_that_somebody_else_asks_to_stop_leaves_a_row(lab: "Lab") -> None:
+def test_a_worker_stopped_from_outside_leaves_a_row(lab: "Lab") -> None:
     task = lab.task(seed=10, **SLOW)
     lab.send([task], slots=2)
     os.kill(running(lab, task), signal.SIGTERM)
@@ -301,7 +301,7 @@ def test_settings_decide_the_slots() -> None:
     assert slots(Settings(threads=10 * cores)) == 1
 
 
-def test_a_supervisor_tells_what_runs(lab: "Lab") -> None:
+def test_a_supervisor_reports_what_runs(lab: "Lab") -> None:
     task = lab.task(seed=14, **SLOW)
     lab.send([task], slots=1)
     running(lab, task)
@@ -309,7 +309,7 @@ def test_a_supervisor_tells_what_runs(lab: "Lab") -> None:
     lab.wait(lambda: file.exists() and json.loads(file.read_text())["running"] == [task.key])
     (supervisor,) = lab.supervisors()
     assert json.loads(file.read_text())["pid"] == supervisor.pid
-    supervisor.terminate()  # asked to end, it lets the worker save first
+    supervisor.terminate()  # on SIGTERM it lets the worker save first
     lab.wait(lambda: not lab.processes())
     assert lab.store.result(task.key) is None
     assert (lab.store.folder(task.key) / "checkpoint").exists()

@@ -47,7 +47,7 @@ def test_tasks_run_one_after_another_and_a_crash_costs_one(lab: "Lab") -> None:
     assert reasons(lab, good, crash, after, lost) == [None, "killed", None, "upstream"]
     assert lab.message(lost).endswith(crash.key[:12])
     assert reasons(lab, lab.attack(good, models=1)) == [None]
-    # What was forgotten runs again; what is done does not.
+    # A reset task is rerun; a done one is not.
     lab.store.forget(lost.key)
     again = start(lab, good, after)
     assert again.wait(240) == 0
@@ -73,10 +73,10 @@ def install(patch: pytest.MonkeyPatch, folder: Path, **programs: str) -> None:
     patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_an_element_asks_for_its_requeue_until_that_ends_the_question_too(
+def test_an_element_requests_its_requeue_until_slurm_ends_it(
     lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first time the controller is away; the second time SLURM kills everything of the job.
+    # The first time the controller does not respond; the second time SLURM kills the whole job.
     twice = f"test -e {tmp_path}/asked && kill -TERM $$; touch {tmp_path}/asked; exit 1"
     install(monkeypatch, tmp_path / "bin", squeue="echo 2:00", scontrol=twice)
     long = lab.task(steps=500, pause=0.1)
@@ -87,7 +87,7 @@ def test_an_element_asks_for_its_requeue_until_that_ends_the_question_too(
     assert lab.store.result(long.key) is None
 
 
-def test_an_element_that_is_not_requeued_tells_why(
+def test_an_element_that_is_not_requeued_reports_why(
     lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, tmp_path / "bin", squeue="echo 0:01", scontrol="echo 'not here' >&2; exit 1")
@@ -100,7 +100,7 @@ def test_an_element_that_is_not_requeued_tells_why(
     assert "SLURM does not requeue the job (not here)" in lab.message(long)
 
 
-def test_what_the_batch_script_took_before_counts_against_the_time_limit(
+def test_the_time_of_the_batch_script_counts_against_the_time_limit(
     lab: "Lab", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(BEGAN, str(time.time() - 3000))
@@ -125,14 +125,14 @@ def test_a_preempted_element_leaves_its_tasks_open(lab: "Lab") -> None:
 def test_in_a_container_the_worker_is_run_by_apptainer(
     lab: "Lab", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It notes how it is called, leaves out its own arguments and runs the rest with this Python.
+    # It records its arguments, drops its own and runs the rest with this Python.
     noting = (
         f'echo "$@" > {tmp_path}/called\nenv > {tmp_path}/environment\nshift 6\nexec {sys.executable} "$@"'
     )
     install(monkeypatch, tmp_path / "bin", apptainer=noting)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
     task = lab.task()
-    # The GPU is SLURM's word only: the profile's environment lets the task do without.
+    # SLURM assigns a GPU that does not exist: the profile's environment forces the CPU.
     element = start(lab, task, container="image.sif", gpus=1, environment={"PRIVBENCH_DEVICE": "cpu"})
     assert element.wait(240) == 0
     store = str(lab.store.path)
@@ -144,7 +144,7 @@ def test_in_a_container_the_worker_is_run_by_apptainer(
 
 
 @pytest.mark.parametrize(
-    ("gpus", "given", "told"),
+    ("gpus", "given", "expected"),
     [
         (1, "3", {"CUDA_VISIBLE_DEVICES": "3", "PRIVBENCH_DEVICE": "cuda"}),
         (1, None, {"CUDA_VISIBLE_DEVICES": "0", "PRIVBENCH_DEVICE": "cuda"}),
@@ -157,9 +157,9 @@ def test_a_task_uses_the_gpus_of_its_job_or_none(
     monkeypatch: pytest.MonkeyPatch,
     gpus: int,
     given: str | None,
-    told: dict[str, str],
+    expected: dict[str, str],
 ) -> None:
-    """The container's program notes what it was given and ends."""
+    """The container's program records its environment and ends."""
     install(monkeypatch, tmp_path / "bin", apptainer=f"env > {tmp_path}/environment; exit 1")
     for name in ("PRIVBENCH_DEVICE", "CUBLAS_WORKSPACE_CONFIG"):
         monkeypatch.delenv(name, raising=False)
@@ -171,5 +171,5 @@ def test_a_task_uses_the_gpus_of_its_job_or_none(
     assert element.wait(120) == 1
     lines = (tmp_path / "environment").read_text().splitlines()
     seen = dict(line.split("=", 1) for line in lines if "=" in line)
-    assert {name: seen[name] for name in told} == told
+    assert {name: seen[name] for name in expected} == expected
     assert ("CUBLAS_WORKSPACE_CONFIG" in seen) is (gpus > 0)

@@ -14,7 +14,7 @@ def test_every_profile_that_comes_with_privbench_is_good(file: Path) -> None:
     assert read_as(Profile, file).time_seconds > 0
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text(
         'partition = "two words"\ngpu = 1\ncpus = 0\nmemory = "16 GB"\ntime = "soon"\npack = "some"\n'
@@ -29,7 +29,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         "options: job_name is set by privbench",
         "partition = 'two words': give a partition's name",
         "cpus = 0: Input should be greater than or equal to 1",
-        "memory = '16 GB': give the memory of a job, as 16G",
+        "memory = '16 GB': give the memory of a job, e.g. 16G",
         "time = 'soon': give a time limit: minutes, H:MM:SS or D-HH:MM:SS",
         "pack = 'some': give tasks in a job, or auto",
         "environment.no name",
@@ -48,7 +48,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ('gpus = 1\ncontainer = "a.sif"\ncontainer_options = ["--cleanenv"]', "--cleanenv with gpus = 1"),
     ],
 )
-def test_what_makes_no_sense_together_is_told(tmp_path: Path, text: str, problem: str) -> None:
+def test_contradictory_options_are_reported(tmp_path: Path, text: str, problem: str) -> None:
     file = tmp_path / "odd.toml"
     file.write_text(text)
     with pytest.raises(SpecError) as caught:
@@ -56,7 +56,7 @@ def test_what_makes_no_sense_together_is_told(tmp_path: Path, text: str, problem
     assert problem in "\n".join(caught.value.problems)
 
 
-def test_a_missing_profile_is_told(tmp_path: Path) -> None:
+def test_a_missing_profile_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"the profile .*none\.toml cannot be read"):
         read_as(Profile, tmp_path / "none.toml")
 

@@ -20,7 +20,7 @@ def annotated(labels: list[Label]) -> tuple[Figure, list[Annotation]]:
 
 
 def extent(text: Annotation) -> Bbox:
-    """The box of the words alone, without the stroke to the point."""
+    """The box of the text alone, without its leader line."""
     return Text.get_window_extent(text)
 
 

@@ -33,7 +33,7 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
     return found
 
 
-def test_every_form_says_title_query_date_and_version(saved: list[list[bytes]]) -> None:
+def test_every_format_carries_title_query_date_and_version(saved: list[list[bytes]]) -> None:
     png, svg, pdf = saved[0]
     for content in (png, svg, pdf):
         assert b"A title" in content and b"privbench" in content

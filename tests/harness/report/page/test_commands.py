@@ -1,4 +1,4 @@
-"""The command of a point, typed again: read by the command line's own parser, it plans the same cell."""
+"""The command of a point: read by the command line's parser, it plans the same cell."""
 
 import json
 import shlex
@@ -70,7 +70,7 @@ def attacked(plan: Plan) -> list[Task]:
 
 
 def check(plan: Plan) -> str:
-    """The command of the plan's point, after typing it has given the same tasks."""
+    """The command of the plan's point, after checking that it plans the same tasks."""
     command = command_of(row_of(plan))
     again = typed(command)
     assert [cell.key for cell in again.cells] == [cell.key for cell in plan.cells]
@@ -134,13 +134,13 @@ def test_canaries_and_members_are_stated() -> None:
         ({"attack": {"attack": "reference", "shadows": "sgd"}}, 'shadows = "sgd"'),
     ],
 )
-def test_what_no_option_says_goes_into_a_file(changes: dict[str, Any], line: str) -> None:
+def test_what_no_option_can_express_goes_into_a_file(changes: dict[str, Any], line: str) -> None:
     command = check(plan_of({"method": "dp-sgd", "epsilon": 4.0}, **changes))
     assert command.startswith("cat > point.toml")
     assert line in command
 
 
-def test_no_name_ends_the_word_or_the_file_it_stands_in(row: Any) -> None:
+def test_no_name_breaks_out_of_its_argument_or_its_file(row: Any) -> None:
     name = "x'; rm -rf / #\nTOML\n\"$(id)`id`"
     one = row(workload=name, method=name, attack=name, attack_defaults=False, seed=0, params={name: name})
     assert name in shlex.split(command_of(one | {"attack_defaults": True, "params": {"lr": name}}))

@@ -1,4 +1,4 @@
-"""What the page is given: points, curves, provenance and the later sections."""
+"""The data of the page: points, curves, provenance and the later sections."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""The frontier explorer in a real browser: its axes, and what is told of a point."""
+"""The frontier explorer in a real browser: its axes, and the details of a point."""
 
 import re
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def front(page: Any, leakage: str, utility: str) -> list[str]:
 
 
 def facts(page: Any) -> dict[str, str]:
-    """What the panel says of the chosen point."""
+    """The panel's facts about the chosen point."""
     names = page.locator("#point dt").all_inner_texts()
     return dict(zip(names, page.locator("#point dd").all_inner_texts(), strict=True))
 
@@ -62,7 +62,7 @@ def axes(open_once: Open) -> Any:
     return page
 
 
-def test_the_front_is_that_of_the_figures_on_every_axis(axes: Any) -> None:
+def test_the_front_equals_that_of_the_figures_on_every_axis(axes: Any) -> None:
     expected = [row["cell"] for row in rows_on_front(ROWS, AUC)]
     assert expected == ["0", "1", "2", "4"]
     assert front(axes, "auc", "accuracy") == expected
@@ -115,15 +115,15 @@ OTHER["params"] = {**POINT["params"], "steps": 60}
 
 
 @pytest.fixture
-def page(told: Any) -> Any:
+def page(opened_page: Any) -> Any:
     """A page of two cells with one label; no point is chosen."""
-    choose(told, "ROC of", "")
-    told.mouse.move(0, 0)
-    return told
+    choose(opened_page, "ROC of", "")
+    opened_page.mouse.move(0, 0)
+    return opened_page
 
 
 @pytest.fixture(scope="module")
-def told(open_once: Open) -> Any:
+def opened_page(open_once: Open) -> Any:
     return open_once(make_reading([POINT, OTHER], runs=run_rows(POINT["cell"], 3)))
 
 
@@ -154,7 +154,7 @@ def test_a_point_shows_its_provenance_command_and_runs(page: Any) -> None:
 def test_the_command_can_be_copied(page: Any) -> None:
     page.locator("#table td button").first.click()
     page.get_by_role("button", name="Copy").click()
-    # Where a browser keeps pages off the clipboard, the command is selected for the reader's own keys.
+    # If a browser denies access to the clipboard, the command is selected instead.
     sync_api.expect(page.locator("#copy")).to_have_text(re.compile(r"^(Copied|Selected: press Ctrl\+C)$"))
 
 

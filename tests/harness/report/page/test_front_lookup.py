@@ -1,4 +1,4 @@
-"""What the page looks up is the front of the figures, whatever the reader hides."""
+"""The page's lookup table gives the front of the figures, whatever the reader hides."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def points(draw: st.DrawFn) -> list[Row]:
 def looked_up(
     data: dict[str, Any], rows: list[Row], axes: str, methods: set[str], kinds: set[str]
 ) -> set[str]:
-    """What charts.js does: the rows that no rival beats which is shown."""
+    """As in charts.js: the rows that no shown rival dominates."""
     shown = [method not in methods and kind not in kinds for method, kind in data["rivals"]]
     return {
         row["cell"]

@@ -1,4 +1,4 @@
-"""The page as text: what it holds, and what no name can do to it."""
+"""The page as text: its content, and that no name becomes markup."""
 
 import base64
 import gzip
@@ -43,7 +43,7 @@ def parse(page: str) -> Scripts:
 
 
 def data_of(page: str) -> Any:
-    """What the page holds, unpacked."""
+    """The page's data, unpacked."""
     return json.loads(gzip.decompress(base64.b64decode(parse(page).data)))
 
 
@@ -87,7 +87,7 @@ def test_equal_data_give_an_equal_page(page: str, quickstart: Reading) -> None:
     assert render_page(quickstart) == page
 
 
-def test_a_page_from_the_disk_asks_nobody_and_a_live_one_its_own_server(
+def test_a_page_on_disk_makes_no_requests_and_a_live_one_only_to_its_server(
     page: str, quickstart: Reading
 ) -> None:
     live = render_page(quickstart, live=True)
@@ -110,7 +110,7 @@ def test_hostile_names_stay_data(row: Any, reading: Any, page: str) -> None:
     assert data["where"] == data["failed"][0]["message"] == HOSTILE
 
 
-def test_without_rows_the_page_says_why_even_without_scripts(reading: Any, page: str) -> None:
+def test_without_rows_the_page_states_why_even_without_scripts(reading: Any, page: str) -> None:
     empty = render_page(reading([], where=HOSTILE))
     assert "No row of frontier matches the condition\n&lt;/script&gt;" in empty
     assert parse(empty).tags == parse(page).tags

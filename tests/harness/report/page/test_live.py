@@ -1,4 +1,4 @@
-"""The live page against a server that gives what `privbench serve` gives: newer data without reloading."""
+"""The live page against a stand-in for `privbench serve`: newer data without reloading."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ SWEEP = {
 
 
 class Server:
-    """Serves one reading's page, its data with an ETag, and a progress; counts what it was asked."""
+    """Serves one reading's page, its data with an ETag, and progress; counts the requests."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
@@ -42,7 +42,7 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                status, kind, body = server.answer(self.path, self.headers.get("If-None-Match"))
+                status, kind, body = server.respond(self.path, self.headers.get("If-None-Match"))
                 server.asked.append((self.path, status))
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
@@ -52,13 +52,13 @@ class Server:
                 self.wfile.write(body)
 
             def log_message(self, *args: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
-    def answer(self, path: str, tag: str | None) -> tuple[int, str, bytes]:
+    def respond(self, path: str, tag: str | None) -> tuple[int, str, bytes]:
         if self.broken or urlsplit(path).query != "token=secret":
             return 503, "text/plain", b""
         match urlsplit(path).path:
@@ -77,8 +77,8 @@ class Server:
         self.reading = reading
         self.version += 1
 
-    def answers(self, path: str) -> list[int]:
-        """The status of every answer so far."""
+    def statuses(self, path: str) -> list[int]:
+        """The status of every response so far."""
         return [status for asked, status in list(self.asked) if asked.startswith(path)]
 
 
@@ -100,11 +100,11 @@ def visit(browser: Any, server: Server) -> Visit:
     return Visit(browser, f"{server.address}/?token=secret", own=(server.address,))
 
 
-def await_answers(page: Any, server: Server, path: str, count: int) -> None:
-    """Until the page has asked so often more."""
-    before = len(server.answers(path))
+def await_requests(page: Any, server: Server, path: str, count: int) -> None:
+    """Wait for this many more requests of the page."""
+    before = len(server.statuses(path))
     for _ in range(600):
-        if len(server.answers(path)) >= before + count:
+        if len(server.statuses(path)) >= before + count:
             return
         page.wait_for_timeout(100)
     raise AssertionError(f"the page no longer asks for {path}")
@@ -135,7 +135,7 @@ def test_new_rows_appear_and_the_choices_and_the_focus_stay(
     found.close()
 
 
-def test_progress_is_shown_as_it_goes_and_the_first_result_fills_the_page(
+def test_progress_is_live_and_the_first_result_fills_the_page(
     browser: Any, serve: Any, row: Any, reading: Any
 ) -> None:
     server = serve(reading([]))
@@ -163,14 +163,14 @@ def test_progress_is_shown_as_it_goes_and_the_first_result_fills_the_page(
     found.close()
 
 
-def test_nothing_is_sent_twice_and_a_server_that_goes_away_is_reported_and_asked_again(
+def test_nothing_is_sent_twice_and_a_lost_server_is_reported_and_retried(
     browser: Any, serve: Any, row: Any, reading: Any
 ) -> None:
     server = serve(reading([row()]))
     found = visit(browser, server)
     away = found.page.locator("#away")
-    await_answers(found.page, server, "/data.json", 3)
-    assert server.answers("/data.json")[:3] == [200, 304, 304]
+    await_requests(found.page, server, "/data.json", 3)
+    assert server.statuses("/data.json")[:3] == [200, 304, 304]
     assert not away.is_visible()
     server.broken = True
     sync_api.expect(away).to_contain_text("The server does not respond (status 503)")

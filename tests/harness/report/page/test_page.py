@@ -47,7 +47,7 @@ def await_curves(page: Any, number: int) -> None:
 
 
 def hover(page: Any, number: int) -> str:
-    """What the tooltip over a point says; the last one must be gone first."""
+    """The tooltip over a point, once the previous one is gone."""
     tooltip = page.locator("#frontier-plot .hoverlayer .hovertext")
     page.mouse.move(0, 0)
     sync_api.expect(tooltip).to_have_count(0)
@@ -113,7 +113,7 @@ def test_the_table_holds_the_numbers_of_the_chosen_workload_and_attack(
     assert "digits-mlp, attack loss, 8 models a cell" in page.locator("#frontier-note").inner_text()
 
 
-def test_an_unresolved_rate_says_what_it_needs(page: Any) -> None:
+def test_an_unresolved_rate_states_what_it_needs(page: Any) -> None:
     choose(page, "Leakage", "tpr_at_0p1pct")
     await_points(page, 0)
     assert {row["TPR at 0.1 % FPR"] for row in table(page)} == {"needs N ≥ 10,000, has 5,752"}
@@ -167,7 +167,7 @@ def test_readable_at_every_width_and_in_both_schemes(page: Any, width: int, sche
     while page.evaluate("document.documentElement.scrollWidth") > width:
         assert time.monotonic() < deadline, "something is wider than the screen"
     light = brightness(page)
-    while light[1] != light[2] and time.monotonic() < deadline:  # the plots are drawn anew a moment later
+    while light[1] != light[2] and time.monotonic() < deadline:  # the plots are redrawn a moment later
         light = brightness(page)
     assert (light[0] > light[1]) == (scheme == "light")
     assert abs(light[0] - light[1]) > 500
@@ -229,7 +229,7 @@ def test_hostile_names_are_shown_as_they_are(open_page: Open, row: Any, reading:
     assert page.locator("img, b").count() == 0
 
 
-def test_a_page_without_rows_says_what_to_run(open_page: Open, reading: Any) -> None:
+def test_a_page_without_rows_states_what_to_run(open_page: Open, reading: Any) -> None:
     page = open_page(reading([]))
     assert "privbench quickstart" in page.locator("#notice").inner_text()
     assert not page.locator("#controls").is_visible()

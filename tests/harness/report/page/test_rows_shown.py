@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 Open = Callable[..., Any]
 ACCURACIES = {2.0: 0.8, 10.0: 0.7, 1.0: 0.9}
 PARAMS = {f"parameter_{place}": 1.5 * place for place in range(20)}
-LONG = "a name that is longer than the list of cells is wide, and goes on"
+LONG = "a name that is longer than the list of cells is wide, and longer"
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_rows_without_a_value_come_last_whichever_way_and_numbers_are_not_texts(
 def test_epsilons_of_different_kinds_are_never_put_in_one_order(
     open_page: Open, row: Any, reading: Any
 ) -> None:
-    """RULES 7: sorted kind by kind, whichever way; what has no epsilon comes last."""
+    """docs/rules.md: kinds do not mix. Sorted by kind, in either order; rows without an epsilon come last."""
     kinds = {5.0: "pure-dp", 1.0: "approximate-dp", 2.0: "pure-dp", 8.0: "approximate-dp"}
     rows = [
         row(epsilon=epsilon, guarantee_kind=kind, label=f"{kind} {epsilon:g}", cell=str(epsilon))
@@ -101,7 +101,7 @@ FITS = """() => {
 def test_a_tooltip_is_whole_on_every_screen(page: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
     page.wait_for_function(FITS)  # plotly follows a new width after a moment, and places tooltips by it
-    choose(page, "Leakage", "tpr_at_1pct")  # drawn anew
+    choose(page, "Leakage", "tpr_at_1pct")  # redrawn
     for number in range(points(page).count()):
         points(page).nth(number).hover(force=True)
         tooltip = page.locator("#frontier-plot .hoverlayer .hovertext")

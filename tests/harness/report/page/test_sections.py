@@ -59,7 +59,7 @@ def page(open_once: Open) -> Any:
     return open_once(make_reading(quickstart_rows(), **whole))
 
 
-def test_alarms_are_reported_in_words(page: Any) -> None:
+def test_alarms_are_reported_as_text(page: Any) -> None:
     assert page.locator("#audits .alarm").all_inner_texts() == [
         "ALARM: digits-mlp, dpsur: proved above the price"
     ]
@@ -118,7 +118,9 @@ def test_pictures_are_shown_with_what_they_are(page: Any) -> None:
     page.wait_for_function("[...document.images].every(each => each.naturalWidth === 40)")
 
 
-def test_sections_without_data_say_what_to_run_or_are_gone(open_page: Open, reading: Any, row: Any) -> None:
+def test_sections_without_data_state_what_to_run_or_are_hidden(
+    open_page: Open, reading: Any, row: Any
+) -> None:
     page = open_page(reading([row()]))
     assert "--attack audit-one-run" in page.locator("#audits").inner_text()
     assert "--attack inverting-gradients" in page.locator("#pictures-note").inner_text()

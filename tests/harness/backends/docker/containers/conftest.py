@@ -1,4 +1,4 @@
-"""A real Docker engine for the tests that ask for one (`make test-docker`); left out of all other runs."""
+"""A real Docker engine for the tests that need one (`make test-docker`); left out of all other runs."""
 
 import json
 import os
@@ -39,13 +39,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Tell how long the image took."""
+    """Report how long the image took."""
     if BUILT in config.stash:
         terminalreporter.write_line(config.stash[BUILT])
 
 
 class Engine:
-    """The development engine and what may befall it."""
+    """The development engine and ways to disturb it."""
 
     def call(self, verb: str) -> "subprocess.CompletedProcess[str]":
         """Run docker/dev-engine."""
@@ -78,7 +78,7 @@ class Engine:
 
 @contextmanager
 def own_engine() -> Iterator[Engine]:
-    """An engine for a while; RuntimeError with the reason where it cannot be had."""
+    """A temporary engine; RuntimeError with the reason if it cannot be started."""
     # Not pytest's folder: the path of a socket has 108 characters at most.
     folder = Path(tempfile.mkdtemp(prefix="pb-"))
     with pytest.MonkeyPatch.context() as patch:
@@ -99,7 +99,7 @@ def own_engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """An engine of the test session's own; skipped with the reason where it cannot be had."""
+    """An engine for the test session; skips with the reason if it cannot be started."""
     with ExitStack() as stack:
         try:
             made = stack.enter_context(own_engine())
@@ -158,7 +158,7 @@ class Boxes:
         return self.lab.send(tasks, backend="docker", slots=slots, timeout_seconds=timeout, profile=asked)
 
     def finish(self, tasks: Sequence[Task]) -> list[str | None]:
-        """Wait until all is worked off; why tasks failed, None for those that are done."""
+        """Wait until all tasks have ended; return why tasks failed, None for those that are done."""
         self.lab.wait(lambda: not submissions(self.store), seconds=400)
         return [self.lab.result(task).reason for task in tasks]
 
@@ -173,7 +173,7 @@ class Boxes:
         return name
 
     def inspect(self, name: str) -> Json:
-        """All that the engine knows of a container."""
+        """The engine's description of a container."""
         found: list[Json] = json.loads(ask("inspect", name))
         return found[0]
 
@@ -182,11 +182,11 @@ class Boxes:
         return self.lab.processes("harness.backends.docker.keeper")
 
     def message(self, task: Task) -> str:
-        """What a failed task's row says."""
+        """The message of a failed task."""
         return str(self.lab.message(task))
 
     def close(self) -> None:
-        """Let the supervisor end; nothing may be left of it or of its containers."""
+        """Let the supervisor end; neither it nor its containers may be left."""
         for supervisor in self.lab.supervisors():
             supervisor.terminate()
         self.lab.wait(lambda: not self.lab.processes())
@@ -198,7 +198,7 @@ class Boxes:
 
 @pytest.fixture
 def boxes(lab: "Lab", engine: Engine, plugins: Path) -> Iterator[Boxes]:
-    """A store of the test's own; at the end no container of it may be left."""
+    """A store for one test; at the end none of its containers may be left."""
     engine.must("up")
     plugins.chmod(0o755)  # pytest's folders are closed to other users
     made = Boxes(lab, plugins)

@@ -1,4 +1,4 @@
-"""The docker backend on a real engine: the rows of local, the locks, and every fault that was promised."""
+"""The docker backend on a real engine: the rows of local, the restrictions, and every documented failure."""
 
 import json
 import os
@@ -28,14 +28,14 @@ SLOW: dict[str, Any] = {"steps": 25, "pause": 0.2}
 
 
 def undisturbed(lab: "Lab", tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
-    """The rows of tasks when plain processes of this machine run them in peace."""
+    """The rows of tasks that run undisturbed in plain processes of this machine."""
     lab.send(tasks, slots=2)
     lab.wait_for(*tasks)
     return lab.rows(tasks)
 
 
 @pytest.mark.usefixtures("shadowing")
-def test_rows_are_those_of_local_and_one_container_makes_them_all(boxes: "Boxes", peaceful: "Lab") -> None:
+def test_rows_equal_those_of_local_and_one_container_makes_them_all(boxes: "Boxes", peaceful: "Lab") -> None:
     tasks = [boxes.lab.task(0), boxes.lab.task(1)]
     every = [*tasks, boxes.lab.attack(tasks[0])]
     boxes.send(every)
@@ -45,9 +45,9 @@ def test_rows_are_those_of_local_and_one_container_makes_them_all(boxes: "Boxes"
     assert boxes.finish(every) == [None] * 3
     assert len(names) == 1
     assert boxes.lab.rows(every) == undisturbed(peaceful, every)
-    told = boxes.lab.result(tasks[0]).provenance
-    assert told["image"] == daemon.image_id(str(boxes.profile["image"]))
-    assert told["host"] == os.uname().nodename
+    provenance = boxes.lab.result(tasks[0]).provenance
+    assert provenance["image"] == daemon.image_id(str(boxes.profile["image"]))
+    assert provenance["host"] == os.uname().nodename
     owner = (boxes.store.folder(tasks[0].key) / "result.json").stat()
     assert (owner.st_uid, owner.st_gid) == plain_user(boxes.store)
     assert owner.st_uid == (os.getuid() or NOBODY)
@@ -96,16 +96,14 @@ def test_a_running_container_is_locked(boxes: "Boxes", monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("trouble", ["hoard", "child"])
-def test_want_of_memory_is_told_with_the_limit_and_fails_alone(boxes: "Boxes", trouble: str) -> None:
+def test_out_of_memory_is_reported_with_the_limit_and_fails_alone(boxes: "Boxes", trouble: str) -> None:
     bad, good = boxes.lab.task(trouble=trouble), boxes.lab.task(1)
     boxes.send([bad, good], memory="1200M")
     assert boxes.finish([bad, good]) == ["out_of_memory", None]
     assert "1200 MiB" in boxes.message(bad)
 
 
-def test_a_killed_container_costs_its_task_and_running_again_completes(
-    boxes: "Boxes", peaceful: "Lab"
-) -> None:
+def test_a_killed_container_costs_its_task_and_rerunning_completes(boxes: "Boxes", peaceful: "Lab") -> None:
     slow, other = boxes.lab.task(**SLOW), boxes.lab.task(1)
     boxes.send([slow, other])
     daemon.ask("kill", boxes.running(slow))
@@ -116,7 +114,9 @@ def test_a_killed_container_costs_its_task_and_running_again_completes(
     assert boxes.lab.rows([slow, other]) == undisturbed(peaceful, [slow, other])
 
 
-def test_an_engine_that_crashes_costs_what_ran_and_the_rest_goes_on(boxes: "Boxes", engine: "Engine") -> None:
+def test_a_crashed_engine_costs_running_tasks_and_the_rest_continues(
+    boxes: "Boxes", engine: "Engine"
+) -> None:
     long, other = boxes.lab.task(steps=10, pause=3.0), boxes.lab.task(1)
     boxes.send([long, other])
     boxes.running(long)
@@ -128,13 +128,13 @@ def test_an_engine_that_crashes_costs_what_ran_and_the_rest_goes_on(boxes: "Boxe
     assert boxes.finish([long, other]) == [None, None]
 
 
-def test_a_missing_image_is_told_before_anything_is_sent(boxes: "Boxes") -> None:
+def test_a_missing_image_is_reported_before_anything_is_submitted(boxes: "Boxes") -> None:
     with pytest.raises(BackendError, match="privbench image build"):
         boxes.send([boxes.lab.task()], image="no-such-image:1")
     assert local.submissions(boxes.store) == []
 
 
-def test_an_image_that_goes_away_later_is_told_in_the_rows(
+def test_an_image_that_disappears_later_is_reported_in_the_rows(
     boxes: "Boxes", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = [boxes.lab.task(0), boxes.lab.task(1)]
@@ -148,7 +148,7 @@ def test_an_image_that_goes_away_later_is_told_in_the_rows(
 
 
 def lost_image(settings: Settings, jobs: Sequence[Any]) -> Settings:
-    """What a submission holds whose image was removed after it was looked for."""
+    """The settings of a submission whose image was removed after it was resolved."""
     lost = settings.profile_as(Container).model_copy(update={"image": f"sha256:{'0' * 64}"})
     return Settings(settings.slots, profile=lost)
 
@@ -160,7 +160,7 @@ def lost_image(settings: Settings, jobs: Sequence[Any]) -> Settings:
         ("", {"read_only": ("/no/such/folder",)}, "source path does not exist"),
     ],
 )
-def test_a_container_that_cannot_start_is_told_in_the_row(
+def test_a_container_that_cannot_start_is_reported_in_the_row(
     boxes: "Boxes", monkeypatch: pytest.MonkeyPatch, gpus: str, profile: dict[str, Any], words: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
@@ -200,7 +200,7 @@ def test_after_a_killed_supervisor_no_container_is_left_and_the_next_completes(
     assert boxes.lab.rows([slow]) == undisturbed(peaceful, [slow])
 
 
-def test_what_a_killed_keeper_leaves_is_swept_by_the_next(boxes: "Boxes") -> None:
+def test_containers_of_a_killed_keeper_are_removed_by_the_next(boxes: "Boxes") -> None:
     slow, other = boxes.lab.task(**SLOW), boxes.lab.task(1)
     boxes.send([slow, other])
     orphan = boxes.running(slow)

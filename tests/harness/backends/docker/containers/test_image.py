@@ -17,7 +17,7 @@ Privbench = Callable[..., "CompletedProcess[str]"]
 
 
 def rows(store: Path) -> dict[str, Any]:
-    """What must be equal in two stores: everything but times and places."""
+    """What must be equal in two stores: everything but times and hosts."""
     kept = ("status", "reason", "metrics", "guarantee", "stats", "warnings")
     found = {}
     for _, result in Store.open(store).results():
@@ -43,7 +43,7 @@ def test_it_is_listed_and_found_good(image: str, privbench: Privbench) -> None:
     assert [each["what"] for each in json.loads(looked.stdout)] == ["engine", "users", "image", "trial"]
 
 
-def test_the_doctor_tells_what_is_missing(image: str, privbench: Privbench) -> None:
+def test_the_doctor_reports_what_is_missing(image: str, privbench: Privbench) -> None:
     looked = privbench("image", "doctor", "--image", "no-such-image:1", "--json")
     assert looked.returncode == 1
     last = json.loads(looked.stdout)[-1]

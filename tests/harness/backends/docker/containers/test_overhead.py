@@ -1,4 +1,4 @@
-"""What containers cost: the quickstart in them against the quickstart in plain processes, in turns.
+"""The overhead of containers: the quickstart in containers and in plain processes, alternating.
 
 Run with `pytest -m "docker and benchmark" tests/harness/backends/docker/containers -s` on an idle machine.
 """
@@ -30,7 +30,7 @@ def test_containers_add_less_than_fifteen_percent(
             done = privbench("run", "quickstart", "--backend", backend, "--store", str(store))
             seconds.append(time.monotonic() - began)
             assert done.returncode == 0, done.stdout + done.stderr
-    # The best of each: whatever else the machine does only ever makes one slower.
+    # The minimum of each: other load only makes a run slower.
     ratio = min(taken["docker"]) / min(taken["local"])
     record_property("ratio", ratio)
     record_property("seconds", taken)

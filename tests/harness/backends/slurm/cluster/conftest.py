@@ -1,4 +1,4 @@
-"""A real SLURM cluster for the tests that ask for one (`make test-cluster`); left out of all other runs."""
+"""A real SLURM cluster for the tests that need one (`make test-cluster`); left out of all other runs."""
 
 import getpass
 import shutil
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Cluster:
-    """The development cluster and what may befall it."""
+    """The development cluster and ways to disturb it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,18 +58,18 @@ class Cluster:
             raise AssertionError(done.stdout + done.stderr)
 
     def ask(self, *command: str) -> str:
-        """The answer of a command of SLURM that must give one."""
+        """The output of a SLURM command that must succeed."""
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
     def jobs(self, store: Store) -> list[str]:
-        """States of everything SLURM remembers of a store's records."""
+        """The states of all jobs of a store's records that SLURM lists."""
         names = {file.stem for file in (store.path / "slurm").glob("*.sh")}
         return [info.state for info in queue() or [] if info.name in names]
 
 
 @contextmanager
 def own_cluster() -> Iterator[Cluster]:
-    """A cluster for a while; RuntimeError with the reason where it cannot be had."""
+    """A temporary cluster; RuntimeError with the reason if it cannot be started."""
     # Not pytest's folder: the path of a socket has 108 characters at most.
     folder = Path(tempfile.mkdtemp(prefix="pb-"))
     with pytest.MonkeyPatch.context() as patch:
@@ -89,7 +89,7 @@ def own_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A cluster of the test session's own; skipped with the reason where it cannot be had."""
+    """A cluster for the test session; skips with the reason if it cannot be started."""
     with ExitStack() as stack:
         try:
             made = stack.enter_context(own_cluster())
@@ -113,7 +113,7 @@ class Sweeper:
         return self.lab.send(tasks, sweep, backend="slurm", timeout_seconds=timeout, profile=asked)
 
     def finish(self, tasks: Sequence[Task], sweep: str = "sweep") -> None:
-        """Wait until SLURM has nothing more of the sweep; every task has a result then."""
+        """Wait until SLURM has no job of the sweep; every task has a result then."""
         self.lab.wait(lambda: not self.backend.attend(self.store, sweep), seconds=PATIENCE)
         for task in tasks:
             self.lab.result(task)
@@ -123,7 +123,7 @@ class Sweeper:
         return [self.lab.result(task).reason for task in tasks]
 
     def runs(self, task: Task) -> int:
-        """How often a task was started."""
+        """The number of starts of a task."""
         log = self.store.folder(task.key) / "log.txt"
         return sum(line.startswith("--- ") for line in log.read_text().splitlines()) if log.exists() else 0
 
@@ -136,7 +136,7 @@ class Sweeper:
         return int(info["pid"])
 
     def elements(self) -> list[psutil.Process]:
-        """The processes that the elements of this store's arrays are."""
+        """The processes of the elements of this store's arrays."""
         return self.lab.processes("harness.backends.slurm.element")
 
 
@@ -154,5 +154,5 @@ def whole(cluster: Cluster, lab: "Lab") -> Iterator[Cluster]:
 
 @pytest.fixture
 def sweeper(lab: "Lab", whole: Cluster) -> Sweeper:
-    """A store of the test's own, on the whole cluster."""
+    """A store for one test, on the whole cluster."""
     return Sweeper(lab, whole)

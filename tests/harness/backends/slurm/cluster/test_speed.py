@@ -1,8 +1,8 @@
-"""What the SLURM backend costs beside the work.
+"""The overhead of the SLURM backend.
 
 `pytest -m "cluster and benchmark" tests/harness/backends/slurm/cluster -s`
 
-On a machine that does nothing else: both tests measure wall time.
+On an idle machine: both tests measure wall time.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ Property = Callable[[str, object], None]
 
 
 def trivial(lab: "Lab", count: int) -> list[Task]:
-    """So many trainings of two steps."""
+    """This many trainings of two steps."""
     return [lab.task(index, seed, steps=1) for seed in range(count // 8) for index in range(8)]
 
 
@@ -50,16 +50,16 @@ def test_a_thousand_tasks_are_enqueued_in_seconds_and_cost_little_each(
     assert overhead < 0.25
 
 
-def test_the_status_of_ten_thousand_queued_tasks_is_told_in_seconds(
+def test_the_status_of_ten_thousand_queued_tasks_takes_seconds(
     sweeper: "Sweeper", record_property: Property
 ) -> None:
     tasks = trivial(sweeper.lab, 10_000)
     assert sweeper.send(tasks, pack=50, options={"hold": True}) == len(tasks)
     command = [sys.executable, "-m", "harness.cli", "status", "sweep", "--store", str(sweeper.store.path)]
     begin = time.monotonic()
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     seconds = time.monotonic() - begin
     record_property("status_seconds", seconds)
     print(f"status {seconds:.2f} s")  # noqa: T201
-    assert "10000" in told
+    assert "10000" in printed
     assert seconds < 2.0

@@ -1,4 +1,4 @@
-"""Sweeps on a real cluster in peace: the same numbers as anywhere, nothing twice, everything told."""
+"""Undisturbed sweeps on a real cluster: same numbers as locally, nothing run twice, all reported."""
 
 import json
 import subprocess
@@ -37,8 +37,8 @@ def privbench(sweeper: "Sweeper", *arguments: str) -> "subprocess.CompletedProce
 
 
 def status(sweeper: "Sweeper", sweep: str = "sweep") -> dict[str, Any]:
-    (told,) = json.loads(privbench(sweeper, "status", sweep, "--json").stdout)["sweeps"]
-    return dict(told)
+    (shown,) = json.loads(privbench(sweeper, "status", sweep, "--json").stdout)["sweeps"]
+    return dict(shown)
 
 
 @pytest.mark.usefixtures("shadowing")
@@ -66,16 +66,16 @@ def test_a_sweep_gives_the_same_rows_as_on_this_machine_and_is_sent_once(
     assert sweeper.send(every) == 0
 
 
-def test_every_job_has_a_gpu_of_its_own_and_tells_where_it_ran(sweeper: "Sweeper") -> None:
+def test_every_job_has_its_own_gpu_and_records_where_it_ran(sweeper: "Sweeper") -> None:
     tasks = [sweeper.lab.task(index, steps=40, pause=0.1) for index in range(2)]
     cpu = {"PRIVBENCH_DEVICE": "cpu"}  # the GPUs are none
     sweeper.send(tasks, pack=1, gpus=1, options={"nodelist": "n2"}, environment=cpu)
     sweeper.finish(tasks)
-    said = [sweeper.lab.result(task).provenance for task in tasks]
-    assert sorted(each["cuda_visible_devices"] for each in said) == ["0", "1"]
-    assert {each["node"] for each in said} == {"n2"}
-    assert {each["job"].partition("_")[2] for each in said} == {"0", "1"}
-    assert all(each["memory_bytes"] > 2**28 and each["device"] for each in said)
+    provenances = [sweeper.lab.result(task).provenance for task in tasks]
+    assert sorted(each["cuda_visible_devices"] for each in provenances) == ["0", "1"]
+    assert {each["node"] for each in provenances} == {"n2"}
+    assert {each["job"].partition("_")[2] for each in provenances} == {"0", "1"}
+    assert all(each["memory_bytes"] > 2**28 and each["device"] for each in provenances)
 
 
 def test_attacks_with_a_partition_of_their_own_hold_no_gpu(sweeper: "Sweeper") -> None:
@@ -89,29 +89,29 @@ def test_attacks_with_a_partition_of_their_own_hold_no_gpu(sweeper: "Sweeper") -
     assert (all(seen[:2]), seen[2]) == (True, "")
 
 
-def test_status_is_told_by_another_process_and_without_a_controller(
+def test_status_works_in_another_process_and_without_a_controller(
     sweeper: "Sweeper", whole: "Cluster"
 ) -> None:
     task, later = sweeper.lab.task(steps=60, pause=0.1), sweeper.lab.task(1)
     sweeper.send([task, later], pack=1, array_parallelism=1)
     sweeper.running(task)
-    told = status(sweeper)
-    assert (told["running"], told["waiting"], told["queued"]) == (1, 1, True)
-    assert {word["state"] for word in told["scheduler"]} == {"RUNNING", "PENDING"}
+    shown = status(sweeper)
+    assert (shown["running"], shown["waiting"], shown["queued"]) == (1, 1, True)
+    assert {word["state"] for word in shown["scheduler"]} == {"RUNNING", "PENDING"}
     assert "no supervisor" not in privbench(sweeper, "status").stdout
     whole.call("kill-controller")
-    told = status(sweeper)
-    assert (told["queued"], told["scheduler"]) == (None, None)
-    assert told["done"] + told["running"] + told["waiting"] == 2
+    shown = status(sweeper)
+    assert (shown["queued"], shown["scheduler"]) == (None, None)
+    assert shown["done"] + shown["running"] + shown["waiting"] == 2
     assert "SLURM does not respond" in privbench(sweeper, "status").stdout
     assert privbench(sweeper, "cancel", "sweep").returncode == 2  # and nothing is cancelled
-    assert sweeper.backend.attend(sweeper.store, "sweep"), "no answer is not an end"
+    assert sweeper.backend.attend(sweeper.store, "sweep"), "an unresponsive controller does not mean an end"
     whole.up()
     sweeper.finish([task, later])
     assert sweeper.reasons([task, later]) == [None, None]
 
 
-def test_what_failed_stands_until_it_is_retried(sweeper: "Sweeper") -> None:
+def test_a_failure_stays_until_it_is_retried(sweeper: "Sweeper") -> None:
     lab = sweeper.lab
     bad, good = [lab.task(i, trouble="error") for i in range(2)], lab.task(seed=1)
     deaf = lab.task(seed=2, trouble="deaf")
@@ -147,13 +147,13 @@ def test_a_cancelled_sweep_has_a_row_for_every_task_and_spares_other_sweeps(swee
     assert Progress.of(sweeper.store, "cancelled").summary()["failed"] == 2
 
 
-def test_a_job_cancelled_singly_while_it_waits_is_told(sweeper: "Sweeper") -> None:
+def test_a_single_job_cancelled_while_pending_is_reported(sweeper: "Sweeper") -> None:
     tasks = [sweeper.lab.task(index) for index in range(3)]
     sweeper.send(tasks, pack=1, options={"hold": True})
     (job,) = set(sweeper.cluster.ask("squeue", "-h", "-o", "%F").split())
     sweeper.cluster.ask("scancel", f"{job}_1")
-    told = status(sweeper)
-    assert (told["failed"], told["waiting"], told["queued"]) == (1, 2, True)
+    shown = status(sweeper)
+    assert (shown["failed"], shown["waiting"], shown["queued"]) == (1, 2, True)
     assert sweeper.reasons(tasks[1:2]) == ["cancelled"]
     assert sweeper.send(tasks) == 3  # of which the array still holds all but the cancelled one
     sweeper.cluster.ask("scontrol", "release", job)
@@ -162,10 +162,10 @@ def test_a_job_cancelled_singly_while_it_waits_is_told(sweeper: "Sweeper") -> No
     assert {sweeper.runs(task) for task in tasks} == {1}
 
 
-def test_a_job_that_never_starts_is_told_with_slurms_reason(sweeper: "Sweeper") -> None:
+def test_a_job_that_never_starts_is_reported_with_slurms_reason(sweeper: "Sweeper") -> None:
     task = sweeper.lab.task()
     sweeper.send([task], options={"begin": "now+1hour"})
-    # SLURM gives the reason when it next looks at its queue.
+    # SLURM gives the reason at its next scheduling cycle.
     sweeper.lab.wait(lambda: "BeginTime" in sweeper.cluster.ask("squeue", "-h", "-o", "%r"))
     (word,) = status(sweeper)["scheduler"]
     assert (word["state"], word["reason"], word["tasks"]) == ("PENDING", "BeginTime", [task.key])

@@ -1,4 +1,4 @@
-"""Sweeps on a real cluster in trouble: nothing lost, nothing doubled, siblings go on, the reason is told."""
+"""Disturbed sweeps on a real cluster: nothing lost or duplicated, siblings continue, reasons reported."""
 
 import os
 import random
@@ -30,7 +30,7 @@ LONG: dict[str, Any] = {"steps": 150, "pause": 0.1}
 """Half a minute of work that costs no CPU."""
 
 
-def same_as_in_peace(sweeper: "Sweeper", peaceful: "Lab", tasks: Sequence[Task]) -> bool:
+def same_as_undisturbed(sweeper: "Sweeper", peaceful: "Lab", tasks: Sequence[Task]) -> bool:
     """Whether this machine, undisturbed, gives the same rows."""
     peaceful.send(tasks, slots=2)
     peaceful.wait_for(*tasks)
@@ -64,7 +64,7 @@ def test_an_enqueue_killed_between_submissions_is_completed_by_the_next(
     tasks = [sweeper.lab.task(index) for index in range(12)]
     keys = sweeper.lab.added(*tasks)
     sweeper.lab.store.write_sweep(sweep_record("sweep", *tasks, backend="slurm"))
-    # An sbatch that kills the one who calls it: the second time after submitting, the third time before.
+    # An sbatch that kills its caller: the second time after submitting, the third time before.
     real, shim, count = shutil.which("sbatch"), tmp_path / "bin" / "sbatch", tmp_path / "count"
     shim.parent.mkdir()
     shim.write_text(
@@ -107,7 +107,7 @@ def test_three_minutes_of_work_finish_by_requeues_under_a_limit_of_one(
     assert sweeper.lab.rows([long, short]) == peaceful.rows([long, short])
 
 
-def test_a_preempted_job_goes_on_where_it_was(sweeper: "Sweeper", peaceful: "Lab") -> None:
+def test_a_preempted_job_resumes(sweeper: "Sweeper", peaceful: "Lab") -> None:
     task = sweeper.lab.task(**LONG)
     sweeper.send([task], partition="scavenge")
     sweeper.running(task)
@@ -117,7 +117,7 @@ def test_a_preempted_job_goes_on_where_it_was(sweeper: "Sweeper", peaceful: "Lab
     sweeper.finish([task])
     assert sweeper.reasons([task]) == [None]
     assert sweeper.runs(task) == 2
-    assert same_as_in_peace(sweeper, peaceful, [task])
+    assert same_as_undisturbed(sweeper, peaceful, [task])
 
 
 def test_a_lost_node_that_works_on_and_its_requeued_copy_make_one_result(
@@ -128,14 +128,14 @@ def test_a_lost_node_that_works_on_and_its_requeued_copy_make_one_result(
     first = sweeper.running(task)
     (node,) = whole.ask("squeue", "-h", "-o", "%N").split()
     assert whole.call("kill-node", node).returncode == 0
-    # SLURM gives the node up and starts a copy elsewhere, while the first still works.
+    # SLURM gives up the node and starts a copy elsewhere, while the first still runs.
     sweeper.lab.wait(lambda: len(sweeper.elements()) == 2)
     assert psutil.pid_exists(first)
     sweeper.lab.wait_for(task)
     sweeper.finish([task])
     assert sweeper.runs(task) == 1, "the copy waits for the first, and finds its result"
     assert sweeper.lab.result(task).provenance["node"] == node
-    assert same_as_in_peace(sweeper, peaceful, [task])
+    assert same_as_undisturbed(sweeper, peaceful, [task])
 
 
 def test_a_quota_that_is_used_up_fails_a_task_and_not_its_siblings(sweeper: "Sweeper") -> None:
@@ -170,7 +170,7 @@ def test_a_full_disk_fails_a_task_and_not_its_siblings(
     assert sweeper.runs(small) == 1
 
 
-def test_a_sweep_under_fire_ends_with_the_rows_of_an_undisturbed_one(
+def test_a_sweep_with_random_kills_ends_with_the_rows_of_an_undisturbed_one(
     sweeper: "Sweeper", whole: "Cluster", peaceful: "Lab"
 ) -> None:
     lab, chance = sweeper.lab, random.Random(6)
@@ -189,18 +189,18 @@ def test_a_sweep_under_fire_ends_with_the_rows_of_an_undisturbed_one(
         while sweeper.backend.attend(sweeper.store, "sweep") and time.monotonic() < deadline:
             time.sleep(chance.uniform(1.0, 4.0))
             if sum(struck.values()) < 12:
-                # What was not hit yet goes first; what is not there at the moment is missed.
+                # Kinds not killed yet come first; a kind that is absent at the moment is skipped.
                 kinds = sorted(BLOWS - struck.keys()) or sorted(BLOWS)
                 blow = chance.choice(kinds)
                 if strike(blow, sweeper, whole, chance):
                     struck[blow] = struck.get(blow, 0) + 1
                 whole.up()
     assert len(struck) >= 3, struck
-    assert same_as_in_peace(sweeper, peaceful, every)
+    assert same_as_undisturbed(sweeper, peaceful, every)
 
 
 def strike(blow: str, sweeper: "Sweeper", cluster: "Cluster", chance: random.Random) -> bool:
-    """Kill one of a kind at random; whether there was one."""
+    """Kill a random process of a kind; whether there was one."""
     if blow == "controller":
         cluster.call("kill-controller")
     elif blow == "node":
