@@ -50,7 +50,7 @@ with run as (
     join cell c on c.key = r.cell
     join task t on t.key = r.task
 ),
-yardstick as (
+baseline as (
     select
         origin, protocol, workload, workload_version, n_train, device, threads, host, grouping(host) as of_any_host,
         percentile_cont(0.5) within group (order by example_seconds) as example_seconds,
@@ -85,7 +85,7 @@ ratio as (
         r.extra_memory_bytes / nullif(y.extra_memory_bytes, 0) as memory_overhead,
         row_number() over (partition by r.task order by y.of_any_host) as place
     from run r
-    left join yardstick y
+    left join baseline y
         on y.origin = r.origin
         and y.protocol = r.protocol
         and y.workload = r.workload
@@ -581,7 +581,7 @@ with utility as (
     from model_run
     group by cell
 ),
-told as (
+reported as (
     -- Figures that the method itself tells of a run, such as its rejection rate.
     select
         r.cell, named.metric,
@@ -641,7 +641,7 @@ beside as (
     left join utility u on u.cell = m.cell
     left join blind b on b.cell = m.cell
     left join leakage l on l.cell = m.cell and l.attack = p.attack and l.variant = 1
-    left join told s on s.cell = m.cell and s.metric = p.metric
+    left join reported s on s.cell = m.cell and s.metric = p.metric
 )
 select
     source, table_name, cell as published, workload, printed_workload, method, label, params,

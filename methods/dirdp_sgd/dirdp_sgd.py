@@ -23,7 +23,7 @@ from methods.base import (
     Technical,
 )
 from methods.dirdp_sgd.directions import redraw
-from methods.dirdp_sgd.layout import Granularity, Layout, cut_blocks, find_layout, parse, spell
+from methods.dirdp_sgd.layout import Granularity, Layout, as_text, cut_blocks, find_layout, parse
 from methods.gradients import Engine, EngineName, Loss, make_engine
 from methods.gradients.tally import LOOK_EVERY
 from methods.mechanisms.bessel import mean_resultant_length
@@ -124,7 +124,7 @@ class DirDpSgd:
     def shaped(self, params: DirDpSgdParams, model: nn.Module) -> DirDpSgdParams:
         """The parameters with the directions of this model's gradient."""
         weights = [weight for weight in model.parameters() if weight.requires_grad]
-        return params.model_copy(update={"directions": spell(find_layout(weights, params.granularity))})
+        return params.model_copy(update={"directions": as_text(find_layout(weights, params.granularity))})
 
     def planned(self, params: DirDpSgdParams, n_train: int) -> DpEvent:
         """The ledger of `train` on `n_train` members."""
@@ -145,7 +145,7 @@ class DirDpSgd:
         loss = RecordedLoss(problem.loss)
         engine = make_engine(model, loss, params.engine, physical_batch_size=params.physical_batch_size)
         layout = find_layout(engine.weights, params.granularity)
-        event = sampler.event(release_event(params, spell(layout)))
+        event = sampler.event(release_event(params, as_text(layout)))
         size = piece_size(engine.weights, params)
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
         tally = DirectionTally()

@@ -48,7 +48,7 @@ def cut_blocks(gradients: list[Tensor], layout: Layout) -> Iterator[Tensor]:
         yield gradient.reshape(len(gradient), rows, dimension)
 
 
-def spell(layout: Layout) -> str:
+def as_text(layout: Layout) -> str:
     """COUNTxDIMENSION, small dimensions first, as 12x75,1x10."""
     counts: Counter[int] = Counter()
     for rows, dimension in layout:
@@ -57,6 +57,6 @@ def spell(layout: Layout) -> str:
 
 
 def parse(directions: str) -> list[tuple[int, int]]:
-    """(count, dimension) pairs from the output of `spell`."""
+    """(count, dimension) pairs from the output of `as_text`."""
     pairs = [term.split("x") for term in directions.split(",")]
     return [(int(count), int(dimension)) for count, dimension in pairs]

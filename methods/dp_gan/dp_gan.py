@@ -95,7 +95,7 @@ class DpGan:
         discriminator = problem.model(run.seed("init-discriminator")).to(run.device).train()
         generator = make_generator(members, problem, params, run)
         forger = Forger(generator, discriminator, params.generator_rate, run)
-        loss = judgement(problem.classes)
+        loss = discriminator_loss(problem.classes)
         engine = make_engine(discriminator, loss, params.engine, params.clipping, params.physical_batch_size)
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
         sampler = run.sampler("poisson", members, params.batch_size)
@@ -151,11 +151,11 @@ def classify(generator: Generator, problem: Problem, params: DpGanParams, run: R
     labels = torch.arange(params.samples, device=run.device) % problem.classes
     synthetic = generator.fake(labels, run.generator("synthetic"))
     model = problem.model(run.seed("init"))
-    classifier = Descent(model, synthetic, problem.loss, of_classifier(params), run, "classifier")
+    classifier = Descent(model, synthetic, problem.loss, classifier_params(params), run, "classifier")
     return classifier.descend("classifier", params.classifier_steps)
 
 
-def judgement(classes: int) -> Loss:
+def discriminator_loss(classes: int) -> Loss:
     """The discriminator's loss per example, from its outputs and labels y, or y + classes if generated.
 
     Its output for y is the log-odds of a real example of y.
@@ -168,7 +168,7 @@ def judgement(classes: int) -> Loss:
     return loss
 
 
-def of_classifier(params: DpGanParams) -> DescentParams:
+def classifier_params(params: DpGanParams) -> DescentParams:
     """Training parameters of the classifier."""
     return DescentParams(
         steps=params.classifier_steps,

@@ -16,8 +16,8 @@ from methods.mechanisms.draws import add_gaussian_each, noisy_argmin
 from methods.mechanisms.line_search import LineSearch, pieces
 from workloads.base import Records
 
-RENEW_EVERY, ROOM = 10, 1.1
-"""After every RENEW_EVERY steps the largest candidate becomes ROOM times the largest step chosen in them."""
+RENEW_EVERY, HEADROOM = 10, 1.1
+"""Every RENEW_EVERY steps the largest candidate is set to HEADROOM times the largest step chosen in them."""
 
 
 class AdaptiveParams(Params):
@@ -156,7 +156,7 @@ class StepGrid:
         self.recent.append(length)
         if len(self.recent) == RENEW_EVERY:
             if max(self.recent) > 0:
-                self.longest = ROOM * max(self.recent)
+                self.longest = HEADROOM * max(self.recent)
             self.recent.clear()
 
     def state_dict(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def follow_code(
         while place == 0 and charge.admits(sigma_v):
             counts["comparisons"] += 1
             with run.clock("search"):
-                losses = losses_on_the_way(search, batch, gradient, grid)
+                losses = cumulative_losses(search, batch, gradient, grid)
                 place = compare(losses, charge, params.C_obj, sigma_v, run)
             charge.pay(sigma_v if place > 0 else charge.sigma_t)
             shrunk |= place == 0
@@ -83,7 +83,7 @@ def follow_code(
     return Released(model.eval(), run.ledger(charge.event()), stats)
 
 
-def losses_on_the_way(search: LineSearch, batch: Records, gradient: list[Tensor], grid: Tensor) -> Tensor:
+def cumulative_losses(search: LineSearch, batch: Records, gradient: list[Tensor], grid: Tensor) -> Tensor:
     """Take all steps of the grid one after the other; the losses after each.
 
     The model ends where the last step has led it: the code subtracts each candidate from the same tensors.
@@ -98,7 +98,7 @@ def compare(losses: Tensor, charge: "Charge", bound: float, sigma_v: float, run:
     return run.mechanism(
         "comparison",
         losses,
-        partial(least_raised, scale=bound * sigma_v),
+        partial(argmin_after_added_noise, scale=bound * sigma_v),
         sensitivity=bound,
         scale=bound * sigma_v,
         norm="linf",
@@ -107,7 +107,7 @@ def compare(losses: Tensor, charge: "Charge", bound: float, sigma_v: float, run:
     )
 
 
-def least_raised(losses: Tensor, generator: torch.Generator, scale: float) -> int:
+def argmin_after_added_noise(losses: Tensor, generator: torch.Generator, scale: float) -> int:
     """The index of the least loss after adding exponential noise."""
     return int((losses + scale * exponential(losses.shape, generator).to(losses.device)).argmin())
 

@@ -45,7 +45,7 @@ class DpisParams(ClippingParams, OptimizerParams, GaussianParams):
     refresh_every: Count = Field(default=50, description="Steps between two measurements of the normalisers.")
 
     @model_validator(mode="after")
-    def _lengths_are_of_whole_gradients(self) -> "DpisParams":
+    def _clipping_is_flat(self) -> "DpisParams":
         if self.clipping != "flat":
             raise ValueError(
                 f"clipping = '{self.clipping}': dpis draws by whole gradients; use clipping = 'flat'"
@@ -53,7 +53,7 @@ class DpisParams(ClippingParams, OptimizerParams, GaussianParams):
         return self
 
     @model_validator(mode="after")
-    def _room_to_choose(self) -> "DpisParams":
+    def _boost_is_at_least_1(self) -> "DpisParams":
         if self.boost < 1:
             raise ValueError(
                 f"boost must be >= 1, got {self.boost}: 1 draws all records alike, as dp-sgd does"

@@ -38,7 +38,7 @@ class BookkeepingEngine(BatchEngine):
         loss: Loss,
         clipping: Clipping = "flat",
         physical_batch_size: int | None = None,
-        why: str = "asked for",
+        why: str = "requested",
     ) -> None:
         """Put hooks on `model`; SpecError for models that the engine does not support."""
         problems = find_problems(model)
@@ -76,22 +76,22 @@ class BookkeepingEngine(BatchEngine):
     def _contributions(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Contribution]]:
         """The losses and every layer's contribution, from one pass each way."""
         by_hand = self._chain.contributions(x, y, self._loss) if self._chain else None
-        return by_hand or self._heard(x, y)
+        return by_hand or self._captured(x, y)
 
-    def _heard(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
+    def _captured(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
         """The same for any model, by hooks on autograd."""
         uses = self._capture.start(x.shape[0])
         try:
             losses, expected = self._pass(x, y)
         finally:
             self._capture.stop()
-        heard = [[use.contribution for use in each] for each in uses]
-        parts = self._added_up([[part for part in each if part is not None] for each in heard], x.shape[0])
+        captured = [[use.contribution for use in each] for each in uses]
+        parts = self._summed([[part for part in each if part is not None] for each in captured], x.shape[0])
         if not self._checked:
             self._checked = self._check(parts, expected)
         return losses.detach(), parts
 
-    def _added_up(self, uses: Sequence[list[Contribution]], batch: int) -> list[Contribution]:
+    def _summed(self, uses: Sequence[list[Contribution]], batch: int) -> list[Contribution]:
         """One contribution of every layer, from those of all its calls."""
         return [
             sum_uses(each) if each else Absent(batch, list(layer.weights.values()))
@@ -103,12 +103,12 @@ class BookkeepingEngine(BatchEngine):
         if not self._checked:
             losses = self._loss(self._model(x), y)
             return losses, torch.autograd.grad(losses.sum(), self.weights, allow_unused=True)
-        let_train(self.weights, False)
+        set_trainable(self.weights, False)
         try:
             losses = self._loss(self._model(x), y)
             torch.autograd.backward(losses, torch.ones_like(losses))
         finally:
-            let_train(self.weights, True)
+            set_trainable(self.weights, True)
         return losses, ()
 
     def _check(self, parts: Sequence[Contribution], expected: Sequence[Tensor | None]) -> bool:
@@ -156,10 +156,10 @@ def leave_out(
 ) -> tuple[list[Contribution], list[Tensor]]:
     """Contributions and their factors without those examples that are not good.
 
-    A factor of 0 does not silence NaN or infinity in a weighted sum.
+    A factor of 0 does not remove NaN or infinity in a weighted sum.
     """
     if good.device.type != "cpu":  # how many are left is not known without waiting
-        return [part.silence(good) for part in parts], weights
+        return [part.mask(good) for part in parts], weights
     rows = good.nonzero().flatten()
     return [part.take(rows) for part in parts], [factor[rows] for factor in weights]
 
@@ -173,7 +173,7 @@ def affordable_batch(layers: list[Layer]) -> int | None:
     return max(1, limit // sum(weight.numel() * weight.element_size() for weight in weights))
 
 
-def let_train(weights: list[nn.Parameter], wanted: bool) -> None:
+def set_trainable(weights: list[nn.Parameter], wanted: bool) -> None:
     """Whether autograd computes gradients of these weights."""
     for weight in weights:
         weight.requires_grad_(wanted)

@@ -22,8 +22,8 @@ from methods.gradients.contributions import (
     gram_norms,
     gram_squares,
     joined,
+    masked,
     row_norms,
-    silenced,
     trusted_roots,
 )
 from workloads.models.wrn import Standardisation, StandardisedConv2d
@@ -67,12 +67,12 @@ class KernelGradients:
         gradients = [self.pull(arranged(self.blocks, self.shape))] if self.blocks else []
         return [*gradients, self.bias] if self.bias is not None else gradients
 
-    def silence(self, good: Tensor) -> "KernelGradients":
+    def mask(self, good: Tensor) -> "KernelGradients":
         """See Contribution."""
         return replace(
             self,
-            blocks=[silenced(block, good) for block in self.blocks],
-            bias=None if self.bias is None else silenced(self.bias, good),
+            blocks=[masked(block, good) for block in self.blocks],
+            bias=None if self.bias is None else masked(self.bias, good),
         )
 
     def take(self, rows: Tensor) -> "KernelGradients":
@@ -112,9 +112,9 @@ class KernelGram:
         kernel, *bias = self.places.examples()
         return [self.pull(arranged([kernel], self.shape)), *bias]
 
-    def silence(self, good: Tensor) -> "KernelGram":
+    def mask(self, good: Tensor) -> "KernelGram":
         """See Contribution."""
-        return replace(self, places=self.places.silence(good))
+        return replace(self, places=self.places.mask(good))
 
     def take(self, rows: Tensor) -> "KernelGram":
         """See Contribution."""

@@ -20,7 +20,7 @@ class OpacusGhostEngine(BatchEngine):
         loss: Loss,
         clipping: Clipping = "flat",
         physical_batch_size: int | None = None,
-        why: str = "asked for",
+        why: str = "requested",
     ) -> None:
         """Put hooks on `model`; SpecError for models that the engine does not support."""
         refuse_mixing_layers(model)
@@ -43,7 +43,7 @@ class OpacusGhostEngine(BatchEngine):
         factors = clip_factors([norms], clip, "flat", share)
         clipped = Clipped(onto, norms, losses.detach(), factors.beyond, factors.nonfinite)
         if factors.nonfinite:  # the only wait of this engine off the CPU
-            # A factor of 0 does not silence NaN or infinity in the second pass: leave the examples out.
+            # A factor of 0 does not remove NaN or infinity in the second pass: leave the examples out.
             good = torch.isfinite(norms).nonzero().flatten()
             self.clipped_sum(x[good], y[good], clip, onto, share)
             return clipped

@@ -87,7 +87,7 @@ def views_engine(
 ) -> ManyViewsEngine:
     """The engine that averages over random views; SpecError where the members are not images."""
     first = members.take(torch.zeros(1, dtype=torch.int64, device=generator.device))
-    refuse_others_than_images(first.x, params.augmentation_shift)
+    refuse_non_images(first.x, params.augmentation_shift)
     views = partial(
         random_views,
         copies=params.augmentations,
@@ -115,7 +115,7 @@ def random_views(x: Tensor, copies: int, shift: int, flip: bool, generator: torc
     return padded[image, plane, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-def refuse_others_than_images(example: Tensor, shift: int) -> None:
+def refuse_non_images(example: Tensor, shift: int) -> None:
     """Records (1, ...) that cannot be shifted and mirrored are a SpecError."""
     if example.dim() != 4 or example.shape[1] not in COLOUR_PLANES or not example.is_floating_point():
         raise SpecError(

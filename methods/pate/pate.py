@@ -139,7 +139,7 @@ class Pate:
         """Train the teachers, count their votes with noise, and release a student of the labels."""
         queries = draw_queries(problem, params, run)
         shards = Shards(members.to(run.device), params.teachers, run.generator("shards"))
-        teachers = Ensemble(problem.model, shards, problem.loss, of_teachers(params), queries, run)
+        teachers = Ensemble(problem.model, shards, problem.loss, teacher_params(params), queries, run)
         for step in run.steps("teachers", teachers.total, {"teachers": teachers}):
             run.observe(loss=teachers.step(step))
 
@@ -190,7 +190,7 @@ def draw_queries(problem: Problem, params: PateParams, run: Run) -> Tensor:
     return problem.public.to(run.device)[order[: params.queries]]
 
 
-def of_teachers(params: PateParams) -> OptimizerParams:
+def teacher_params(params: PateParams) -> OptimizerParams:
     """Training parameters of a teacher."""
     return OptimizerParams(
         steps=params.teacher_steps,

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workloads.features.photographs import FLOOR, crops, usual_maps
+from workloads.features.photographs import FLOOR, crops, typical_maps
 from workloads.features.pixels import COLOUR, GREY, IMAGENET
 from workloads.features.scattered import GROUPS, Scattered, transform
 from workloads.features.scattering import Scattering, gabor, morlet
@@ -142,7 +142,7 @@ def test_what_is_usual_in_photographs_becomes_nought_and_one_or_less() -> None:
     np.testing.assert_allclose(features.mean(axis=(0, 2, 3)), 0, atol=2e-3)
     spread = features.std(axis=(0, 2, 3))
     assert spread.max() == pytest.approx(1, abs=2e-3)
-    _, deviation = usual_maps(32, IMAGENET)
+    _, deviation = typical_maps(32, IMAGENET)
     plain = np.sqrt(deviation.flatten().numpy().astype(np.float64) ** 2 - FLOOR)
     np.testing.assert_allclose(spread, plain / np.sqrt(plain**2 + FLOOR), atol=2e-3)
 

@@ -13,7 +13,7 @@ from torch.nn.functional import softplus
 
 from harness.accounting import price
 from methods.base import Calibrated, Problem
-from methods.dp_gan.dp_gan import DpGanParams, judgement, method
+from methods.dp_gan.dp_gan import DpGanParams, discriminator_loss, method
 from methods.dp_gan.generator import BETAS, Generator
 from methods.dp_sgd import DpSgdParams
 from methods.dp_sgd import method as dp_sgd
@@ -82,8 +82,8 @@ def test_a_step_clips_every_example_of_both_sides(
 
 def test_losses_are_log_odds_of_being_real() -> None:
     outputs = torch.tensor([[2.0, -1.0], [0.5, 3.0]])
-    real = judgement(2)(outputs, torch.tensor([0, 1]))
-    fake = judgement(2)(outputs, torch.tensor([2, 3]))
+    real = discriminator_loss(2)(outputs, torch.tensor([0, 1]))
+    fake = discriminator_loss(2)(outputs, torch.tensor([2, 3]))
     torch.testing.assert_close(real, -torch.sigmoid(torch.tensor([2.0, 3.0])).log())
     torch.testing.assert_close(fake, -(1 - torch.sigmoid(torch.tensor([2.0, 3.0]))).log())
 

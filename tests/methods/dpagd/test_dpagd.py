@@ -14,7 +14,7 @@ from harness.accounting import price
 from harness.jobs.run import Interrupted, Run
 from methods.base import Budgeted, Problem, Released
 from methods.dpagd.adaptive_descent import Measured, StepGrid, whole_budget
-from methods.dpagd.adaptive_descent_code import UNPAID, least_raised, losses_on_the_way
+from methods.dpagd.adaptive_descent_code import UNPAID, argmin_after_added_noise, cumulative_losses
 from methods.dpagd.dpagd import DpagdParams, method
 from methods.dpagd.zcdp import ZcdpBudget, gaussian_deviation, pure_epsilon, rho_of
 from methods.mechanisms.events import ClaimedDpEvent
@@ -141,9 +141,9 @@ def test_the_code_compares_sums_of_steps(problem: Problem, members: Records) -> 
     search = LineSearch(model, problem.loss, weights, 50.0)
     grid = torch.tensor([0.0, 0.1, 0.2], dtype=torch.float64)
     expected = search.losses(members, gradient, torch.tensor([0.0, 0.1, 0.3], dtype=torch.float64))
-    losses = losses_on_the_way(search, members, gradient, grid)
+    losses = cumulative_losses(search, members, gradient, grid)
     assert torch.equal(losses, expected)
-    assert least_raised(losses, torch.Generator().manual_seed(0), 1e-9) == int(expected.argmin())
+    assert argmin_after_added_noise(losses, torch.Generator().manual_seed(0), 1e-9) == int(expected.argmin())
     for weight, origin in zip(weights, start, strict=True):
         torch.testing.assert_close(weight.detach(), origin - 0.3)
 
