@@ -55,7 +55,7 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
     }
 
     def compare(gradient: "Measured") -> int:
-        """The index of the step size with the least noisy loss, 0 for no step; charged."""
+        """The index of the step size with the smallest noisy loss, 0 for no step; charged."""
         budget.spend(choice)
         counts["comparisons"] += 1
         with run.clock("search"):
@@ -152,7 +152,7 @@ class StepGrid:
         return torch.linspace(0, self.longest, 1 + self.candidates, dtype=torch.float64)
 
     def count(self, length: float) -> None:
-        """Record a chosen step; every RENEW_EVERY steps the grid is rescaled."""
+        """Record a chosen step; rescale the grid every RENEW_EVERY steps."""
         self.recent.append(length)
         if len(self.recent) == RENEW_EVERY:
             if max(self.recent) > 0:

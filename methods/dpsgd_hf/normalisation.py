@@ -151,6 +151,7 @@ def refuse_unfit(example: Tensor, groups: int | None) -> None:
             f"normalisation needs records with numeric channels, got shape {tuple(shape)} and type "
             f"{example.dtype}: set normalisation = 'none'",
             field="normalisation",
+            value=(tuple(shape), str(example.dtype)),
         )
     if groups is not None and (shape[0] % groups or example[0].numel() == groups):
         raise SpecError(
@@ -158,4 +159,5 @@ def refuse_unfit(example: Tensor, groups: int | None) -> None:
             "number in each group; give another number of groups",
             field="groups",
             value=groups,
+            allowed=f"divisors of {shape[0]}",
         )

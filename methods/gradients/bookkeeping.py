@@ -43,7 +43,7 @@ class BookkeepingEngine(BatchEngine):
         """Put hooks on `model`; SpecError for models that the engine does not support."""
         problems = find_problems(model)
         if problems:
-            raise SpecError(problems)
+            raise SpecError(problems, field="engine", value=self.name, allowed=("opacus",))
         self.layers = trainable_layers(model)
         weights = [weight for layer in self.layers for weight in layer.weights.values()]
         physical = physical_batch_size or affordable_batch(self.layers)
@@ -79,7 +79,7 @@ class BookkeepingEngine(BatchEngine):
         return by_hand or self._captured(x, y)
 
     def _captured(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
-        """The same for any model, by hooks on autograd."""
+        """The losses and contributions of any model, by hooks on autograd."""
         uses = self._capture.start(x.shape[0])
         try:
             losses, expected = self._pass(x, y)
@@ -92,7 +92,7 @@ class BookkeepingEngine(BatchEngine):
         return losses.detach(), parts
 
     def _summed(self, uses: Sequence[list[Contribution]], batch: int) -> list[Contribution]:
-        """One contribution of every layer, from those of all its calls."""
+        """The contribution of every layer, summed over its calls."""
         return [
             sum_uses(each) if each else Absent(batch, list(layer.weights.values()))
             for each, layer in zip(uses, self.layers, strict=True)
@@ -123,7 +123,7 @@ class BookkeepingEngine(BatchEngine):
         rounding = len(norms) * torch.finfo(norms.dtype).eps ** 0.5
         allowed = TOLERANCE * float(norms.sum()) + rounding
         gradients = iter(expected)
-        problems = []
+        wrong: dict[str, str] = {}
         for layer, part in zip(self.layers, parts, strict=True):
             sums = [weight.detach().new_zeros(weight.shape) for weight in layer.weights.values()]
             part.add_to(sums, torch.ones_like(norms))
@@ -131,17 +131,17 @@ class BookkeepingEngine(BatchEngine):
                 gradient = next(gradients)
                 missing = summed if gradient is None else summed - gradient
                 if not float(torch.linalg.vector_norm(missing)) <= allowed:
-                    problems.append(
+                    wrong[layer.name] = (
                         f"{layer}: its gradient is not autograd's; call the layer itself wherever its "
                         "weights are used"
                     )
-        if problems:
-            raise SpecError(problems)
+        if wrong:
+            raise SpecError(list(wrong.values()), field="layer", value=tuple(wrong))
         return True
 
 
 def find_problems(model: nn.Module) -> list[str]:
-    """Why the engine cannot serve a model; empty where it can. A layer that mixes examples is a SpecError."""
+    """Why the engine does not support a model; empty if it does. SpecError if a layer mixes examples."""
     refuse_mixing_layers(model)
     unknown = [problem for layer in trainable_layers(model) if (problem := find_problem(layer)) is not None]
     tied = [
@@ -154,7 +154,7 @@ def find_problems(model: nn.Module) -> list[str]:
 def leave_out(
     parts: Sequence[Contribution], weights: list[Tensor], good: Tensor
 ) -> tuple[list[Contribution], list[Tensor]]:
-    """Contributions and their factors without those examples that are not good.
+    """Contributions and factors without the examples that are not good.
 
     A factor of 0 does not remove NaN or infinity in a weighted sum.
     """
@@ -165,7 +165,7 @@ def leave_out(
 
 
 def affordable_batch(layers: list[Layer]) -> int | None:
-    """How many examples' stored gradients fit; None where nothing is stored."""
+    """The number of examples whose stored gradients fit into memory; None if nothing is stored."""
     weights = [w for layer in layers if isinstance(layer.module, STORING) for w in layer.weights.values()]
     if not weights:
         return None
@@ -173,7 +173,7 @@ def affordable_batch(layers: list[Layer]) -> int | None:
     return max(1, limit // sum(weight.numel() * weight.element_size() for weight in weights))
 
 
-def set_trainable(weights: list[nn.Parameter], wanted: bool) -> None:
-    """Whether autograd computes gradients of these weights."""
+def set_trainable(weights: list[nn.Parameter], trainable: bool) -> None:
+    """Set whether autograd computes gradients of these weights."""
     for weight in weights:
-        weight.requires_grad_(wanted)
+        weight.requires_grad_(trainable)

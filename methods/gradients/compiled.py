@@ -81,7 +81,10 @@ class CompiledEngine(BookkeepingEngine):
         if not any(map(shutil.which, wanted)):
             raise SpecError(
                 f"engine 'compiled' needs a {'C++' if host else 'C'} compiler, but found neither "
-                f"{' nor '.join(wanted)}; install one, or use engine = 'bookkeeping'"
+                f"{' nor '.join(wanted)}; install one, or use engine = 'bookkeeping'",
+                field="engine",
+                value=self.name,
+                allowed=("bookkeeping",),
             )
         self._tap = FunctionalModel(model, self.layers)
         self._compiled: Any = torch.compile(self._tap.__call__, fullgraph=True)
@@ -117,7 +120,10 @@ class CompiledEngine(BookkeepingEngine):
         except torch._dynamo.exc.TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             raise SpecError(
-                f"torch.compile does not support this model ({reason}); use engine = 'bookkeeping'"
+                f"torch.compile does not support this model ({reason}); use engine = 'bookkeeping'",
+                field="engine",
+                value=self.name,
+                allowed=("bookkeeping",),
             ) from error
         losses = self._loss(logits, y)
         gradients = torch.autograd.grad(losses, zeros, torch.ones_like(losses), allow_unused=True)

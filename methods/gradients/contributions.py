@@ -35,7 +35,7 @@ class Contribution(Protocol):
         ...
 
     def mask(self, good: Tensor) -> "Contribution":
-        """The contribution with zeros for the examples that are not `good` (B,), even if they were NaN."""
+        """The contribution with the examples that are not `good` (B,) set to zero, even if they were NaN."""
         ...
 
 
@@ -218,7 +218,7 @@ class Sequences:
 
 
 def masked(values: Tensor, good: Tensor) -> Tensor:
-    """(B, ...): zeros for the examples that are not good."""
+    """(B, ...): the values, zero for the examples that are not good."""
     return torch.where(good.view(-1, *[1] * (values.dim() - 1)), values, 0.0)
 
 
@@ -266,6 +266,6 @@ def trusted_roots(squares: Tensor, scale: Tensor, form: Callable[[int], Tensor])
 
 
 def gram_is_cheaper(places: int, inputs: int, outputs: int) -> bool:
-    """Whether Gram matrices cost less than storing the gradient and passing over it again."""
+    """Whether Gram matrices cost less than storing the gradient and reading it twice."""
     # The passes over a stored gradient take as long as about twenty multiplications per entry (measured).
     return places * places * (inputs + outputs) < 20 * inputs * outputs

@@ -122,7 +122,7 @@ class KernelGram:
 
 
 def convolve(call: Call, weight: bool, bias: bool) -> KernelGradients | KernelGram:
-    """The contribution of a convolution; `weight` and `bias` say which of them is trained."""
+    """The contribution of a convolution; `weight` and `bias`: whether each of them is trained."""
     layer: Any = call.layer.module
     b, shape = call.b, layer.weight.shape
     of_bias = b.sum(dim=(2, 3)) if bias else None
@@ -169,9 +169,7 @@ def unchanged(gradients: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The components that standardisation removes from a kernel's gradients g: their mean and the part along
-    r.
-
+    """The components of a kernel's gradients g that standardisation removes: the mean and the part along r.
     The two are orthogonal, so for each output the squared norm of the stored kernel's gradient is
     scale^2 (|g|^2 - fan_in mean(g)^2 - <r, g>^2). Neither needs g: fan_in mean(g) is the sum over places of b
     times the sum of the inputs the kernel sees there, <r, g> the sum of b times the output.

@@ -33,7 +33,7 @@ class OpacusGhostEngine(BatchEngine):
                 f"engine 'opacus-ghost' has clipping = 'flat' only, got '{clipping}'; use engine = 'auto'"
             )
         if problems:
-            raise SpecError(problems)
+            raise SpecError(problems, field="engine", value=self.name, allowed=("auto", "opacus"))
         super().__init__([p for p in model.parameters() if p.requires_grad], clipping, physical_batch_size)
         self.why, self._loss = why, loss
         self._hooked = GradSampleModuleFastGradientClipping(model, loss_reduction="sum")
@@ -59,7 +59,12 @@ class OpacusGhostEngine(BatchEngine):
         return self._backward(x, y, retain_graph=False)[1]
 
     def _per_example(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        raise SpecError("engine 'opacus-ghost' never forms per-example gradients; use engine = 'opacus'")
+        raise SpecError(
+            "engine 'opacus-ghost' never forms per-example gradients; use engine = 'opacus'",
+            field="engine",
+            value=self.name,
+            allowed=("opacus",),
+        )
 
     def release(self) -> None:
         """See Engine."""

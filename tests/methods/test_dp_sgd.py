@@ -197,8 +197,9 @@ def test_batch_normalisation_is_refused_by_name(members: Records, run: "Simplest
     def model(seed: int) -> nn.Module:
         return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, affine=False))
 
-    with pytest.raises(SpecError, match=r"layer '1' \(BatchNorm1d\).*GroupNorm"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, Problem(3, model, nothing), params(), run)
+    assert (caught.value.field, caught.value.value) == ("layer", ("1",))
 
 
 class OwnNormalisation(nn.BatchNorm1d):
@@ -210,23 +211,27 @@ def test_batch_normalisation_is_refused_whatever_it_is_called(members: Records, 
         return nn.Sequential(nn.Linear(4, 3), OwnNormalisation(3))
 
     for engine in ("auto", "opacus"):
-        with pytest.raises(SpecError, match=r"layer '1' \(OwnNormalisation\).*GroupNorm"):
+        with pytest.raises(SpecError) as caught:
             method.train(members, Problem(3, model, nothing), params(engine=engine), run)
+        assert (caught.value.field, caught.value.value) == ("layer", ("1",))
 
 
 def test_a_batch_larger_than_the_members_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
     chosen = params(batch_size=len(members) + 1)
-    with pytest.raises(SpecError, match="is larger than"):
+    with pytest.raises(SpecError) as caught:
         method.planned(chosen, len(members))
-    with pytest.raises(SpecError, match="is larger than"):
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("batch_size", 61, (1, 60))
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, chosen, run)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("batch_size", 61, (1, 60))
 
 
 def test_an_uncalibrated_epsilon_is_refused(problem: Problem, members: Records, run: "SimplestRun") -> None:
-    with pytest.raises(SpecError, match=r"epsilon = 4\.0 must be calibrated"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, params(epsilon=4.0, noise_multiplier=None), run)
+    assert (caught.value.field, caught.value.value) == ("noise_multiplier", None)
 
 
 def test_infinite_epsilon_trains_without_noise(

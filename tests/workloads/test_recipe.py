@@ -85,7 +85,7 @@ def test_tuning_is_counted_once_per_search(elsewhere: Workload, tmp_path: Path) 
 def test_a_value_that_a_paper_tuned_on_test_data_says_so() -> None:
     paper = Setting(value=1, source="paper", tuned_on="test")
     assert tuning([paper]) == Tuning(None, "paper", "test")
-    with pytest.raises(ValueError, match="goes with source"):
+    with pytest.raises(ValueError, match="tuned_on"):
         Setting(value=1, source="ours", tuned_on="test")
 
 
@@ -175,7 +175,7 @@ def test_a_numbered_setting_is_laid_over_the_methods_own(elsewhere: Workload, tm
     [
         ("pd-sgd", "2", "the table cannot be read"),
         ("pd-sgd", "3", "known: 1"),
-        ("sgd", "1", "there is none"),
+        ("sgd", "1", "no numbered settings"),
     ],
 )
 def test_an_unavailable_setting_is_refused(

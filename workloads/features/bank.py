@@ -97,7 +97,7 @@ class Bank:
         features and the others wait.
         """
         if reason := self.missing():
-            raise BenchError(reason)
+            raise BenchError(reason, field="features", value=self.name)
         arrays, key = published(self.dataset).load(), self._key()
         computation = Computation(self, arrays, key, progress or Lines())
         with nullcontext() if self.kept() else alone(file_of(self.name, key)):

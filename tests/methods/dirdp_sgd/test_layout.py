@@ -60,6 +60,11 @@ def test_one_weight_is_the_same_whole_and_per_layer() -> None:
 
 
 def test_a_single_number_has_no_direction() -> None:
-    with pytest.raises(SpecError, match=r"'per_row' leaves a piece of one number.*per_layer or whole"):
+    with pytest.raises(SpecError) as caught:
         find_layout(weights(nn.Linear(1, 5)), "per_row")
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (
+        "granularity",
+        "per_row",
+        ("per_layer", "whole"),
+    )
     assert find_layout(weights(nn.Linear(1, 5)), "per_layer") == [(1, 5), (1, 5)]

@@ -140,7 +140,7 @@ def test_without_noise_nothing_is_promised(problem: Problem, members: Records, r
         ({"normaliser_noise": 0.0}, "normaliser_noise must be > 0, got 0"),
         ({"refresh_every": 0}, "refresh_every must be > 0, got 0"),
         ({"clip": math.inf}, "clip must be a finite number, got inf"),
-        ({"clipping": "per_layer"}, "dpis draws by whole gradients"),
+        ({"clipping": "per_layer"}, "norm of the whole gradient"),
         ({"noise_multiplier": None}, "give epsilon .* or noise_multiplier"),
     ],
 )

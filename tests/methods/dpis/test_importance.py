@@ -79,8 +79,9 @@ def test_no_chance_is_above_what_is_paid_for(total: float) -> None:
 def test_no_rate_is_above_one() -> None:
     assert boosted_rate(10, 5, 4.0) == 1.0
     assert boosted_rate(10, 5, 1.0) == 0.5
-    with pytest.raises(SpecError, match="batch_size = 11 is larger than the 10 members"):
+    with pytest.raises(SpecError) as caught:
         boosted_rate(10, 11, 1.0)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("batch_size", 11, (1, 10))
 
 
 def test_a_saved_sampler_goes_on_where_it_was() -> None:

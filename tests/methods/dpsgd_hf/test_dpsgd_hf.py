@@ -98,11 +98,13 @@ def test_without_noise_in_training_nothing_is_promised(
 def test_unfit_records_are_refused_before_anything_is_measured(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match="groups = 27 must divide the 4 channels"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, params(normalisation="group"), run)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("groups", 27, "divisors of 4")
     tokens = replace(members, x=members.x.long())
-    with pytest.raises(SpecError, match="set normalisation = 'none'"):
+    with pytest.raises(SpecError) as caught:
         method.train(tokens, problem, params(), run)
+    assert (caught.value.field, caught.value.value) == ("normalisation", ((4,), "torch.int64"))
     assert not run.states
 
 

@@ -275,8 +275,9 @@ class Reuse(nn.Module):
 
 def test_a_weight_used_outside_its_layer_is_found() -> None:
     engine = make_engine(Reuse(1.0).double(), energy, "bookkeeping")
-    with pytest.raises(SpecError, match=r"layer 'layer' \(Linear\): its gradient is not autograd's"):
+    with pytest.raises(SpecError) as caught:
         engine.clipped_sum(random_input(4, 5), torch.ones(4, dtype=torch.float64), 1.0)
+    assert (caught.value.field, caught.value.value) == ("layer", ("layer",))
 
 
 class Never(nn.Module):
@@ -307,8 +308,9 @@ class Folded(nn.Module):
 
 def test_rows_that_are_not_examples_are_refused() -> None:
     engine = make_engine(Folded().double(), energy, "bookkeeping")
-    with pytest.raises(SpecError, match=r"layer 'layer' \(Linear\) gets 8 rows for 4 examples"):
+    with pytest.raises(SpecError) as caught:
         engine.clipped_sum(random_input(4, 2, 3), torch.ones(4, dtype=torch.float64), 1.0)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("layer 'layer' (Linear)", 8, 4)
 
 
 class Spoiler(nn.Module):

@@ -166,12 +166,15 @@ def test_it_says_what_it_needs() -> None:
 
 
 def test_public_examples_are_needed(members: Records, problem: Problem, run: "SimplestRun") -> None:
-    with pytest.raises(SpecError, match="needs public examples"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, dataclasses.replace(problem, public=None), params(), run)
-    with pytest.raises(SpecError, match=r"queries = 41 is more than the 40 public examples.*1 to 40"):
+    assert (caught.value.field, caught.value.value) == ("workload", None)
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, params(queries=41), run)
-    with pytest.raises(SpecError, match=r"epsilon = 4\.0 must be calibrated"):
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("queries", 41, (1, 40))
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, params(epsilon=4.0, noise=None), run)
+    assert (caught.value.field, caught.value.value) == ("noise", None)
 
 
 @pytest.mark.parametrize(

@@ -105,5 +105,6 @@ def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
 def test_a_batch_larger_than_the_members_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match="batch_size = 61 is larger than the 60 members"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, params(batch_size=61), run)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("batch_size", 61, (1, 60))

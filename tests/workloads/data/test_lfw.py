@@ -62,7 +62,7 @@ def test_too_few_people(shelf: "Shelf") -> None:
     [
         (photograph((9, 9, 9), side=64), "64 x 64"),
         (b"<html>", "something else"),
-        (photograph((9, 9, 9))[:700], "a part of one"),
+        (photograph((9, 9, 9))[:700], "a truncated or other file"),
     ],
 )
 def test_a_wrong_photograph_is_named(shelf: "Shelf", content: bytes, found: str) -> None:
