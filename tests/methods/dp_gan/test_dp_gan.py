@@ -1,4 +1,4 @@
-"""dp-gan: the discriminator's step against the obvious one, what is paid, and what is refused."""
+"""dp-gan: the discriminator's step against a slow reference, its ledger, and what is refused."""
 
 import math
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def flat(model: nn.Module) -> Tensor:
 
 
 def step_by_hand(members: Records, problem: Problem, chosen: DpGanParams, run: "SimplestRun") -> Tensor:
-    """The slow twin: the discriminator after one step without noise, every example by itself."""
+    """A slow reference: the discriminator after one step without noise, every example by itself."""
     streams = {
         name: torch.Generator().manual_seed(run.seed(name)) for name in ("sampling", "labels", "latent")
     }
@@ -113,8 +113,8 @@ def test_it_costs_what_dp_sgd_costs_however_often_the_generator_steps(
 ) -> None:
     chosen = params(generator_every=every)
     released = method.train(members, problem, chosen, run)
-    twin = DpSgdParams(steps=6, batch_size=20, noise_multiplier=1.0)
-    assert released.ledger == method.planned(chosen, 60) == dp_sgd.planned(twin, 60)
+    same = DpSgdParams(steps=6, batch_size=20, noise_multiplier=1.0)
+    assert released.ledger == method.planned(chosen, 60) == dp_sgd.planned(same, 60)
     assert price(released.ledger, chosen.delta).kind == method.guarantee
     assert isinstance(method, Calibrated)
 
@@ -193,7 +193,7 @@ def test_a_batch_larger_than_the_members_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"noise_multiplier": None}, "give epsilon .* or noise_multiplier"),
         ({"clip": math.inf}, "clip = inf does not bound the sensitivity"),
@@ -205,6 +205,6 @@ def test_a_batch_larger_than_the_members_is_refused(
         ({"discriminator_rate": 0.0}, "discriminator_rate must be > 0, got 0"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         params(**wrong)

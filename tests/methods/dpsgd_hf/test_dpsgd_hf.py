@@ -88,7 +88,7 @@ def test_a_records_own_numbers_cost_nothing(
     assert released.ledger == dp_sgd.planned(DpSgdParams(**COMMON), len(members))
 
 
-def test_without_noise_in_training_nothing_is_promised(
+def test_without_noise_in_training_there_is_no_guarantee(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
     released = method.train(members, problem, params(noise_multiplier=0.0), run)
@@ -109,7 +109,7 @@ def test_unfit_records_are_refused_before_anything_is_measured(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"normalisation": "batch"}, "Input should be 'private', 'group' or 'none'"),
         ({"groups": 0}, "groups must be > 0, got 0"),
@@ -118,8 +118,8 @@ def test_unfit_records_are_refused_before_anything_is_measured(
         ({"noise_multiplier": None}, "give epsilon .* or noise_multiplier"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         params(**wrong)
 
 

@@ -1,4 +1,4 @@
-"""Faces: who has enough photographs, which are taken, how they are shrunk."""
+"""Faces: which people and photographs are used, and how they are resized."""
 
 import io
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ def photograph(colour: tuple[int, int, int], side: int = 250) -> bytes:
 
 
 def album(people: dict[str, int]) -> dict[str, bytes]:
-    """So many photographs of each, the first darkest; every person another colour."""
+    """A number of photographs of each person, the first darkest; every person has another colour."""
     colours = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     made = {}
     for (person, count), colour in zip(people.items(), colours, strict=True):

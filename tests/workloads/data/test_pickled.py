@@ -1,4 +1,4 @@
-"""Pickles are read as data: honest ones come through, clever ones do nothing."""
+"""Pickles are read as data: the published ones parse, malicious ones are refused and run nothing."""
 
 import io
 import os
