@@ -1,13 +1,14 @@
--- Views for people. Their columns are an interface; views.toml describes them.
--- Plain SQL that DuckDB and PostgreSQL both read. A statement ends with a semicolon at a line's end.
+-- The views that users query. Their columns are an interface; views.toml describes them.
+-- Plain SQL for both DuckDB and PostgreSQL. A statement ends with a semicolon at the end of a line.
 
--- bench: what a step costs relative to the plain baseline, one row per bench, workload, batch size and
--- method. All of a bench took turns in one process. ratio and its 95 % interval are of CPU time (device time on
--- a GPU) without drawing the batch; ratio_whole_step is with it; ratio_wall is by the wall clock.
---   role           yardstick (the plain baseline), control (it, measured again: how far it is from 1 is noise) or method
---   trustworthy    false where the machine was too noisy or the steps too few; doubt tells which
---   newest         no later bench has a row of this variant on the same workload, batch size, device, threads, host
---                  origin and protocol; one that is trustworthy goes before any that is not
+-- bench: the cost of a step relative to the plain baseline, one row per bench, workload, batch size and method. The
+-- steps of all methods of a bench are interleaved in one process. ratio and its 95 % interval are of CPU time
+-- (device time on a GPU) without drawing the batch; ratio_whole_step includes it; ratio_wall is by the wall clock.
+--   role           yardstick (the plain baseline), control (the same, measured a second time: its distance from 1 is
+--                  noise) or method
+--   trustworthy    false if the machine was too noisy or there were too few steps; doubt states which
+--   newest         no later bench has a row of this variant on the same workload, batch size, device, threads, host,
+--                  origin and protocol; a trustworthy bench precedes all others
 create view bench as
 select
     b.task, b.workload, b.n_train, b.batch_size, b.variant, b.role, b.method, b.guarantee_kind,
@@ -28,17 +29,17 @@ select
 from bench_result b
 join task t on t.key = b.task;
 
--- model_cost: one row per trained model, with its cost as ratios to the plain baseline, each named for what it is:
---   step_overhead       a step over one of the baseline at the same batch size, this cell's, from a bench that interleaved
---                       the two (`bench_match`); its 95 % interval beside it; null where none has timed it
---   example_overhead    the step over its batch_size, relative to the same of the baseline: at each cell's own batch size, so a
---                       larger batch, which spreads the fixed cost of a step over more examples, is cheaper
---   training_overhead   the seconds of the whole training, all steps of all phases
---   overhead_by         which of the first two to read: 'bench', else 'per example', with ', other host' where the
---                       baseline ran on other machines only; null where there is neither
--- But for the bench, the baseline is the median over all of its models of the same workload (name, version, n_train),
--- origin and protocol that ran on the same device with the same number of threads: on this host, and where none did on any other,
--- whose processor may be another one. The ratios are null where there is none.
+-- model_cost: one row per trained model, with its cost as ratios to the plain baseline:
+--   step_overhead       time of a step relative to one of the baseline at this cell's batch size, with its 95 % interval,
+--                       from a bench that interleaved the two (`bench_match`); null if no bench has timed it
+--   example_overhead    step time divided by batch_size, relative to that of the baseline, at each cell's own batch size:
+--                       a larger batch spreads the fixed cost of a step over more examples, and is cheaper
+--   training_overhead   wall time of the whole training, all steps of all phases
+--   overhead_by         which of the first two to read: 'bench', else 'per example', with ', other host' if the
+--                       baseline ran only on other machines; null if there is neither
+-- Except in a bench, the baseline is the median over all of its models of the same workload (name, version, n_train),
+-- origin and protocol that ran on the same device with the same number of threads: on this host or, if there are none,
+-- on any other, whose processor may differ. The ratios are null without a baseline.
 create view model_cost as
 with run as (
     select
@@ -50,7 +51,7 @@ with run as (
     join cell c on c.key = r.cell
     join task t on t.key = r.task
 ),
-yardstick as (
+baseline as (
     select
         origin, protocol, workload, workload_version, n_train, device, threads, host, grouping(host) as of_any_host,
         percentile_cont(0.5) within group (order by example_seconds) as example_seconds,
@@ -85,7 +86,7 @@ ratio as (
         r.extra_memory_bytes / nullif(y.extra_memory_bytes, 0) as memory_overhead,
         row_number() over (partition by r.task order by y.of_any_host) as place
     from run r
-    left join yardstick y
+    left join baseline y
         on y.origin = r.origin
         and y.protocol = r.protocol
         and y.workload = r.workload
@@ -114,7 +115,7 @@ select
 from run r
 join ratio o on o.task = r.task and o.place = 1;
 
--- runs: one row per trained model: what it is, how good, at what price, and where and when it was trained.
+-- runs: one row per trained model: parameters, accuracy, guarantee, cost, machine and time.
 create view runs as
 select
     r.task, r.cell, c.workload, c.method, c.label, c.params, c.epsilon_asked, c.n_train, c.seed, r.index,
@@ -130,10 +131,10 @@ join cell c on c.key = r.cell
 join task t on t.key = r.task
 join model_cost m on m.task = r.task;
 
--- newest_attack: of the attacks of one kind on one cell (an attack with other parameters is another kind) the one
--- that the views show, of the newest version and then with the most models; with what the models it attacked are
--- and promise, so that the numbers of a row belong together. Epsilon and delta are the highest price among them.
--- Means are taken in the order of the models: a sum in another order may end in another last bit.
+-- newest_attack: among the attacks of one kind on one cell (other parameters are another kind) the one that the views
+-- show: the newest version, then the most models. With accuracy and guarantee of exactly the models it attacked, so
+-- that the numbers of a row belong together. Epsilon and delta are the highest among them.
+-- Means are taken in the order of the models: a sum in another order may differ in the last bit.
 create view newest_attack as
 with finding as (
     select task, cell, attack, attack_params, attack_version, models from attack_result
@@ -169,7 +170,7 @@ select
     max(r.epsilon_rdp) as epsilon_rdp,
     max(r.epsilon_paper) as epsilon_paper,
     max(r.delta) as delta,
-    -- Of several ceilings the highest, by the loosest way; none where one of the models has none.
+    -- The highest ceiling over the models, with its loosest derivation; null if any model has none.
     case when count(r.ceiling_by) = count(*) then min(r.ceiling_by) end as ceiling_by,
     case when count(r.ceiling_by) = count(*) then max(r.ceiling_auc) end as ceiling_auc,
     case when count(r.ceiling_by) = count(*) then max(r.ceiling_tpr_at_10pct) end as ceiling_tpr_at_10pct,
@@ -192,11 +193,11 @@ left join model_cost m on m.task = r.task
 where a.place = 1
 group by a.task;
 
--- tried: how many configurations were trained for a method at equal privacy: cells with an ended training, failed ones
--- too, since they were looked at; seeds are not counted apart. It can be too small (other stores, deleted tasks), never
--- too large.
---   levels           parameters beside epsilon that trade privacy, as JSON
---   configurations   distinct settings of everything that was chosen
+-- tried: how many configurations were trained for a method at equal privacy: cells with a training that ended,
+-- including failed ones, whose failure is known; seeds are not distinguished. The count can be too small (other stores,
+-- deleted tasks), never too large.
+--   levels           parameters besides epsilon that trade privacy for accuracy, as JSON
+--   configurations   distinct settings of all chosen parameters
 create view tried as
 with cell_count as (
     select cell, count(*) as trainings, sum(case when status = 'failed' then 1 else 0 end) as failed
@@ -217,31 +218,31 @@ group by
     cast(c.levels as varchar);
 
 -- frontier: one row per cell and attack (an attack with other parameters is another attack).
--- Where a cell was attacked several times, the row is of the attack's newest version and of the task
+-- If a cell was attacked several times, the row shows the attack's newest version and the task
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; within 0 and 1
---   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models; what each overhead is,
---                         and which of them overhead_by says to read, stands at model_cost
---   role                  plain-baseline or private-baseline: what others are compared with; null for other methods
---   solved                the parameter that was solved for to meet epsilon_asked; null where nothing was
---   attack_defaults       whether attack_params are those of an attack that is given none; null in older tasks
+--   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models; model_cost describes
+--                         the overheads and overhead_by
+--   role                  plain-baseline or private-baseline, which others are compared with; null for other methods
+--   solved                the parameter that was solved for to meet epsilon_asked; null if none was
+--   attack_defaults       whether attack_params are the attack's defaults; null in older tasks
 --   tested                worst case too: canaries were scored in this cell or in one with the same workload, method and
 --                         parameters; average case only: a defence without a guarantee has no such cell; else null
---   ceiling_*             the most that any attack can have against the guarantee, for members drawn in a fixed number;
---                         the highest over the models, null where nothing is promised. ceiling_by: how it was found
---   blind_auc, valid      the check that members and non-members cannot be told apart without a model;
---                         valid is null where it has not been made
---   validation_accuracy   mean accuracy on the pool's records that a model did not train on: what selections go by.
+--   ceiling_*             the most that the guarantee allows any attack, for a fixed number of members; the highest over
+--                         the models, null without a guarantee. ceiling_by: how it was derived
+--   blind_auc, valid      the check that members and non-members are indistinguishable without a model;
+--                         valid is null if it was not run
+--   validation_accuracy   mean accuracy on the pool's non-members, by which selections are made.
 --                         Test accuracy (accuracy) is only reported
 --   configurations        settings trained here at this epsilon and these levels; tried_before: by the recipe
---   tuned                 both in words
+--   tuned                 both, as text
 --   chosen                no other configuration of this method at this epsilon and these levels has a higher
---                         validation_accuracy; true where there is no epsilon: those are all shown
+--                         validation_accuracy; true without an epsilon: all of those are shown
 --   on_front              chosen, and no other chosen and valid row of this workload, attack, origin and protocol has at
 --                         least the validation accuracy and leaks at most as much (auc), and is better in one of them;
---                         equal rows are both on the front. Rows that are not known to be valid are never on the front.
+--                         equal rows are both on the front. Rows not known to be valid are never on the front.
 --                         Computed when collecting (`front_result`)
--- Epsilons of different guarantee_kind do not compare: nothing here ranks by epsilon.
+-- Epsilons of different guarantee_kind are not comparable: nothing here ranks by epsilon.
 create view frontier as
 with student (df, t975) as (
     values
@@ -270,7 +271,7 @@ proved as (
     select cell, max(epsilon) as epsilon_audited from audit_result group by cell
 ),
 worst_case as (
-    -- Whose canaries an attack or an audit has scored.
+    -- The cells whose canaries an attack or an audit has scored.
     select distinct
         c.origin, c.protocol, c.workload, c.workload_version, c.n_train, c.method, c.method_version,
         cast(c.params as varchar) as params
@@ -281,8 +282,8 @@ worst_case as (
     )
 ),
 attacked as (
-    -- t: what a standard error is multiplied with. Beyond 30 degrees of freedom Student's quantile is the normal one plus
-    -- the first four terms of its Cornish-Fisher expansion (right to 3e-8).
+    -- t: the factor of a standard error. Beyond 30 degrees of freedom Student's quantile is the normal one plus
+    -- the first four terms of its Cornish-Fisher expansion (accurate to 3e-8).
     select
         o.*,
         case when o.n > 1 then
@@ -378,7 +379,7 @@ point as (
         and w.method = c.method
         and w.method_version = c.method_version
         and w.params = cast(c.params as varchar)
-    where a.attack <> 'blind' and a.auc is not null  -- null: nobody to tell members from, or too few models
+    where a.attack <> 'blind' and a.auc is not null  -- null: no non-members, or too few models
 ),
 candidate as (
     select
@@ -398,10 +399,10 @@ select
 from candidate p
 left join front_result f on f.task = p.attack_task;
 
--- comparison: one row per axis and pair of cells of a workload: the paired difference, cell less other, over models with
--- the same members. Compared are the chosen and valid cells.
---   p_holm       after Holm's correction over all pairs of this axis; only below 0.05 is one called better
---   detectable   the smallest difference that so many models show with a chance of 80 %
+-- comparison: one row per axis and pair of cells of a workload: the paired difference, cell minus other, over models with
+-- the same members. Chosen and valid cells are compared.
+--   p_holm       after Holm's correction over all pairs of this axis; significant below 0.05
+--   detectable   the smallest difference that this many models detect with a power of 80 %
 --   shown        one of the two is the best cell by accuracy on non-members, or the private baseline
 create view comparison as
 with mean as (
@@ -435,11 +436,11 @@ join cell o on o.key = r.other
 join ranked f on f.cell = r.cell
 join ranked g on g.cell = r.other;
 
--- audit: one row per audit of a cell: what its canaries prove, beside the price and the paper's claim.
--- Where a cell was audited several times in the same way, the newest version with the most models.
---   epsilon_audited   a lower bound with that confidence; a small one proves nothing
---   alarm             the bound is above the price
---   meaning           what the bound is about: a guarantee put to the test, or an effective epsilon
+-- audit: one row per audit of a cell: the lower bound on epsilon from its canaries, beside the computed epsilon and the
+-- paper's. If a cell was audited several times in the same way, the newest version with the most models.
+--   epsilon_audited   a lower bound with that confidence; a small one is no evidence of privacy
+--   alarm             the lower bound exceeds epsilon_priced
+--   meaning           of the bound: a guarantee put to the test, or an effective epsilon
 create view audit as
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
@@ -458,13 +459,13 @@ from newest_attack p
 join audit_result a on a.task = p.task
 join cell c on c.key = a.cell;
 
--- reconstruction: one row per gradient inversion of a cell: how well members' pictures were rebuilt from the
--- gradients that single steps of the method share. Where a cell was attacked several times in the same way, the
+-- reconstruction: one row per gradient inversion of a cell: how well members' images were reconstructed from the
+-- gradients that single steps of the method share. If a cell was attacked several times in the same way, the
 -- newest version with the most models. Errors are of pixels in [0, 1].
---   moment                  start: the untrained model shares; end: the released one
+--   moment                  whose gradients: start the untrained model's, end the released one's
 --   mse_median_normalised   in units of each colour plane's standard deviation over the pool
---   mse_median_mean_colour  of the originals' own mean colours: the baseline, which shows nothing
---   beats_mean_colour       the share of pictures that are nearer to the original than that
+--   mse_median_mean_colour  of the originals' mean colours: the baseline, images without content
+--   beats_mean_colour       the share of images that are closer to the original than its mean colour
 --   success_rate            the share with a mean squared error below 0.001
 create view reconstruction as
 select
@@ -481,12 +482,12 @@ from newest_attack p
 join reconstruction_result a on a.task = p.task
 join cell c on c.key = a.cell;
 
--- attribute: one row per attribute inference on a cell: how often a sensitive column is guessed.
--- Where a cell was attacked several times in the same way, the newest version with the most models.
---   advantage_*   accuracy less that of an imputation without any model; what non-members have of it was learnt
---   gap           the advantage on members less that on non-members: the leak of members' own records
---   gap_ceiling   what the guarantee lets the gap be at most: TPR less FPR where the ceiling on any attack is furthest
---                 above chance, the highest over the models; null where nothing is promised
+-- attribute: one row per attribute inference on a cell: how often a sensitive column is inferred.
+-- If a cell was attacked several times in the same way, the newest version with the most models.
+--   advantage_*   accuracy minus that of an imputation without a model; on non-members it was learnt from the distribution
+--   gap           the advantage on members minus that on non-members: leakage of members' own records
+--   gap_ceiling   the highest gap that the guarantee allows: the largest TPR - FPR below the ceiling on any attack,
+--                 the highest over the models; null without a guarantee
 create view attribute as
 select
     c.key as cell, c.workload, c.method, c.label, c.params, c.epsilon_asked,
@@ -501,9 +502,9 @@ from newest_attack p
 join attribute_result a on a.task = p.task
 join cell c on c.key = a.cell;
 
--- overhead: what training costs, one row per cell and kind of machine (device and threads; usually one).
--- All figures are medians over the cell's models. _p25 and _p75 bound the middle half of one model's steps. What each
--- overhead is, and which of them overhead_by says to read, stands at model_cost.
+-- overhead: the cost of training, one row per cell and kind of machine (device and threads; usually one).
+-- All figures are medians over the cell's models. _p25 and _p75 are quartiles over one model's steps. model_cost
+-- describes the overheads and overhead_by.
 create view overhead as
 with cost as (
     select
@@ -558,18 +559,18 @@ from bench_result b
 join task t on t.key = b.task
 where b.status = 'failed';
 
--- reproduction: every published number and what we have beside it, one row per number, in the paper's unit.
+-- reproduction: every published number beside ours, one row per number, in the paper's unit.
 -- A cell is the paper's if workload, method and the identifying parameters agree; of several, the row shows the one
 -- whose settings are nearest to the paper's (published_match.place), whatever its result.
---   ours            accuracy and train_accuracy: mean over the cell's models, ours_deviation their standard deviation; leakage:
---                   of the named attack, with the interval of frontier (with several parameter sets, the highest AUC);
---                   step_seconds: median; figures that a method tells of its runs (rejection_rate): as accuracy
+--   ours            accuracy and train_accuracy: mean over the cell's models, ours_deviation their standard deviation;
+--                   leakage: of the named attack, with the interval of frontier (with several parameter sets, the
+--                   highest AUC); step_seconds: median; a method's own stats (rejection_rate): as accuracy
 --   difference      ours - value
---   status          not run       no trained cell is this one; reason tells where none can be
---                   not measured  the cell is there and the figure is not; reason tells why
+--   status          not run       no trained cell matches; reason states it if none can
+--                   not measured  the cell exists, the figure does not; reason states why
 --                   within        differs by no more than the paper's standard deviation and half its last digit
 --                   outside       differs by more
---                   compared      no standard deviation in print, or a time, which is of another machine
+--                   compared      no printed standard deviation, or a time, which is of another machine
 create view reproduction as
 with utility as (
     select
@@ -581,8 +582,8 @@ with utility as (
     from model_run
     group by cell
 ),
-told as (
-    -- Figures that the method itself tells of a run, such as its rejection rate.
+reported as (
+    -- The method's own stats, such as its rejection rate.
     select
         r.cell, named.metric,
         avg(cast(r.stats ->> named.metric as double precision) order by r.index) as stat,
@@ -601,7 +602,7 @@ attacked as (
     select cell, attack, auc, auc_low, auc_high, balanced_accuracy, tpr_at_0p01pct, tpr_at_0p01pct_low,
         tpr_at_0p01pct_high, tpr_at_0p01pct_reason, attack_task
     from frontier
-    where attack <> 'strongest'  -- of our family; papers that print the best of several mean the one below
+    where attack <> 'strongest'  -- of our attacks; papers that print the best of several mean the one below
     union all
     select cell, 'strongest', auc, auc_low, auc_high, null, null, null, null, null, attack_task
     from frontier
@@ -641,7 +642,7 @@ beside as (
     left join utility u on u.cell = m.cell
     left join blind b on b.cell = m.cell
     left join leakage l on l.cell = m.cell and l.attack = p.attack and l.variant = 1
-    left join told s on s.cell = m.cell and s.metric = p.metric
+    left join reported s on s.cell = m.cell and s.metric = p.metric
 )
 select
     source, table_name, cell as published, workload, printed_workload, method, label, params,
@@ -667,8 +668,9 @@ select
     key as published_key
 from beside;
 
--- conflicts: figures of an imported task that differ from ours of the same task, one row per figure. The same task
--- gives the same bits on one kind of machine only, so a tiny difference is another machine and a large one a question.
+-- conflicts: figures of an imported task that differ from ours of the same task, one row per figure. A task gives the
+-- same bits only on the same kind of machine: a tiny difference comes from another machine, a large one needs an
+-- explanation.
 create view conflicts as
 with figure as (
     select task, cell, 'accuracy' as figure, test_accuracy as value from model_run

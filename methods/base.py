@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 State = Mapping[str, Any]
 """State of a phase: objects with `state_dict`, tensors, and dicts or lists of plain values."""
 SamplerKind = Literal["poisson", "shuffle", "fixed_size"]
-"""How `run.sampler` draws: every member independently, epochs in random order, or samples of a fixed size
-without replacement. The first and the last have a DP event; the batches of an epoch are dependent."""
+"""How `run.sampler` draws: every member independently, shuffled epochs, or samples of a fixed size without
+replacement. Batches of an epoch depend on each other and have no DP event; the other two kinds have one."""
 Norm = Literal["l1", "l2", "linf"]
 """The norm of a sensitivity."""
 
@@ -108,7 +108,7 @@ class Problem:
     model: Callable[[int], nn.Module]
     """A fresh model from a seed."""
     loss: Callable[[Tensor, Tensor], Tensor]
-    """Logits and labels to one loss per example, shape (B,)."""
+    """Maps logits and labels to one loss per example, shape (B,)."""
     public: Tensor | None = None
     """The workload's public examples, without labels; only for an `Assisted` method."""
 
@@ -481,7 +481,7 @@ class Budgeted(Protocol):
 
 @runtime_checkable
 class Stepped(Protocol):
-    """Parameters of a method of gradient steps, of which a single one can be run to see what it shares."""
+    """Parameters of a method of gradient steps; gradient inversion runs one step to see what it shares."""
 
     def one_step(self, count: int, rate: float) -> dict[str, Any]:
         """The settings of one step on all of `count` records: always taken, without momentum or decay, with

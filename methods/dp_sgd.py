@@ -34,15 +34,16 @@ class DpSgdParams(AveragingParams, AugmentationParams, ClippingParams, Optimizer
     """
 
     batch_size: Count = Field(
-        default=64, description="Expected examples per step; each member joins with batch_size / n."
+        default=64,
+        description="Expected examples per step: every member is drawn with probability batch_size / n.",
     )
 
     @model_validator(mode="after")
     def _views_are_stored(self) -> "DpSgdParams":
         if self.augmentations > 1 and self.engine not in ("auto", "opacus"):
             raise ValueError(
-                f"augmentations = {self.augmentations} averages stored gradients, which engine "
-                f"'{self.engine}' does not have; use engine = 'auto'"
+                f"augmentations = {self.augmentations} needs stored per-example gradients, which engine "
+                f"'{self.engine}' does not compute; use engine = 'auto'"
             )
         return self
 
@@ -61,10 +62,11 @@ class DpSgd:
     role: ClassVar[Role] = "private-baseline"
     caveats: ClassVar[tuple[str, ...]] = (
         "add-or-remove adjacency; the whole sequence of noisy sums counts as released",
-        "the search for hyper-parameters is counted but not priced",
-        "the seeded generators are not cryptographic: results are for study, not for deployment; with "
-        "secure = true the noise is, the choice of batches is not, and the run cannot be repeated",
-        "clipped_share and the other stats are read from the data and not covered by the guarantee",
+        "the hyper-parameter search is counted, but its privacy cost is not in epsilon",
+        "seeded random generators are not cryptographic: results are for study, not for deployment; with "
+        "secure = true the noise, but not the sampling of batches, comes from one that is, and the run is "
+        "not reproducible",
+        "clipped_share and the other stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpSgdParams]] = DpSgdParams
     free: ClassVar[str] = "noise_multiplier"

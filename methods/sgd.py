@@ -17,10 +17,10 @@ class SgdParams(OptimizerParams):
 
     sampling: Literal["shuffle", "poisson"] = Field(
         default="shuffle",
-        description="Epochs in random order, or Poisson sampling as the baseline of a DP method.",
+        description="Shuffled epochs, or Poisson sampling to compare with a DP method.",
     )
     schedule: Schedule = Field(
-        default="constant", description="The learning rate over the steps: constant, or a cosine down to 0."
+        default="constant", description="Learning-rate schedule: constant, or a cosine decay to 0."
     )
 
     def one_step(self, count: int, rate: float) -> dict[str, Any]:

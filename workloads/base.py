@@ -145,7 +145,7 @@ class Sensitive(Protocol):
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A workload whose records are computed at first use, in minutes: callers can ask beforehand."""
+    """A workload whose records take minutes to compute at first use; callers can check beforehand."""
 
     def unprepared(self) -> str | None:
         """Why the records are not available at once; None if they are."""

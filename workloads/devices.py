@@ -20,9 +20,9 @@ def best_device() -> torch.device:
     Raises:
         DeviceError: The named device is missing.
     """
-    asked = os.environ.get(VARIABLE)
-    if asked:
-        return find_device(asked)
+    kind = os.environ.get(VARIABLE)
+    if kind:
+        return find_device(kind)
     return find_device("cuda") if torch.cuda.is_available() else CPU
 
 

@@ -81,7 +81,11 @@ class Family(Generic[T]):
         found: dict[str, T] = {}
         for origin, name, member in [*self._files(), *self._entry_points()]:
             if name in found:
-                raise BenchError(f"two {self.kind}s are called '{name}'; the second is in {origin}")
+                raise BenchError(
+                    f"two {self.kind}s are called '{name}'; the second is in {origin}; rename or remove one",
+                    field=self.kind,
+                    value=name,
+                )
             found[name] = member
         return found
 

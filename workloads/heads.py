@@ -46,7 +46,7 @@ class Head(OnPublishedData):
         if features.family.get(self.bank).kept():
             return None
         return (
-            f"the features '{self.bank}' are not computed yet: this happens at first use, in minutes, or by "
+            f"the features '{self.bank}' are not computed yet: that takes minutes, at first use or by "
             f"`privbench data features {self.bank}`"
         )
 

@@ -96,7 +96,7 @@ class Setting(BaseModel):
         if (self.source == "tuned") != (self.tried is not None):
             raise ValueError('`tried` (configurations tried) goes with source = "tuned", and only with it')
         if self.tuned_on is not None and self.source != "paper":
-            raise ValueError('`tuned_on` is what a paper tuned on: it goes with source = "paper"')
+            raise ValueError('`tuned_on` is what a paper tuned on: give it with source = "paper" only')
         return self
 
 
@@ -142,10 +142,13 @@ class Recipe(BaseModel):
         an unknown number.
         """
         own = self.method.get(method, {}) | ({} if number is None else self._numbered(method, number))
-        strangers = [name for name in own if name not in has]
-        if strangers:
+        foreign = [name for name in own if name not in has]
+        if foreign:
             raise SpecError(
-                [f"[method.{method}] of a recipe: {unknown('parameter', name, has)}" for name in strangers]
+                [f"[method.{method}] of a recipe: {unknown('parameter', name, has)}" for name in foreign],
+                field="parameter",
+                value=tuple(foreign),
+                allowed=tuple(sorted(has)),
             )
         shared = {name: setting for name, setting in self.default.items() if name in has}
         return shared | own
@@ -162,7 +165,7 @@ class Recipe(BaseModel):
             )
         found = self.setting.get(method, {})
         if number not in found:
-            known = f"known: {', '.join(found)}" if found else "there is none"
+            known = f"known: {', '.join(found)}" if found else "it has no numbered settings"
             message = f"setting {number} of {method} is not in the recipe; {known}"
             raise SpecError(message, field="setting", value=number, allowed=tuple(found))
         return found[number]

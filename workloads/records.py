@@ -17,8 +17,8 @@ class LazyRecords(Records):
     """The items of a map-style Dataset, pairs of an example and its label, as Records.
 
     Labels are in memory. `x` reads all examples of these records on every access; `take` and `to` read
-    nothing, so a batch costs the reading of that batch. A Dataset with torch's `__getitems__` is read many
-    items at a time.
+    nothing, so only the examples of a batch are read for it. A Dataset with torch's `__getitems__` is read
+    many items at a time.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Users' TOML files: parsed, or refused with the reason. tomllib itself fails in other ways too."""
+"""TOML files written by users: parsed, or refused with the reason; tomllib alone raises other errors, too."""
 
 import tomllib
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from workloads.errors import SpecError
 
 NOT_TOML = (ValueError, RecursionError)
-"""What tomllib raises: its own error, that of a number of thousands of digits, that of deep nesting."""
+"""What tomllib raises: its own error, and others for numbers of thousands of digits and for deep nesting."""
 
 
 def read_toml(file: Path, what: str) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def read_toml(file: Path, what: str) -> dict[str, Any]:
     try:
         content = file.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise SpecError(f"{what} cannot be read: {error}") from error
+        raise SpecError(f"{what} cannot be read: {error}", field=what) from error
     return parse_toml(content, what)
 
 
@@ -27,4 +27,4 @@ def parse_toml(content: bytes, what: str) -> dict[str, Any]:
         return found
     except NOT_TOML as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise SpecError(f"{what} is not TOML: {reason}") from error
+        raise SpecError(f"{what} is not TOML: {reason}", field=what) from error

@@ -16,7 +16,7 @@ INITIAL_DEVIATION = 0.01
 
 
 class InferenceNetwork(nn.Module):
-    """Logits and the true label to the probability of "member", as in the SELENA repository."""
+    """Maps logits and the true label to the probability of membership, as in the SELENA repository."""
 
     def __init__(self, classes: int, seed: int) -> None:
         super().__init__()

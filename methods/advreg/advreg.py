@@ -44,18 +44,19 @@ class AdvregParams(DescentParams):
     )
     adversary_passes: Amount = Field(
         default=5.0,
-        description="After the warm-up, passes of the adversary over the reference records (Purchase 5).",
+        description="Passes of the adversary over the reference records after the warm-up (Purchase 5).",
     )
     adversary_steps: Count = Field(
-        default=1, description="Steps of the adversary before every step (CIFAR-100 1, Purchase 13)."
+        default=1,
+        description="Steps of the adversary per step of the classifier (CIFAR-100 1, Purchase 13).",
     )
     adversary_rate: Rate = Field(
-        default=1e-4, description="Adam's learning rate of the adversary (both 1e-4)."
+        default=1e-4, description="Learning rate of the adversary (Adam; 1e-4 for both)."
     )
     reference_code_quirk: bool = Field(
         default=False,
-        description="As in the code: a step also trains on the batch of the next one, so that the "
-        "classifier sees every batch twice.",
+        description="Overlapping steps, as in the code: each also trains on the next step's batch, so that "
+        "the classifier sees every batch twice.",
     )
 
     @property
@@ -79,15 +80,16 @@ class Advreg:
     )
     guarantee: ClassVar[str] = "empirical"
     caveats: ClassVar[tuple[str, ...]] = (
-        "no guarantee: it defends against the adversary it trains with. Adaptive: shadows are trained by "
-        "advreg too, each against an adversary of its own",
-        "the reference records come out of the members, as many records as other methods get: the classifier "
-        "trains on the rest. Attacks and accuracies count them neither as members nor as non-members; what "
-        "the released model leaks about them is not measured",
-        "Aerni, Zhang and Tramèr 2024 (arXiv:2404.17399) found empirical defences to leak far more of the "
-        "most vulnerable records: add canaries, and dp-sgd at a high epsilon as a baseline",
-        "the adversary reads logits and learns by squared error, as in the code; the paper has probabilities "
-        "and a log-likelihood",
+        "no guarantee: it defends against the adversary that it is trained with. Adaptive: shadows are "
+        "trained by advreg too, each with its own adversary",
+        "the reference records are taken from the members, so that advreg gets no more data than other "
+        "methods; the classifier trains on the rest. Accuracies and attacks count them as neither members "
+        "nor non-members; what the released model leaks about them is not measured",
+        "Aerni, Zhang and Tramèr 2024 (arXiv:2404.17399) found that empirical defences leak far more about "
+        "the most vulnerable records than on average: add canaries, and dp-sgd at a high epsilon as a "
+        "baseline",
+        "the adversary takes logits and minimises a squared error, as in the code; the paper's takes "
+        "probabilities and maximises a log-likelihood",
         "releases the last iterate; the code keeps the epoch with the best test accuracy",
     )
     Params: ClassVar[type[AdvregParams]] = AdvregParams

@@ -23,7 +23,7 @@ from methods.base import (
     Technical,
 )
 from methods.dirdp_sgd.directions import redraw
-from methods.dirdp_sgd.layout import Granularity, Layout, cut_blocks, find_layout, parse, spell
+from methods.dirdp_sgd.layout import Granularity, Layout, as_text, cut_blocks, find_layout, parse
 from methods.gradients import Engine, EngineName, Loss, make_engine
 from methods.gradients.tally import LOOK_EVERY
 from methods.mechanisms.bessel import mean_resultant_length
@@ -61,17 +61,18 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
     )
     row_magnitude: Literal["unit", "keep"] = Field(
         default="unit",
-        description="'keep' gives every new direction the length of the old one: no guarantee.",
+        description="Norm of a noisy direction: 1, or that of the gradient ('keep': no guarantee).",
     )
     aggregate_then_vmf: bool = Field(
-        default=False, description="Perturb the direction of the batch's summed gradient instead, once."
+        default=False,
+        description="Perturb the direction of the batch's summed gradient, not those of its examples.",
     )
     debias: bool = Field(
         default=False, description="Divide by A(kappa), the length of a draw's mean: an unbiased direction."
     )
     directions: str | None = Field(
         default=None,
-        description="COUNTxDIMENSION of the directions, as 12x75,1x10; derived from the model when planning.",
+        description="Directions as COUNTxDIMENSION (12x75,1x10); derived from the model when planning.",
     )
     engine: Annotated[EngineName, Technical()] = Field(
         default="auto",
@@ -79,8 +80,8 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
     )
     physical_batch_size: Annotated[Count | None, Technical()] = Field(
         default=None,
-        description="Examples at a time, to save memory; none: as many as fit into 64 MB. Changes the order "
-        "of draws.",
+        description="Examples processed at a time, to save memory; none: as many as fit into 64 MB. Changes "
+        "the order of draws.",
     )
 
     @model_validator(mode="after")
@@ -89,7 +90,7 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
             raise ValueError("give epsilon (> 0, finite) or kappa (> 0, or inf); both are missing")
         if self.epsilon is not None and self.row_magnitude == "keep":
             raise ValueError(
-                "row_magnitude = 'keep' releases lengths without noise and has no epsilon; give kappa alone, "
+                "row_magnitude = 'keep' releases norms without noise and has no epsilon; give kappa alone, "
                 "or row_magnitude = 'unit'"
             )
         if self.epsilon is not None and self.kappa == math.inf:
@@ -107,14 +108,14 @@ class DirDpSgd:
     caveats: ClassVar[tuple[str, ...]] = (
         "by design kappa d-private per update, d the Euclidean distance of unit gradients; the reported "
         "epsilons are ordinary DP at delta and at 0, computed here under replace-one adjacency",
-        "the paper calls kappa its epsilon: one use of one direction is (2 kappa, 0)-DP, and the uses of a "
-        "record compose; its parallel composition holds within one epoch only",
+        "the paper's epsilon is kappa: one use of one direction is (2 kappa, 0)-DP, and the uses of a record "
+        "compose; the paper's parallel composition holds within one epoch only",
         "the paper charges 2 kappa sqrt(m) for m rows; independent rows cost 2 kappa m",
         "the paper keeps Poisson sampling, under which a sum of unit vectors has no epsilon; batches of "
         "fixed size are drawn here",
         "row_magnitude = 'keep' and kappa = inf have no guarantee; the paper's accuracies were not "
         "reproduced by any variant that has one (docs/methods/dirdp-sgd.md)",
-        "the stats are read from the data and not covered by the guarantee",
+        "the stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DirDpSgdParams]] = DirDpSgdParams
     free: ClassVar[str] = "kappa"
@@ -124,7 +125,7 @@ class DirDpSgd:
     def shaped(self, params: DirDpSgdParams, model: nn.Module) -> DirDpSgdParams:
         """The parameters with the directions of this model's gradient."""
         weights = [weight for weight in model.parameters() if weight.requires_grad]
-        return params.model_copy(update={"directions": spell(find_layout(weights, params.granularity))})
+        return params.model_copy(update={"directions": as_text(find_layout(weights, params.granularity))})
 
     def planned(self, params: DirDpSgdParams, n_train: int) -> DpEvent:
         """The ledger of `train` on `n_train` members."""
@@ -145,7 +146,7 @@ class DirDpSgd:
         loss = RecordedLoss(problem.loss)
         engine = make_engine(model, loss, params.engine, physical_batch_size=params.physical_batch_size)
         layout = find_layout(engine.weights, params.granularity)
-        event = sampler.event(release_event(params, spell(layout)))
+        event = sampler.event(release_event(params, as_text(layout)))
         size = piece_size(engine.weights, params)
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
         tally = DirectionTally()

@@ -1,7 +1,7 @@
 """The pieces of a gradient with their own direction: all of it, every weight, or every row."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -10,7 +10,11 @@ from torch import Tensor
 from workloads.errors import SpecError
 
 Granularity = Literal["whole", "per_layer", "per_row"]
-
+COARSER: Mapping[Granularity, tuple[Granularity, ...]] = {
+    "per_row": ("per_layer", "whole"),
+    "per_layer": ("whole",),
+    "whole": (),
+}
 Layout = Sequence[tuple[int, int]]
 """(rows, dimension): one pair for all weights together, or one for each weight.
 
@@ -31,11 +35,13 @@ def find_layout(weights: Sequence[Tensor], granularity: Granularity) -> Layout:
         rows = [len(weight) if weight.dim() > 1 else 1 for weight in weights]
         layout = [(count, weight.numel() // count) for count, weight in zip(rows, weights, strict=True)]
     if any(dimension < 2 for _, dimension in layout):
+        coarser = COARSER[granularity]
         raise SpecError(
             f"granularity '{granularity}' leaves a piece of one number, which has a sign and no direction; "
-            "use a coarser one: per_row, per_layer or whole",
+            f"use {' or '.join(coarser) or 'a larger model'}",
             field="granularity",
             value=granularity,
+            allowed=coarser,
         )
     return layout
 
@@ -48,8 +54,8 @@ def cut_blocks(gradients: list[Tensor], layout: Layout) -> Iterator[Tensor]:
         yield gradient.reshape(len(gradient), rows, dimension)
 
 
-def spell(layout: Layout) -> str:
-    """COUNTxDIMENSION, small dimensions first, as 12x75,1x10."""
+def as_text(layout: Layout) -> str:
+    """The layout as text: COUNTxDIMENSION, small dimensions first, as 1x10,12x75."""
     counts: Counter[int] = Counter()
     for rows, dimension in layout:
         counts[dimension] += rows
@@ -57,6 +63,6 @@ def spell(layout: Layout) -> str:
 
 
 def parse(directions: str) -> list[tuple[int, int]]:
-    """(count, dimension) pairs from the output of `spell`."""
+    """The (count, dimension) pairs of a layout written by `as_text`."""
     pairs = [term.split("x") for term in directions.split(",")]
     return [(int(count), int(dimension)) for count, dimension in pairs]

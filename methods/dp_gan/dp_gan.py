@@ -1,4 +1,4 @@
-"""dp-gan: a GAN whose discriminator is trained by DP-SGD, and a classifier of generated examples."""
+"""dp-gan: a GAN whose discriminator is trained by DP-SGD, and a classifier trained on generated examples."""
 
 import logging
 from typing import ClassVar
@@ -33,8 +33,8 @@ class DpGanParams(ClippingParams, DescentParams, GaussianParams):
     batch_size: Count = Field(
         default=64, description="Expected members, and generated examples, per step of the discriminator."
     )
-    discriminator_rate: Rate = Field(default=2e-4, description="Adam's learning rate of the discriminator.")
-    generator_rate: Rate = Field(default=2e-4, description="Adam's learning rate of the generator.")
+    discriminator_rate: Rate = Field(default=2e-4, description="Learning rate of the discriminator (Adam).")
+    generator_rate: Rate = Field(default=2e-4, description="Learning rate of the generator (Adam).")
     generator_every: Count = Field(
         default=3, description="Steps of the discriminator per step of the generator."
     )
@@ -42,9 +42,11 @@ class DpGanParams(ClippingParams, DescentParams, GaussianParams):
     width: Count = Field(default=256, description="Units in each hidden layer of the generator.")
     low: float = Field(default=0.0, description="Minimum of a feature; public, not read from members.")
     high: float = Field(default=1.0, description="Maximum of a feature; public.")
-    samples: Count = Field(default=5000, description="Generated examples for the classifier.")
+    samples: Count = Field(default=5000, description="Generated examples to train the classifier on.")
     classifier_steps: Count = Field(default=500, description="Training steps of the classifier.")
-    classifier_batch_size: Count = Field(default=64, description="Generated examples per such step.")
+    classifier_batch_size: Count = Field(
+        default=64, description="Generated examples per step of the classifier."
+    )
 
     @model_validator(mode="after")
     def _features_have_a_range(self) -> "DpGanParams":
@@ -61,21 +63,21 @@ class DpGan:
     """
 
     version: ClassVar[str] = "2"
-    about: ClassVar[str] = "DP-GAN: a classifier of examples from a generator trained with DP-SGD"
+    about: ClassVar[str] = "DP-GAN: a classifier trained on examples of a DP-SGD-trained GAN"
     source: ClassVar[str] = (
         "Xie et al. 2018, Differentially Private Generative Adversarial Network (arXiv:1802.06739); "
         "Torkzadehmahani, Kairouz and Paten 2019, DP-CGAN (CVPR workshops)"
     )
     guarantee: ClassVar[str] = "approximate-dp"
     caveats: ClassVar[tuple[str, ...]] = (
-        "accuracy and attacks are those of the classifier trained on generated examples, which is what is "
-        "released; the generator may be released at the same epsilon",
+        "accuracy and leakage are those of the released model, a classifier trained on generated examples; "
+        "the generator may be released at the same epsilon",
         "add-or-remove adjacency; the whole sequence of noisy sums counts as released",
         "labels of generated examples are uniform: the label frequencies of members are not used",
         "features are assumed to lie between low and high, which must be known without reading members",
-        "the seeded generators are not cryptographic; with secure = true the noise is, and the run cannot be "
-        "repeated",
-        "clipped_share and the other stats are read from the data and not covered by the guarantee",
+        "seeded random generators are not cryptographic; with secure = true the noise comes from one that "
+        "is, and the run is not reproducible",
+        "clipped_share and the other stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpGanParams]] = DpGanParams
     free: ClassVar[str] = "noise_multiplier"
@@ -87,15 +89,15 @@ class DpGan:
 
     def detached(self, params: DpGanParams) -> str | None:
         """The discriminator is not released."""
-        return "only the discriminator reads records, and a classifier of generated examples is released"
+        return "only the discriminator reads records, and a classifier trained on generated ones is released"
 
     def train(self, members: Records, problem: Problem, params: DpGanParams, run: Run) -> Released:
-        """Train discriminator and generator, then release a classifier of generated examples."""
+        """Train discriminator and generator, then release a classifier trained on generated examples."""
         members = members.to(run.device)
         discriminator = problem.model(run.seed("init-discriminator")).to(run.device).train()
         generator = make_generator(members, problem, params, run)
         forger = Forger(generator, discriminator, params.generator_rate, run)
-        loss = judgement(problem.classes)
+        loss = discriminator_loss(problem.classes)
         engine = make_engine(discriminator, loss, params.engine, params.clipping, params.physical_batch_size)
         log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
         sampler = run.sampler("poisson", members, params.batch_size)
@@ -140,7 +142,10 @@ def make_generator(members: Records, problem: Problem, params: DpGanParams, run:
     if not like.is_floating_point():
         raise SpecError(
             f"dp-gan generates real numbers, but the workload's features are {like.dtype}; "
-            "give a workload of images or measurements"
+            "give a workload of images or measurements",
+            field="workload",
+            value=str(like.dtype),
+            allowed="real numbers",
         )
     bounds, seed = (params.low, params.high), run.seed("init-generator")
     return Generator(like.shape[1:], problem.classes, params.latent, params.width, bounds, seed)
@@ -151,11 +156,11 @@ def classify(generator: Generator, problem: Problem, params: DpGanParams, run: R
     labels = torch.arange(params.samples, device=run.device) % problem.classes
     synthetic = generator.fake(labels, run.generator("synthetic"))
     model = problem.model(run.seed("init"))
-    classifier = Descent(model, synthetic, problem.loss, of_classifier(params), run, "classifier")
+    classifier = Descent(model, synthetic, problem.loss, classifier_params(params), run, "classifier")
     return classifier.descend("classifier", params.classifier_steps)
 
 
-def judgement(classes: int) -> Loss:
+def discriminator_loss(classes: int) -> Loss:
     """The discriminator's loss per example, from its outputs and labels y, or y + classes if generated.
 
     Its output for y is the log-odds of a real example of y.
@@ -168,7 +173,7 @@ def judgement(classes: int) -> Loss:
     return loss
 
 
-def of_classifier(params: DpGanParams) -> DescentParams:
+def classifier_params(params: DpGanParams) -> DescentParams:
     """Training parameters of the classifier."""
     return DescentParams(
         steps=params.classifier_steps,

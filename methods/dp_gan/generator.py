@@ -53,7 +53,7 @@ class Generator(nn.Module):
             )
 
     def forward(self, numbers: Tensor, labels: Tensor) -> Tensor:
-        """(B, latent) numbers and (B,) labels to (B, *shape) examples."""
+        """Map (B, latent) numbers and (B,) labels to (B, *shape) examples."""
         code = one_hot(labels, self.classes).to(numbers.dtype)
         low, high = self.bounds
         share: Tensor = self.layers(torch.cat([numbers, code], dim=1))
@@ -65,7 +65,7 @@ class Generator(nn.Module):
         return self(numbers, labels)  # type: ignore[no-any-return]
 
     def fake(self, labels: Tensor, generator: torch.Generator) -> Records:
-        """The same as records, without gradients."""
+        """Draw the examples as records, without gradients."""
         with torch.no_grad():
             return Records(self.draw(labels, generator), labels)
 

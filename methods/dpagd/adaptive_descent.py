@@ -16,8 +16,8 @@ from methods.mechanisms.draws import add_gaussian_each, noisy_argmin
 from methods.mechanisms.line_search import LineSearch, pieces
 from workloads.base import Records
 
-RENEW_EVERY, ROOM = 10, 1.1
-"""After every RENEW_EVERY steps the largest candidate becomes ROOM times the largest step chosen in them."""
+RENEW_EVERY, HEADROOM = 10, 1.1
+"""Every RENEW_EVERY steps the largest candidate is set to HEADROOM times the largest step chosen in them."""
 
 
 class AdaptiveParams(Params):
@@ -55,7 +55,7 @@ def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run
     }
 
     def compare(gradient: "Measured") -> int:
-        """The index of the step size with the least noisy loss, 0 for no step; charged."""
+        """The index of the step size with the smallest noisy loss, 0 for no step; charged."""
         budget.spend(choice)
         counts["comparisons"] += 1
         with run.clock("search"):
@@ -152,11 +152,11 @@ class StepGrid:
         return torch.linspace(0, self.longest, 1 + self.candidates, dtype=torch.float64)
 
     def count(self, length: float) -> None:
-        """Record a chosen step; every RENEW_EVERY steps the grid is rescaled."""
+        """Record a chosen step; rescale the grid every RENEW_EVERY steps."""
         self.recent.append(length)
         if len(self.recent) == RENEW_EVERY:
             if max(self.recent) > 0:
-                self.longest = ROOM * max(self.recent)
+                self.longest = HEADROOM * max(self.recent)
             self.recent.clear()
 
     def state_dict(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def follow_code(
         while place == 0 and charge.admits(sigma_v):
             counts["comparisons"] += 1
             with run.clock("search"):
-                losses = losses_on_the_way(search, batch, gradient, grid)
+                losses = cumulative_losses(search, batch, gradient, grid)
                 place = compare(losses, charge, params.C_obj, sigma_v, run)
             charge.pay(sigma_v if place > 0 else charge.sigma_t)
             shrunk |= place == 0
@@ -83,10 +83,10 @@ def follow_code(
     return Released(model.eval(), run.ledger(charge.event()), stats)
 
 
-def losses_on_the_way(search: LineSearch, batch: Records, gradient: list[Tensor], grid: Tensor) -> Tensor:
-    """Take all steps of the grid one after the other; the losses after each.
+def cumulative_losses(search: LineSearch, batch: Records, gradient: list[Tensor], grid: Tensor) -> Tensor:
+    """Take all steps of the grid in sequence and return the loss after each.
 
-    The model ends where the last step has led it: the code subtracts each candidate from the same tensors.
+    The model stays at the last point: the code subtracts every candidate from the same tensors.
     """
     losses = search.losses(batch, gradient, grid.cumsum(0))
     search.move(gradient, float(grid.sum()))
@@ -94,11 +94,11 @@ def losses_on_the_way(search: LineSearch, batch: Records, gradient: list[Tensor]
 
 
 def compare(losses: Tensor, charge: "Charge", bound: float, sigma_v: float, run: Run) -> int:
-    """The index of the least noisy loss; charged as one Gaussian, with the gradient's noise if it is 0."""
+    """The index of the smallest noisy loss; charged as one Gaussian, with the gradient's noise if it is 0."""
     return run.mechanism(
         "comparison",
         losses,
-        partial(least_raised, scale=bound * sigma_v),
+        partial(argmin_after_added_noise, scale=bound * sigma_v),
         sensitivity=bound,
         scale=bound * sigma_v,
         norm="linf",
@@ -107,8 +107,8 @@ def compare(losses: Tensor, charge: "Charge", bound: float, sigma_v: float, run:
     )
 
 
-def least_raised(losses: Tensor, generator: torch.Generator, scale: float) -> int:
-    """The index of the least loss after adding exponential noise."""
+def argmin_after_added_noise(losses: Tensor, generator: torch.Generator, scale: float) -> int:
+    """The index of the smallest loss after adding exponential noise."""
     return int((losses + scale * exponential(losses.shape, generator).to(losses.device)).argmin())
 
 
@@ -131,7 +131,7 @@ class Charge:
             )
 
     def admits(self, *sigmas: float) -> bool:
-        """Whether Gaussians of this noise fit together."""
+        """Whether Gaussians of these noises fit into the budget together."""
         return self.budget.admits(ComposedDpEvent([self.use(sigma) for sigma in sigmas]))
 
     def pay(self, sigma: float) -> None:

@@ -11,7 +11,7 @@ from workloads.base import Records
 
 
 class DpagdParams(AdaptiveParams):
-    """Parameters of dpagd; those of only one variant say so."""
+    """Parameters of dpagd; those that only one variant has name it."""
 
     variant: Annotated[Literal["paper", "official_code"], Level()] = Field(
         default="paper",
@@ -44,14 +44,14 @@ class Dpagd:
     )
     guarantee: ClassVar[str] = "approximate-dp"
     caveats: ClassVar[tuple[str, ...]] = (
-        "the ledger is the zCDP budget that was fixed beforehand, spent or not; the paper's conversion would "
-        "get about a quarter less of it out of the same epsilon",
-        "every step reads all members, and their losses at every candidate step size",
-        "variant = 'official_code' has no price but its authors': candidates add up instead of starting from "
-        "one point, the noise of a comparison has the wrong sign and is charged as a Gaussian on another "
-        "sample, averaging gradients has no effect, and the realised batch size divides",
-        "add-or-remove adjacency; the seeded generators are not cryptographic",
-        "the stats are read from the data and not covered by the guarantee",
+        "the ledger is the zCDP budget fixed in advance, spent or not; by the paper's conversion the same "
+        "epsilon would allow about a quarter less of it",
+        "every step computes the gradients of all members, and their losses at every candidate step size",
+        "variant = 'official_code' has only its authors' epsilon: candidate steps add up instead of starting "
+        "from one point, the noise of a comparison has the wrong sign and is charged as a Gaussian on "
+        "another sample, averaging gradients has no effect, and sums are divided by the realised batch size",
+        "add-or-remove adjacency; seeded random generators are not cryptographic",
+        "the stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpagdParams]] = DpagdParams
 

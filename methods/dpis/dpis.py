@@ -45,26 +45,25 @@ class DpisParams(ClippingParams, OptimizerParams, GaussianParams):
     refresh_every: Count = Field(default=50, description="Steps between two measurements of the normalisers.")
 
     @model_validator(mode="after")
-    def _lengths_are_of_whole_gradients(self) -> "DpisParams":
+    def _clipping_is_flat(self) -> "DpisParams":
         if self.clipping != "flat":
             raise ValueError(
-                f"clipping = '{self.clipping}': dpis draws by whole gradients; use clipping = 'flat'"
+                f"clipping = '{self.clipping}': dpis samples by the norm of the whole gradient; "
+                "use clipping = 'flat'"
             )
         return self
 
     @model_validator(mode="after")
-    def _room_to_choose(self) -> "DpisParams":
+    def _boost_is_at_least_1(self) -> "DpisParams":
         if self.boost < 1:
             raise ValueError(
-                f"boost must be >= 1, got {self.boost}: 1 draws all records alike, as dp-sgd does"
+                f"boost must be >= 1, got {self.boost}: 1 draws all records equally, as dp-sgd does"
             )
         return self
 
 
 class Dpis:
-    """Importance sampling (Wei et al. 2022): records with large gradients are drawn more often with less
-    weight.
-
+    """Importance sampling (Wei et al. 2022): large gradients are drawn more often, with less weight.
     Every drawn record contributes a vector of norm K / (N batch_size), with K the sum of all clipped norms
     and N the number of members, both noisy. This is less than dp-sgd's clip / batch_size, and so is the
     noise.
@@ -79,15 +78,16 @@ class Dpis:
     guarantee: ClassVar[str] = "approximate-dp"
     caveats: ClassVar[tuple[str, ...]] = (
         "a re-implementation from the paper's description: without its adaptive clipping, and with a bound "
-        "on probabilities (boost) that is fixed beforehand, so that the price is too",
-        "the ledger charges every step for the largest probability a record may have, boost * batch_size / "
-        "n, and every look at the normalisers twice; where gradients are longer than clip / boost on "
-        "average, less is drawn than paid for",
-        "costs the norms of up to boost batches in every step, and of all members at every refresh",
-        "add-or-remove adjacency; the seeded generators are not cryptographic; with secure = true the noise "
-        "is, the choice of batches is not, and the run cannot be repeated",
-        "the search for hyper-parameters is counted but not priced",
-        "the stats are read from the data and not covered by the guarantee",
+        "on sampling probabilities (boost) that is fixed in advance, so that epsilon is, too",
+        "the ledger charges every step at the largest probability a record may have, boost * batch_size / n, "
+        "and every refresh for both normalisers; if clipped norms exceed clip / boost on average, the actual "
+        "probabilities are below the charged one",
+        "computes the gradient norms of up to boost batches in every step, and of all members at every "
+        "refresh",
+        "add-or-remove adjacency; seeded random generators are not cryptographic; with secure = true the "
+        "noise, but not the sampling of batches, comes from one that is, and the run is not reproducible",
+        "the hyper-parameter search is counted, but its privacy cost is not in epsilon",
+        "the stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpisParams]] = DpisParams
     free: ClassVar[str] = "noise_multiplier"

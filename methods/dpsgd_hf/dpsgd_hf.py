@@ -55,12 +55,13 @@ class DpsgdHf:
         "private statistics cost epsilon 0.70 at delta 1e-5 before training begins (norm_noise = 8): smaller "
         "targets need more norm_noise, or normalisation = 'group', which is free",
         "the authors clip the statistics to exact medians of the data, which their epsilon does not cover; "
-        "here the bounds are private quantiles, as high as can be told privately, and in the ledger",
-        "the authors' batches are shuffled and priced as Poisson; here they are Poisson",
-        "their epsilon 3 is the classic Rényi conversion: 2.6 by the improved one, 2.4 by PLD",
+        "here the bounds are private quantiles, as high as can be estimated privately, and in the ledger",
+        "the authors' batches are shuffled and accounted for as Poisson; here they are Poisson",
+        "the authors' epsilon of 3 uses the classic Rényi conversion; it is 2.6 by the improved one and 2.4 "
+        "by PLD",
         "the published hyper-parameters were tuned on the test set",
-        "features of the scattering workloads are normalised already, without any data (docs/data.md): the "
-        "statistics are taken of these, and give all maps the same weight",
+        "the features of scattering workloads are already normalised, by constants that use no data "
+        "(docs/data.md); the private statistics are computed on top and give all maps the same weight",
         "the caveats of dp-sgd on adjacency, generators and stats apply",
     )
     Params: ClassVar[type[DpsgdHfParams]] = DpsgdHfParams

@@ -18,8 +18,8 @@ from workloads.errors import SpecError
 READ_AT_ONCE = 2048
 BOUNDS = 2.0 ** (torch.arange(-40, 41, dtype=torch.float64) / 4)
 """Candidates of a clipping bound, independent of the data: 2^-10 to 2^10 in steps of a fifth."""
-SURE = 30.0
-"""With SURE / epsilon norms above a bound, one above all norms is drawn in fewer than 1 of 10,000 cases."""
+MARGIN = 30.0
+"""With MARGIN / epsilon norms above a bound, one above all norms is drawn in fewer than 1 of 10,000 cases."""
 
 
 class GroupNormalised(nn.Module):
@@ -114,7 +114,7 @@ def noisy_mean(name: str, rows: Tensor, noise: float, bound_epsilon: float, run:
 
 def high_share(count: int, epsilon: float) -> float:
     """The highest quantile, at least the median, that can be distinguished privately from the maximum."""
-    return max(0.5, 1 - SURE / (epsilon * count))
+    return max(0.5, 1 - MARGIN / (epsilon * count))
 
 
 def private_quantile(name: str, values: Tensor, share: float, epsilon: float, run: Run) -> float:
@@ -151,6 +151,7 @@ def refuse_unfit(example: Tensor, groups: int | None) -> None:
             f"normalisation needs records with numeric channels, got shape {tuple(shape)} and type "
             f"{example.dtype}: set normalisation = 'none'",
             field="normalisation",
+            value=(tuple(shape), str(example.dtype)),
         )
     if groups is not None and (shape[0] % groups or example[0].numel() == groups):
         raise SpecError(
@@ -158,4 +159,5 @@ def refuse_unfit(example: Tensor, groups: int | None) -> None:
             "number in each group; give another number of groups",
             field="groups",
             value=groups,
+            allowed=f"divisors of {shape[0]}",
         )

@@ -54,7 +54,8 @@ class DpsurParams(ClippingParams, OptimizerParams, PrivacyParams):
         default=10_000, description="Maximum attempts; the budget should end the run earlier."
     )
     batch_size: Count = Field(
-        default=64, description="Expected examples per proposal; each member joins with batch_size / n."
+        default=64,
+        description="Expected examples per proposal: every member is drawn with probability batch_size / n.",
     )
     clip: Rate = Field(default=0.1, description="Largest L2 norm of one example's gradient (C_t).")
     sigma_t: Rate = Field(default=2.0, description="Noise of a proposal: standard deviation over clip.")
@@ -106,16 +107,16 @@ class Dpsur:
         "the paper charges accepted updates only; its theorem is about redrawing the noise of one fixed "
         "number, while the algorithm redraws the proposal, and in the worst case the claimed epsilon is "
         "exceeded in 12 of the paper's 16 settings (docs/methods/dpsur.md)",
-        "epsilon of a result charges every attempt; it also has the paper's charge and a worst-case lower "
-        "bound on releasing accepted updates only, to compare with the paper's charge",
+        "the epsilon of a result charges every attempt; beside it are the paper's charge and a worst-case "
+        "lower bound for releasing accepted updates only, to compare with that charge",
         "with charge = 'paper' the run stops by the paper's charge, epsilon is the actual cost of all "
         "attempts, above the target, and the result's kind is claimed-disputed",
         "variant = 'official_code' has only the paper's epsilon: rejected gradients stay in the optimizer's "
-        "memory, a raw loss is carried from step to step, and the realised batch size divides",
+        "state, a raw loss is carried from step to step, and sums are divided by the realised batch size",
         "the paper argues that beta = -1 separates good from bad proposals best; beta = 0 does",
-        "add-or-remove adjacency; the seeded generators are not cryptographic; with secure = true both "
-        "noises are, the choice of batches is not, and the run cannot be repeated",
-        "the stats are read from the data and not covered by the guarantee",
+        "add-or-remove adjacency; seeded random generators are not cryptographic; with secure = true all "
+        "noise, but not the sampling of batches, comes from one that is, and the run is not reproducible",
+        "the stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpsurParams]] = DpsurParams
     mechanism: ClassVar[str] = "selective"

@@ -22,7 +22,11 @@ class Rollback:
     def __init__(self, weights: Sequence[nn.Parameter], params: OptimizerParams) -> None:
         """Take over weights of one type and device, with the optimiser of `params`."""
         if len({(weight.dtype, weight.device) for weight in weights}) > 1:
-            raise SpecError("the model's weights differ in type or device, but must share one buffer")
+            raise SpecError(
+                "the model's weights differ in type or device, but dpsur keeps them in one buffer; give a "
+                "model of one type on one device",
+                field="workload",
+            )
         self.weights, self.size = weights, sum(weight.numel() for weight in weights)
         memories = _memories(params)
         counts = params.optimizer == "adam"

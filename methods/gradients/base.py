@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from methods.gradients.contributions import joined
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Logits and labels to one loss per example, shape (B,)."""
+"""Maps logits and labels to one loss per example, shape (B,)."""
 
 Clipping = Literal["flat", "per_layer"]
 """What is clipped: the whole gradient, or each layer's part of it.
@@ -49,8 +49,8 @@ class Clipped:
     def mean_loss(self) -> Tensor:
         """The mean over examples with a finite gradient; 0 for an empty batch.
 
-        Not finite if no example of a batch had a finite gradient: then the model has diverged, and it is not
-        an outlier.
+        Not finite if no example of a batch has a finite gradient: then the model has diverged, and the
+        examples are not outliers.
         """
         if len(self.losses) == 0:
             return self.losses.new_zeros(())

@@ -38,12 +38,12 @@ class BookkeepingEngine(BatchEngine):
         loss: Loss,
         clipping: Clipping = "flat",
         physical_batch_size: int | None = None,
-        why: str = "asked for",
+        why: str = "requested",
     ) -> None:
         """Put hooks on `model`; SpecError for models that the engine does not support."""
         problems = find_problems(model)
         if problems:
-            raise SpecError(problems)
+            raise SpecError(problems, field="engine", value=self.name, allowed=("opacus",))
         self.layers = trainable_layers(model)
         weights = [weight for layer in self.layers for weight in layer.weights.values()]
         physical = physical_batch_size or affordable_batch(self.layers)
@@ -76,23 +76,23 @@ class BookkeepingEngine(BatchEngine):
     def _contributions(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Contribution]]:
         """The losses and every layer's contribution, from one pass each way."""
         by_hand = self._chain.contributions(x, y, self._loss) if self._chain else None
-        return by_hand or self._heard(x, y)
+        return by_hand or self._captured(x, y)
 
-    def _heard(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
-        """The same for any model, by hooks on autograd."""
+    def _captured(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
+        """The losses and contributions of any model, by hooks on autograd."""
         uses = self._capture.start(x.shape[0])
         try:
             losses, expected = self._pass(x, y)
         finally:
             self._capture.stop()
-        heard = [[use.contribution for use in each] for each in uses]
-        parts = self._added_up([[part for part in each if part is not None] for each in heard], x.shape[0])
+        captured = [[use.contribution for use in each] for each in uses]
+        parts = self._summed([[part for part in each if part is not None] for each in captured], x.shape[0])
         if not self._checked:
             self._checked = self._check(parts, expected)
         return losses.detach(), parts
 
-    def _added_up(self, uses: Sequence[list[Contribution]], batch: int) -> list[Contribution]:
-        """One contribution of every layer, from those of all its calls."""
+    def _summed(self, uses: Sequence[list[Contribution]], batch: int) -> list[Contribution]:
+        """The contribution of every layer, summed over its calls."""
         return [
             sum_uses(each) if each else Absent(batch, list(layer.weights.values()))
             for each, layer in zip(uses, self.layers, strict=True)
@@ -103,12 +103,12 @@ class BookkeepingEngine(BatchEngine):
         if not self._checked:
             losses = self._loss(self._model(x), y)
             return losses, torch.autograd.grad(losses.sum(), self.weights, allow_unused=True)
-        let_train(self.weights, False)
+        set_trainable(self.weights, False)
         try:
             losses = self._loss(self._model(x), y)
             torch.autograd.backward(losses, torch.ones_like(losses))
         finally:
-            let_train(self.weights, True)
+            set_trainable(self.weights, True)
         return losses, ()
 
     def _check(self, parts: Sequence[Contribution], expected: Sequence[Tensor | None]) -> bool:
@@ -123,7 +123,7 @@ class BookkeepingEngine(BatchEngine):
         rounding = len(norms) * torch.finfo(norms.dtype).eps ** 0.5
         allowed = TOLERANCE * float(norms.sum()) + rounding
         gradients = iter(expected)
-        problems = []
+        wrong: dict[str, str] = {}
         for layer, part in zip(self.layers, parts, strict=True):
             sums = [weight.detach().new_zeros(weight.shape) for weight in layer.weights.values()]
             part.add_to(sums, torch.ones_like(norms))
@@ -131,17 +131,17 @@ class BookkeepingEngine(BatchEngine):
                 gradient = next(gradients)
                 missing = summed if gradient is None else summed - gradient
                 if not float(torch.linalg.vector_norm(missing)) <= allowed:
-                    problems.append(
+                    wrong[layer.name] = (
                         f"{layer}: its gradient is not autograd's; call the layer itself wherever its "
                         "weights are used"
                     )
-        if problems:
-            raise SpecError(problems)
+        if wrong:
+            raise SpecError(list(wrong.values()), field="layer", value=tuple(wrong))
         return True
 
 
 def find_problems(model: nn.Module) -> list[str]:
-    """Why the engine cannot serve a model; empty where it can. A layer that mixes examples is a SpecError."""
+    """Why the engine does not support a model; empty if it does. SpecError if a layer mixes examples."""
     refuse_mixing_layers(model)
     unknown = [problem for layer in trainable_layers(model) if (problem := find_problem(layer)) is not None]
     tied = [
@@ -154,18 +154,18 @@ def find_problems(model: nn.Module) -> list[str]:
 def leave_out(
     parts: Sequence[Contribution], weights: list[Tensor], good: Tensor
 ) -> tuple[list[Contribution], list[Tensor]]:
-    """Contributions and their factors without those examples that are not good.
+    """Contributions and factors without the examples that are not good.
 
-    A factor of 0 does not silence NaN or infinity in a weighted sum.
+    A factor of 0 does not remove NaN or infinity in a weighted sum.
     """
     if good.device.type != "cpu":  # how many are left is not known without waiting
-        return [part.silence(good) for part in parts], weights
+        return [part.mask(good) for part in parts], weights
     rows = good.nonzero().flatten()
     return [part.take(rows) for part in parts], [factor[rows] for factor in weights]
 
 
 def affordable_batch(layers: list[Layer]) -> int | None:
-    """How many examples' stored gradients fit; None where nothing is stored."""
+    """The number of examples whose stored gradients fit into memory; None if nothing is stored."""
     weights = [w for layer in layers if isinstance(layer.module, STORING) for w in layer.weights.values()]
     if not weights:
         return None
@@ -173,7 +173,7 @@ def affordable_batch(layers: list[Layer]) -> int | None:
     return max(1, limit // sum(weight.numel() * weight.element_size() for weight in weights))
 
 
-def let_train(weights: list[nn.Parameter], wanted: bool) -> None:
-    """Whether autograd computes gradients of these weights."""
+def set_trainable(weights: list[nn.Parameter], trainable: bool) -> None:
+    """Set whether autograd computes gradients of these weights."""
     for weight in weights:
-        weight.requires_grad_(wanted)
+        weight.requires_grad_(trainable)

@@ -33,7 +33,9 @@ class Use:
         """Turn input and output gradient into a contribution at once, to free the rest."""
         if self.a._version != self.a_version:
             raise SpecError(
-                f"{self.layer}: its input was changed in place after the call; give it its own tensor"
+                f"{self.layer}: its input was changed in place after the call; give it its own tensor",
+                field="layer",
+                value=self.layer.name,
             )
         intact = self.y is not None and self.y._version == self.y_version
         call = Call(self.layer, self.a, self.y if intact else None, b, self.arena)
@@ -97,7 +99,10 @@ class Capture:
         if a.shape[0] != self._batch or output.shape[0] != self._batch:
             raise SpecError(
                 f"{layer} gets {a.shape[0]} rows for {self._batch} examples; keep one row per example in the "
-                "first dimension, so that every gradient belongs to one example"
+                "first dimension, so that every gradient belongs to one example",
+                field=str(layer),
+                value=a.shape[0],
+                allowed=self._batch,
             )
         use = Use(layer, a, self._arena)
         self._uses[index].append(use)

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from methods.gradients.base import Clipping, Loss
-from methods.gradients.bookkeeping import BookkeepingEngine, let_train
+from methods.gradients.bookkeeping import BookkeepingEngine, set_trainable
 from methods.gradients.contributions import Arena, Call, Contribution
 from methods.gradients.layers import Layer
 from methods.gradients.rules import READS_OUTPUT, RULES
 from workloads.errors import SpecError
 
 
-class Wiretap:
+class FunctionalModel:
     """A model as a function without side effects, as a compiler requires.
 
     Zeros are added to every layer's output. Their gradients are those of the outputs, which autograd computes
@@ -25,9 +25,9 @@ class Wiretap:
     def __init__(self, model: nn.Module, layers: list[Layer]) -> None:
         self._model = model
         self._zeros: list[Tensor] | None = None
-        self._heard: list[tuple[int, Tensor, Tensor]] | None = None
+        self._calls: list[tuple[int, Tensor, Tensor]] | None = None
         self._handles = [
-            layer.module.register_forward_hook(partial(self._hear, index))
+            layer.module.register_forward_hook(partial(self._record, index))
             for index, layer in enumerate(layers)
         ]
 
@@ -35,24 +35,24 @@ class Wiretap:
         self, x: Tensor, zeros: list[Tensor] | None
     ) -> tuple[Tensor, list[tuple[int, Tensor, Tensor]]]:
         """The model's output, and the number, input and output of every layer call, in order."""
-        self._zeros, self._heard = zeros, []
+        self._zeros, self._calls = zeros, []
         output = self._model(x)
-        heard, self._zeros, self._heard = self._heard, None, None
-        return output, heard
+        calls, self._zeros, self._calls = self._calls, None, None
+        return output, calls
 
     def release(self) -> None:
         """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
 
-    def _hear(
+    def _record(
         self, index: int, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
     ) -> Tensor | None:
-        if self._heard is None:
+        if self._calls is None:
             return None
         # The model continues with a copy, so that it cannot change the kept output.
-        onward = output if self._zeros is None else output + self._zeros[len(self._heard)]
-        self._heard.append((index, inputs[0].detach(), output.detach()))
+        onward = output if self._zeros is None else output + self._zeros[len(self._calls)]
+        self._calls.append((index, inputs[0].detach(), output.detach()))
         return onward
 
 
@@ -72,7 +72,7 @@ class CompiledEngine(BookkeepingEngine):
         loss: Loss,
         clipping: Clipping = "flat",
         physical_batch_size: int | None = None,
-        why: str = "asked for",
+        why: str = "requested",
     ) -> None:
         """Put hooks on `model`; SpecError for models that the engine does not support."""
         super().__init__(model, loss, clipping, physical_batch_size, why)
@@ -81,9 +81,12 @@ class CompiledEngine(BookkeepingEngine):
         if not any(map(shutil.which, wanted)):
             raise SpecError(
                 f"engine 'compiled' needs a {'C++' if host else 'C'} compiler, but found neither "
-                f"{' nor '.join(wanted)}; install one, or use engine = 'bookkeeping'"
+                f"{' nor '.join(wanted)}; install one, or use engine = 'bookkeeping'",
+                field="engine",
+                value=self.name,
+                allowed=("bookkeeping",),
             )
-        self._tap = Wiretap(model, self.layers)
+        self._tap = FunctionalModel(model, self.layers)
         self._compiled: Any = torch.compile(self._tap.__call__, fullgraph=True)
         self._arena = Arena()
         self._seen: dict[torch.Size, list[Tensor]] = {}
@@ -93,18 +96,18 @@ class CompiledEngine(BookkeepingEngine):
         super().release()
         self._tap.release()
 
-    def _heard(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
+    def _captured(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
         if not self._checked:
-            super()._heard(x, y)
-        let_train(self.weights, False)
+            super()._captured(x, y)
+        set_trainable(self.weights, False)
         try:
             losses, calls = self._traced(x, y)
         finally:
-            let_train(self.weights, True)
+            set_trainable(self.weights, True)
         uses: list[list[Contribution]] = [[] for _ in self.layers]
         for index, call in calls:
             uses[index].append(RULES[type(call.layer.module)](call))
-        return losses, self._added_up(uses, x.shape[0])
+        return losses, self._summed(uses, x.shape[0])
 
     def _traced(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[tuple[int, Call]]]:
         """The losses, and every layer call that they depend on with the layer's number."""
@@ -113,18 +116,21 @@ class CompiledEngine(BookkeepingEngine):
             for tensor in (x, *zeros):
                 torch._dynamo.mark_dynamic(tensor, 0)
         try:
-            logits, heard = self._compiled(x, zeros)
+            logits, recorded = self._compiled(x, zeros)
         except torch._dynamo.exc.TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             raise SpecError(
-                f"torch.compile does not support this model ({reason}); use engine = 'bookkeeping'"
+                f"torch.compile does not support this model ({reason}); use engine = 'bookkeeping'",
+                field="engine",
+                value=self.name,
+                allowed=("bookkeeping",),
             ) from error
         losses = self._loss(logits, y)
         gradients = torch.autograd.grad(losses, zeros, torch.ones_like(losses), allow_unused=True)
         self._arena.reset()
         calls = [
             (index, self._call(self.layers[index], a, output, b))
-            for (index, a, output), b in zip(heard, gradients, strict=True)
+            for (index, a, output), b in zip(recorded, gradients, strict=True)
             if b is not None
         ]
         return losses.detach(), calls
@@ -137,8 +143,8 @@ class CompiledEngine(BookkeepingEngine):
         shape = x.shape[1:]
         if shape not in self._seen:
             with torch.no_grad():
-                _, heard = self._tap(x[:1], None)
-            self._seen[shape] = [output for _, _, output in heard]
+                _, calls = self._tap(x[:1], None)
+            self._seen[shape] = [output for _, _, output in calls]
         return self._seen[shape]
 
 

@@ -34,8 +34,8 @@ class Contribution(Protocol):
         """The contribution of these examples only."""
         ...
 
-    def silence(self, good: Tensor) -> "Contribution":
-        """The contribution with zeros for the examples that are not `good` (B,), even if they were NaN."""
+    def mask(self, good: Tensor) -> "Contribution":
+        """The contribution with the examples that are not `good` (B,) set to zero, even if they were NaN."""
         ...
 
 
@@ -101,9 +101,9 @@ class Stored:
         """See Contribution."""
         return Stored([g[rows] for g in self.gradients])
 
-    def silence(self, good: Tensor) -> "Stored":
+    def mask(self, good: Tensor) -> "Stored":
         """See Contribution."""
-        return Stored([silenced(g, good) for g in self.gradients])
+        return Stored([masked(g, good) for g in self.gradients])
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Absent:
         """See Contribution."""
         return Absent(len(rows), self.weights)
 
-    def silence(self, good: Tensor) -> "Absent":
+    def mask(self, good: Tensor) -> "Absent":
         """See Contribution."""
         return self
 
@@ -176,9 +176,9 @@ class Outer:
         of_a = None if self.of_a is None else self.of_a[rows]
         return replace(self, a=self.a[rows], b=self.b[rows], of_a=of_a)
 
-    def silence(self, good: Tensor) -> "Outer":
+    def mask(self, good: Tensor) -> "Outer":
         """See Contribution."""
-        return replace(self, a=silenced(self.a, good), b=silenced(self.b, good), of_a=None)
+        return replace(self, a=masked(self.a, good), b=masked(self.b, good), of_a=None)
 
 
 @dataclass(frozen=True)
@@ -212,13 +212,13 @@ class Sequences:
         """See Contribution."""
         return Sequences(self.a[rows], self.b[rows], self.bias)
 
-    def silence(self, good: Tensor) -> "Sequences":
+    def mask(self, good: Tensor) -> "Sequences":
         """See Contribution."""
-        return Sequences(silenced(self.a, good), silenced(self.b, good), self.bias)
+        return Sequences(masked(self.a, good), masked(self.b, good), self.bias)
 
 
-def silenced(values: Tensor, good: Tensor) -> Tensor:
-    """(B, ...): zeros for the examples that are not good."""
+def masked(values: Tensor, good: Tensor) -> Tensor:
+    """(B, ...): the values, zero for the examples that are not good."""
     return torch.where(good.view(-1, *[1] * (values.dim() - 1)), values, 0.0)
 
 
@@ -266,6 +266,6 @@ def trusted_roots(squares: Tensor, scale: Tensor, form: Callable[[int], Tensor])
 
 
 def gram_is_cheaper(places: int, inputs: int, outputs: int) -> bool:
-    """Whether Gram matrices cost less than storing the gradient and passing over it again."""
+    """Whether Gram matrices cost less than storing the gradient and reading it twice."""
     # The passes over a stored gradient take as long as about twenty multiplications per entry (measured).
     return places * places * (inputs + outputs) < 20 * inputs * outputs

@@ -22,8 +22,8 @@ from methods.gradients.contributions import (
     gram_norms,
     gram_squares,
     joined,
+    masked,
     row_norms,
-    silenced,
     trusted_roots,
 )
 from workloads.models.wrn import Standardisation, StandardisedConv2d
@@ -67,12 +67,12 @@ class KernelGradients:
         gradients = [self.pull(arranged(self.blocks, self.shape))] if self.blocks else []
         return [*gradients, self.bias] if self.bias is not None else gradients
 
-    def silence(self, good: Tensor) -> "KernelGradients":
+    def mask(self, good: Tensor) -> "KernelGradients":
         """See Contribution."""
         return replace(
             self,
-            blocks=[silenced(block, good) for block in self.blocks],
-            bias=None if self.bias is None else silenced(self.bias, good),
+            blocks=[masked(block, good) for block in self.blocks],
+            bias=None if self.bias is None else masked(self.bias, good),
         )
 
     def take(self, rows: Tensor) -> "KernelGradients":
@@ -112,9 +112,9 @@ class KernelGram:
         kernel, *bias = self.places.examples()
         return [self.pull(arranged([kernel], self.shape)), *bias]
 
-    def silence(self, good: Tensor) -> "KernelGram":
+    def mask(self, good: Tensor) -> "KernelGram":
         """See Contribution."""
-        return replace(self, places=self.places.silence(good))
+        return replace(self, places=self.places.mask(good))
 
     def take(self, rows: Tensor) -> "KernelGram":
         """See Contribution."""
@@ -122,7 +122,7 @@ class KernelGram:
 
 
 def convolve(call: Call, weight: bool, bias: bool) -> KernelGradients | KernelGram:
-    """The contribution of a convolution; `weight` and `bias` say which of them is trained."""
+    """The contribution of a convolution; `weight` and `bias`: whether each of them is trained."""
     layer: Any = call.layer.module
     b, shape = call.b, layer.weight.shape
     of_bias = b.sum(dim=(2, 3)) if bias else None
@@ -169,9 +169,7 @@ def unchanged(gradients: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The components that standardisation removes from a kernel's gradients g: their mean and the part along
-    r.
-
+    """The components of a kernel's gradients g that standardisation removes: the mean and the part along r.
     The two are orthogonal, so for each output the squared norm of the stored kernel's gradient is
     scale^2 (|g|^2 - fan_in mean(g)^2 - <r, g>^2). Neither needs g: fan_in mean(g) is the sum over places of b
     times the sum of the inputs the kernel sees there, <r, g> the sum of b times the output.

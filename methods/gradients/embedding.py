@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from methods.gradients.contributions import row_norms, silenced
+from methods.gradients.contributions import masked, row_norms
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Lookup:
         tables = self.b.new_zeros(len(self.b), self.rows, self.b.shape[2])
         return [tables.scatter_add_(1, self.ids[:, :, None].expand_as(self.b), self.b)]
 
-    def silence(self, good: Tensor) -> "Lookup":
+    def mask(self, good: Tensor) -> "Lookup":
         """See Contribution."""
-        return replace(self, b=silenced(self.b, good))
+        return replace(self, b=masked(self.b, good))
 
     def take(self, rows: Tensor) -> "Lookup":
         """See Contribution."""

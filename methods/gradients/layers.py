@@ -32,7 +32,9 @@ def trainable_layers(model: nn.Module) -> list[Layer]:
         layer = layers.setdefault(name, Layer(name, model.get_submodule(name), {}))
         layer.weights[key] = weight
     if not layers:
-        raise SpecError("the model has no trainable parameters; let at least one require gradients")
+        raise SpecError(
+            "the model has no trainable parameters; let at least one require gradients", field="workload"
+        )
     return list(layers.values())
 
 
@@ -91,14 +93,14 @@ def refuse_unordered_layers(model: nn.Module) -> None:
     """
     if all(weight.device.type == "cpu" for weight in model.parameters()):
         return
-    problems = [
-        f"layer '{name}' ({type(layer).__name__}): its gradient is non-deterministic on a GPU, so the same "
-        f"task would not give the same bits; {UNORDERED[type(layer)]}"
+    problems = {
+        name: f"layer '{name}' ({type(layer).__name__}): its gradient is non-deterministic on a GPU, so the "
+        f"same task would not give the same bits; {UNORDERED[type(layer)]}"
         for name, layer in model.named_modules()
         if type(layer) in UNORDERED and not _is_mean(layer)
-    ]
+    }
     if problems:
-        raise SpecError(problems)
+        raise SpecError(list(problems.values()), field="layer", value=tuple(problems))
 
 
 def _is_mean(layer: nn.Module) -> bool:
@@ -114,13 +116,14 @@ def refuse_mixing_layers(model: nn.Module) -> None:
     Clipping bounds the sensitivity only if each gradient depends on one example.
     """
     refuse_unordered_layers(model)
-    problems = [
-        f"layer '{name}' ({type(layer).__name__}): {problem}"
+    found = [
+        (name, f"layer '{name}' ({type(layer).__name__}): {problem}")
         for name, layer in model.named_modules()
         for problem in _problems(layer)
     ]
-    if problems:
-        raise SpecError(problems)
+    if found:
+        names, problems = zip(*found, strict=True)
+        raise SpecError(problems, field="layer", value=names)
 
 
 def _problems(layer: nn.Module) -> list[str]:

@@ -20,7 +20,7 @@ class OpacusEngine(BatchEngine):
         loss: Loss,
         clipping: Clipping = "flat",
         physical_batch_size: int | None = None,
-        why: str = "asked for",
+        why: str = "requested",
     ) -> None:
         """Put hooks on `model`; SpecError for a layer that mixes examples."""
         refuse_mixing_layers(model)
@@ -34,7 +34,7 @@ class OpacusEngine(BatchEngine):
         losses, layers = self._gradients(x, y)
         factors = clip_factors([layer.norms() for layer in layers], clip, self.clipping, share)
         if factors.good is not None:
-            # A factor of 0 does not silence NaN or infinity in the weighted sum.
+            # A factor of 0 does not remove NaN or infinity in the weighted sum.
             layers = [
                 Stored([torch.nan_to_num(g, 0.0, 0.0, 0.0) for g in layer.gradients]) for layer in layers
             ]

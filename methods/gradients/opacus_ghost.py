@@ -20,7 +20,7 @@ class OpacusGhostEngine(BatchEngine):
         loss: Loss,
         clipping: Clipping = "flat",
         physical_batch_size: int | None = None,
-        why: str = "asked for",
+        why: str = "requested",
     ) -> None:
         """Put hooks on `model`; SpecError for models that the engine does not support."""
         refuse_mixing_layers(model)
@@ -33,7 +33,7 @@ class OpacusGhostEngine(BatchEngine):
                 f"engine 'opacus-ghost' has clipping = 'flat' only, got '{clipping}'; use engine = 'auto'"
             )
         if problems:
-            raise SpecError(problems)
+            raise SpecError(problems, field="engine", value=self.name, allowed=("auto", "opacus"))
         super().__init__([p for p in model.parameters() if p.requires_grad], clipping, physical_batch_size)
         self.why, self._loss = why, loss
         self._hooked = GradSampleModuleFastGradientClipping(model, loss_reduction="sum")
@@ -43,7 +43,7 @@ class OpacusGhostEngine(BatchEngine):
         factors = clip_factors([norms], clip, "flat", share)
         clipped = Clipped(onto, norms, losses.detach(), factors.beyond, factors.nonfinite)
         if factors.nonfinite:  # the only wait of this engine off the CPU
-            # A factor of 0 does not silence NaN or infinity in the second pass: leave the examples out.
+            # A factor of 0 does not remove NaN or infinity in the second pass: leave the examples out.
             good = torch.isfinite(norms).nonzero().flatten()
             self.clipped_sum(x[good], y[good], clip, onto, share)
             return clipped
@@ -59,7 +59,12 @@ class OpacusGhostEngine(BatchEngine):
         return self._backward(x, y, retain_graph=False)[1]
 
     def _per_example(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        raise SpecError("engine 'opacus-ghost' never forms per-example gradients; use engine = 'opacus'")
+        raise SpecError(
+            "engine 'opacus-ghost' never forms per-example gradients; use engine = 'opacus'",
+            field="engine",
+            value=self.name,
+            allowed=("opacus",),
+        )
 
     def release(self) -> None:
         """See Engine."""

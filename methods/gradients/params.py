@@ -21,9 +21,10 @@ class ClippingParams(Params):
     )
     physical_batch_size: Annotated[Count | None, Technical()] = Field(
         default=None,
-        description="Examples at a time, to save memory; none leaves it to the engine.",
+        description="Examples processed at a time, to save memory; none leaves it to the engine.",
     )
     secure: Annotated[bool, Technical()] = Field(
         default=False,
-        description="Noise from the system's cryptographic generator: not reproducible. Batches stay seeded.",
+        description="Draw noise from the system's cryptographic generator: not reproducible. Sampling stays "
+        "seeded.",
     )

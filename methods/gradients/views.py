@@ -31,7 +31,7 @@ class AugmentationParams(Params):
         default=4, description="A view is shifted by up to this many pixels; borders are reflected."
     )
     augmentation_flip: bool = Field(
-        default=True, description="Whether every other view is mirrored left to right."
+        default=True, description="Mirror a view left to right with probability 1/2."
     )
 
 
@@ -45,9 +45,9 @@ class ManyViewsEngine(OpacusEngine):
         model: The model.
         loss: Logits and labels to one loss per example.
         clipping: As for every engine.
-        physical_batch_size: Examples at a time, each with all its views; None for what fits.
-        copies: Views of an example.
-        views: Examples to that many views of each, one example's after the other.
+        physical_batch_size: Examples at a time, each with all its views; None: as many as fit.
+        copies: Views per example.
+        views: Maps examples to `copies` views of each, grouped by example.
     """
 
     name = "opacus"
@@ -72,7 +72,7 @@ class ManyViewsEngine(OpacusEngine):
         return self._mean(losses), means
 
     def _mean(self, values: Tensor) -> Tensor:
-        """(B x views, ...) to (B, ...)."""
+        """The mean over the views of each example: (B x views, ...) to (B, ...)."""
         return values.view(-1, self.copies, *values.shape[1:]).mean(dim=1)
 
 
@@ -85,9 +85,9 @@ def views_engine(
     physical_batch_size: int | None,
     generator: torch.Generator,
 ) -> ManyViewsEngine:
-    """The engine that averages over random views; SpecError where the members are not images."""
+    """The engine that averages over random views; SpecError if the members are not images."""
     first = members.take(torch.zeros(1, dtype=torch.int64, device=generator.device))
-    refuse_others_than_images(first.x, params.augmentation_shift)
+    refuse_non_images(first.x, params.augmentation_shift)
     views = partial(
         random_views,
         copies=params.augmentations,
@@ -115,15 +115,21 @@ def random_views(x: Tensor, copies: int, shift: int, flip: bool, generator: torc
     return padded[image, plane, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-def refuse_others_than_images(example: Tensor, shift: int) -> None:
-    """Records (1, ...) that cannot be shifted and mirrored are a SpecError."""
+def refuse_non_images(example: Tensor, shift: int) -> None:
+    """SpecError for records (1, ...) that cannot be shifted and mirrored."""
     if example.dim() != 4 or example.shape[1] not in COLOUR_PLANES or not example.is_floating_point():
         raise SpecError(
             f"augmentations need images, records of shape (1 or 3, height, width); got records of shape "
-            f"{tuple(example.shape[1:])} and type {example.dtype}: set augmentations = 1"
+            f"{tuple(example.shape[1:])} and type {example.dtype}: set augmentations = 1",
+            field="augmentations",
+            value=(tuple(example.shape[1:]), example.dtype),
+            allowed=1,
         )
     if shift >= min(example.shape[2:]):
         raise SpecError(
             f"augmentation_shift = {shift} does not fit images of {example.shape[2]} x {example.shape[3]} "
-            f"pixels; give 1 to {min(example.shape[2:]) - 1}"
+            f"pixels; give 1 to {min(example.shape[2:]) - 1}",
+            field="augmentation_shift",
+            value=shift,
+            allowed=(1, min(example.shape[2:]) - 1),
         )

@@ -75,8 +75,8 @@ def make_surrogate(classes: int, seed: int) -> nn.Module:
 def find_noise(surrogate: nn.Module, logits: Tensor, iterations: int) -> Tensor:
     """Phase I: logits that flip the surrogate's decision; the given ones if none are found.
 
-    `logits` (B, classes) ascend in every row, so that the label is the last class. The found ones are the
-    nearest to the given, by the largest weight of the distance at which there was a solution.
+    `logits` (B, classes) ascend in every row, so that the label is the last class. Of all solutions the one
+    for the largest weight of the distance is returned, which is the nearest.
     """
     found = logits.clone()
     undecided = (decide(surrogate, logits).sigmoid() - 0.5).abs() <= UNDECIDED
@@ -96,7 +96,7 @@ def search(
     good = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
     rows = torch.arange(len(logits), device=logits.device)
     for steps in range(iterations + 1):
-        decision, gradient = look(surrogate, moved[rows], true[rows], distance_weight)
+        decision, gradient = differentiate(surrogate, moved[rows], true[rows], distance_weight)
         kept = moved[rows, -1] > moved[rows, :-1].amax(1)
         good[rows] = kept & (decision * side[rows] <= 0)
         left = ~good[rows]
@@ -108,9 +108,13 @@ def search(
     return moved, good
 
 
-def look(surrogate: nn.Module, logits: Tensor, true: Tensor, distance_weight: float) -> tuple[Tensor, Tensor]:
-    """The surrogate's decision g and, with s the softmax of the logits z, the gradient in z of
-    |g| + c2 relu(max z_other - z_label) + c3 |s - true|_1."""
+def differentiate(
+    surrogate: nn.Module, logits: Tensor, true: Tensor, distance_weight: float
+) -> tuple[Tensor, Tensor]:
+    """The surrogate's decision g, and the gradient of the objective with respect to the logits z.
+
+    The objective is |g| + c2 relu(max z_other - z_label) + c3 |s - true|_1, with s the softmax of z.
+    """
     with torch.enable_grad():
         logits = logits.detach().requires_grad_()
         probabilities = logits.softmax(1)

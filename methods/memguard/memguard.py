@@ -30,7 +30,7 @@ class MemguardParams(DescentParams):
     surrogate_steps: Count | None = Field(
         default=None, description="Training steps of the surrogate attack; none: as many as steps."
     )
-    surrogate_rate: Rate = Field(default=0.001, description="Adam's learning rate of the surrogate attack.")
+    surrogate_rate: Rate = Field(default=0.001, description="Learning rate of the surrogate attack (Adam).")
 
 
 class Memguard:

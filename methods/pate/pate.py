@@ -41,11 +41,11 @@ class PateParams(DescentParams, PrivacyParams):
     delta: Probability = Field(default=1e-5, description="Target delta.")
     noise: Amount | None = Field(
         default=None,
-        description="Scale of Laplace or deviation of Gaussian noise on a count; solved for from epsilon.",
+        description="Laplace scale or Gaussian deviation of the noise on a count; solved for from epsilon.",
     )
     aggregator: Annotated[AggregatorName, Level()] = Field(
         default="gnmax",
-        description="How votes are counted: Laplace noise (2017), Gaussian noise, or Gaussian after a test.",
+        description="Noise on the votes: Laplace (2017), Gaussian, or Gaussian after a threshold test.",
     )
     teachers: Count = Field(default=250, description="Disjoint shards, with a teacher each (papers: 250).")
     queries: Count = Field(
@@ -118,8 +118,8 @@ class Pate:
         "the student learns from answered queries only; the papers' semi-supervised one (a GAN, virtual "
         "adversarial training) also learns from the others",
         "confident-gnmax is charged for a test of every query and for `answers` answers, given or not",
-        "the seeded generators are not cryptographic; the stats are read from the votes and not covered by "
-        "the guarantee",
+        "seeded random generators are not cryptographic; the stats are computed from the votes and not "
+        "covered by the guarantee",
     )
     Params: ClassVar[type[PateParams]] = PateParams
     free: ClassVar[str] = "noise"
@@ -133,13 +133,13 @@ class Pate:
 
     def detached(self, params: PateParams) -> str | None:
         """The teachers are not released."""
-        return "only the teachers read records, and a student of public examples is released"
+        return "only the teachers read records, and a student trained on public examples is released"
 
     def train(self, members: Records, problem: Problem, params: PateParams, run: Run) -> Released:
-        """Train the teachers, count their votes with noise, and release a student of the labels."""
+        """Train the teachers, count their votes with noise, and release a student trained on the labels."""
         queries = draw_queries(problem, params, run)
         shards = Shards(members.to(run.device), params.teachers, run.generator("shards"))
-        teachers = Ensemble(problem.model, shards, problem.loss, of_teachers(params), queries, run)
+        teachers = Ensemble(problem.model, shards, problem.loss, teacher_params(params), queries, run)
         for step in run.steps("teachers", teachers.total, {"teachers": teachers}):
             run.observe(loss=teachers.step(step))
 
@@ -176,7 +176,11 @@ def label_queries(aggregator: Aggregator, votes: Tensor, run: Run) -> Tensor:
 def draw_queries(problem: Problem, params: PateParams, run: Run) -> Tensor:
     """Public examples in random order, as many as there are queries."""
     if problem.public is None:
-        raise SpecError("pate needs public examples, but the workload has none")
+        raise SpecError(
+            "pate needs public examples, but the workload has none; give a workload that declares public "
+            "records",
+            field="workload",
+        )
     if params.queries > len(problem.public):
         raise SpecError(
             f"queries = {params.queries} is more than the {len(problem.public)} public examples of the "
@@ -190,7 +194,7 @@ def draw_queries(problem: Problem, params: PateParams, run: Run) -> Tensor:
     return problem.public.to(run.device)[order[: params.queries]]
 
 
-def of_teachers(params: PateParams) -> OptimizerParams:
+def teacher_params(params: PateParams) -> OptimizerParams:
     """Training parameters of a teacher."""
     return OptimizerParams(
         steps=params.teacher_steps,
@@ -206,7 +210,9 @@ def make_aggregator(params: PateParams) -> Aggregator:
     """The aggregator of a planned task; without noise at epsilon = inf."""
     noise = 0.0 if params.epsilon == math.inf else params.noise
     if noise is None:
-        raise SpecError(f"noise is not set: epsilon = {params.epsilon} must be calibrated before training")
+        raise SpecError(
+            f"noise is not set: epsilon = {params.epsilon} must be calibrated before training", field="noise"
+        )
     if params.aggregator != "confident-gnmax":
         return Aggregator(params.aggregator, noise)
     test = (params.threshold * params.teachers, params.threshold_ratio * noise)

@@ -1,4 +1,4 @@
-"""pd-sgd: noisy steps that are taken only where enough other batches could have given them."""
+"""pd-sgd: noisy steps that are taken only if enough other batches could have produced them."""
 
 from methods.pd_sgd.pd_sgd import PdSgd, PdSgdParams, method
 

@@ -20,7 +20,9 @@ class BatchGradient:
         self.model, self.loss = model, loss
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         if not self.weights:
-            raise SpecError("the model has no trainable parameters; let at least one require gradients")
+            raise SpecError(
+                "the model has no trainable parameters; let at least one require gradients", field="workload"
+            )
 
     def empty(self) -> Tensor:
         """An uninitialised flat vector of all weights."""
@@ -52,11 +54,11 @@ def refuse_running_statistics(model: nn.Module) -> None:
 
     The statistics of rejected batches would be released with the model.
     """
-    problems = [
-        f"layer '{name}' ({type(layer).__name__}) keeps running statistics of every batch that is tried, so "
-        "rejected batches would be released with the model; use GroupNorm instead"
+    problems = {
+        name: f"layer '{name}' ({type(layer).__name__}) keeps running statistics of every batch that is "
+        "tried, so rejected batches would be released with the model; use GroupNorm instead"
         for name, layer in model.named_modules()
         if getattr(layer, "running_mean", None) is not None
-    ]
+    }
     if problems:
-        raise SpecError(problems)
+        raise SpecError(list(problems.values()), field="layer", value=tuple(problems))

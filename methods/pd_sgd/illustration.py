@@ -40,7 +40,7 @@ def illustrate(trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawin
     settings = readable_settings(printed)
     distances = (distance_panel(delta) for delta in DELTAS)
     return Drawing(
-        title="PD-SGD: what its privacy test lets pass",
+        title="PD-SGD: which batches pass its privacy test",
         about="Lemmas 1 and 2, Corollary 1, Table 13, Figures 1 and 3 of the PD-SGD paper",
         panels=(
             plausibility_panel(),
@@ -63,7 +63,7 @@ def plausibility_panel() -> DrawnPanel:
     halves = [half_accepted_at(gamma) for gamma in GAMMAS]
     return DrawnPanel(
         "plausibility",
-        "Lemma 1: a batch passes; dot: at sqrt(2 gamma)",
+        "Lemma 1: a batch passes; dot: sqrt(2 gamma)",
         DISTANCE,
         "probability q",
         lines=tuple(
@@ -105,7 +105,7 @@ def bounds_panel() -> DrawnPanel:
 
 
 def settings_panel(settings: Sequence[Printed]) -> DrawnPanel:
-    """How far apart, in sigmas, batches may be in the paper's own settings."""
+    """The distance at which half of the batches pass, in sigmas, for the paper's own settings."""
     halves = [half_accepted_at(each.params["gamma"]) for each in settings]
     return DrawnPanel(
         "table 13",
@@ -120,10 +120,10 @@ def settings_panel(settings: Sequence[Printed]) -> DrawnPanel:
 
 
 def distance_panel(delta: float) -> DrawnPanel:
-    """The normalised distance from which a batch passes with probability delta at most, against sigma."""
+    """The normalised distance from which q is at most delta, against sigma (the paper's Figure 1)."""
     return DrawnPanel(
         f"figure 1, q <= {delta:g}",
-        f"Figure 1: from where q <= {delta:g}",
+        f"Figure 1: distance for q <= {delta:g}",
         "sigma",
         f"sqrt(d* / k), k = {DIMENSION:,}",
         lines=tuple(
@@ -151,8 +151,8 @@ def experiment_panel(trained: Iterable[Trained]) -> DrawnPanel:
     for each in trained:
         share = each.params.get("anomalous_share")
         if share is not None:
-            told = ", ".join(f"{name} {each.params[name]:g}" for name in GIVEN)
-            found[f"{each.workload}, {told}"][share].append(each.stats)
+            setting = ", ".join(f"{name} {each.params[name]:g}" for name in GIVEN)
+            found[f"{each.workload}, {setting}"][share].append(each.stats)
     lines = []
     for place, (name, shares) in enumerate(sorted(found.items())):
         for kind in KINDS:
@@ -192,7 +192,7 @@ def experiment_panel(trained: Iterable[Trained]) -> DrawnPanel:
 
 
 def distances_table() -> DrawnTable:
-    """From where a batch passes with probability delta at most."""
+    """The distances from which a batch passes with probability at most delta."""
     rows = []
     for delta in DELTAS:
         for gamma in GAMMAS:
@@ -200,7 +200,7 @@ def distances_table() -> DrawnTable:
             normalised = [f"{normalised_distance(sigma, gamma, delta):.6f}" for sigma in (0.1, 1.0)]
             rows.append((f"{delta:g}", f"{gamma:g}", f"{x:.4f}", f"{x**2:.4f}", *normalised))
     columns = ("delta", "gamma", "distance / sigma", "d* / sigma^2", "sqrt(d*/k), sigma 0.1", "sigma 1")
-    title = "Distance from which a batch passes with probability delta at most (Figure 1)"
+    title = "Distance from which a batch passes with probability at most delta (Figure 1)"
     return DrawnTable(title, columns, tuple(rows))
 
 
@@ -209,15 +209,15 @@ def probabilities_table() -> DrawnTable:
     rows = []
     for gamma in GAMMAS:
         for x in (1.0, 2.0, 3.0, 5.0, 10.0):
-            found = [float(bound(x, gamma)) for bound in BOUNDS.values()]
-            told = ["-" if math.isnan(value) else f"{value:.6g}" for value in found]
-            rows.append((f"{gamma:g}", f"{x:g}", *told))
+            values = [float(bound(x, gamma)) for bound in BOUNDS.values()]
+            shown = ["-" if math.isnan(value) else f"{value:.6g}" for value in values]
+            rows.append((f"{gamma:g}", f"{x:g}", *shown))
     title = "Probability that a batch passes, and its bounds where they hold"
     return DrawnTable(title, ("gamma", "distance / sigma", *BOUNDS), tuple(rows))
 
 
 def settings_table(settings: Iterable[Printed]) -> DrawnTable:
-    """The paper's settings, and how far apart half of the batches pass in them."""
+    """The paper's settings, each with the distance at which about half of the batches pass."""
     rows = []
     for each in settings:
         x, params = half_accepted_at(each.params["gamma"]), each.params
@@ -230,15 +230,15 @@ def settings_table(settings: Iterable[Printed]) -> DrawnTable:
 
 
 def readable_settings(printed: Iterable[Printed]) -> list[Printed]:
-    """The settings of the paper's Table 13, but those that cannot be read."""
+    """The settings of the paper's Table 13, without the illegible ones."""
     return [each for each in printed if each.table == SETTINGS and set(GIVEN) <= each.params.keys()]
 
 
 def number_of(setting: Printed) -> str:
-    """The last word of its label."""
+    """The number of a setting in the table: the last word of its label."""
     return setting.label.rpartition(" ")[2]
 
 
 def plain(values: Iterable[float]) -> tuple[float, ...]:
-    """Python's own numbers."""
+    """The values as Python floats, which reports can write."""
     return tuple(map(float, values))

@@ -1,4 +1,4 @@
-"""Random partitions of the members into batches, with an optional fixed batch for an experiment."""
+"""Random partitions of the members into batches, optionally with one fixed batch for an experiment."""
 
 import torch
 from torch import Tensor

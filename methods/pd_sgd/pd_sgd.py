@@ -70,8 +70,8 @@ class PdSgdParams(OptimizerParams):
     )
     anomalous_share: Annotated[float, AfterValidator(_share)] | None = Field(
         default=None,
-        description="Experiment: one batch stays together with this share of its labels flipped, and every "
-        "tenth step tests it as seed without an update; none: no experiment.",
+        description="Experiment: one fixed batch has this share of its labels flipped, and every tenth step "
+        "tests it as seed without an update; none: no experiment.",
     )
 
     @model_validator(mode="before")
@@ -104,7 +104,7 @@ class PdSgdParams(OptimizerParams):
         return self
 
     def one_step(self, count: int, rate: float) -> dict[str, Any]:
-        """The settings of one step on all of `count` records that is accepted (methods/base.py, Stepped)."""
+        """The settings of one accepted step on all of `count` records (methods/base.py, Stepped)."""
         return super().one_step(count, rate) | {"T": 1, "batches": None, "anomalous_share": None}
 
     @property
@@ -135,15 +135,15 @@ class PdSgd:
         "a record that is repeated in T batches makes itself plausible",
         "every step may read every record, so there is no amplification by sampling; whether a step was "
         "accepted depends on the data, and the paper assumes that it is not observed",
-        "if the test never rejects it is not SGD: the noise remains",
-        "rejecting everything at the start is absorbing: the run then warns and suggests gamma",
-        "the paper prints no batch size, learning rate or momentum",
-        "rejection_rate and the other stats are read from the data and released with the result",
+        "a test that never rejects does not make it plain SGD: the noise remains",
+        "a run that rejects every step at the start never recovers: it warns and suggests a gamma",
+        "the paper does not state its batch size, learning rate or momentum",
+        "rejection_rate and the other stats are computed from the data and released with the result",
     )
     Params: ClassVar[type[PdSgdParams]] = PdSgdParams
 
     def illustrate(self, trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
-        """What the privacy test lets pass."""
+        """Which batches pass the privacy test."""
         return illustrate(trained, printed)
 
     def train(self, members: Records, problem: Problem, params: PdSgdParams, run: Run) -> Released:

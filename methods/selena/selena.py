@@ -29,7 +29,7 @@ class SelenaParams(DescentParams):
     )
 
     @model_validator(mode="after")
-    def _somebody_sees_a_record(self) -> "SelenaParams":
+    def _every_record_is_trained_on(self) -> "SelenaParams":
         if self.L >= self.K:
             raise ValueError(
                 f"L = {self.L} of K = {self.K} sub-models do not see a record, so none would be trained on "

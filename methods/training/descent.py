@@ -19,7 +19,7 @@ class DescentParams(OptimizerParams):
     """Parameters of a method of plain gradient steps."""
 
     schedule: Schedule = Field(
-        default="constant", description="The learning rate over the steps: constant, or a cosine down to 0."
+        default="constant", description="Learning-rate schedule: constant, or a cosine decay to 0."
     )
 
     def one_step(self, count: int, rate: float) -> dict[str, Any]:

@@ -17,8 +17,9 @@ def hold_out(members: int, share: float, generator: torch.Generator) -> tuple[Te
         raise SpecError(
             f"holding out a share of {share:g} leaves none of {members} members to train on; "
             "give a smaller share, or more members",
+            field="share",
             value=share,
-            allowed=members,
+            allowed=1 - 1 / members,
         )
     order = torch.randperm(members, generator=generator, device=generator.device)
     return order[aside:], order[:aside]

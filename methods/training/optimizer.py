@@ -10,7 +10,7 @@ from torch import nn, optim
 from methods.base import Amount, Count, Fraction, Params, Rate
 
 Schedule = Literal["constant", "cosine"]
-"""The learning rate over the steps."""
+"""The learning-rate schedule."""
 
 PLAIN: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0}
 """Settings of plain gradient descent."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from methods.base import SamplerKind
 from workloads.base import Records, sent
-from workloads.errors import SpecError, unknown
+from workloads.errors import SpecError, UnknownName
 
 HOST = torch.device("cpu")
 """Batches are drawn on the CPU: the same for every device, with sizes known without waiting for one."""
@@ -215,7 +215,7 @@ class Batches:
         with self._drawing():
             stream = self.sampler.generator
             drawn = torch.rand(len(chances), generator=stream, device=stream.device, dtype=torch.float64)
-            # Decided on the stream's device, mostly the host, which must know how many stay.
+            # Decided on the stream's device, usually the CPU, which must know how many are kept.
             kept = (drawn < chances.to(stream.device)).nonzero().flatten()
             self.rows = self.rows[sent(kept, self.rows.device)]
             return self.records.take(self.rows)
@@ -225,7 +225,10 @@ class Batches:
         if isinstance(self.sampler, ShuffleSampler):
             raise SpecError(
                 "batches of shuffled epochs depend on each other and have no DP event: "
-                "use a 'poisson' or 'fixed_size' sampler for a guarantee"
+                "use a 'poisson' or 'fixed_size' sampler for a guarantee",
+                field="sampler",
+                value="shuffle",
+                allowed=("poisson", "fixed_size"),
             )
         return self.sampler.sampled(release)
 
@@ -256,9 +259,13 @@ def make_sampler(
     if kind == "poisson":
         return PoissonSampler(members, batch_size, generator, device, rate)
     if rate is not None:
-        raise SpecError(f"rate = {rate} applies to a 'poisson' sampler; leave it out for '{kind}'")
+        raise SpecError(
+            f"rate = {rate} applies to a 'poisson' sampler; leave it out for '{kind}'",
+            field="rate",
+            value=rate,
+        )
     if kind not in KINDS:
-        raise SpecError(unknown("sampler", kind, ("poisson", *KINDS)))
+        raise UnknownName("sampler", kind, ("poisson", *KINDS))
     return KINDS[kind](members, batch_size, generator, device)
 
 

@@ -1,4 +1,4 @@
-"""What every membership attack must keep; a new file in harness/attacks is tested by existing."""
+"""The contract of membership attacks; a new file in harness/attacks is tested by existing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,9 +22,9 @@ from workloads.errors import BenchError
 
 MODELS, RECORDS, POPULATION, CLASSES = 8, 900, 200, 4
 FEWER = 4
-"""Models that remember: asking them is slower."""
+"""Number of models that memorise: querying them is slower."""
 NEAR = 0.3
-"""How far from a record it is still remembered; most records are farther apart."""
+"""Distance up to which a record is recognised; most records are farther apart."""
 
 Scored = Callable[[str], Floats]
 
@@ -47,7 +47,7 @@ every_model_attack = pytest.mark.parametrize("name", [name for name in MEMBERSHI
 
 
 class Recall(nn.Module):
-    """A linear model that is sure of the labels of some records, and of what is near them."""
+    """A linear model that has memorised some records: confident in their labels, and in those nearby."""
 
     def __init__(self, linear: nn.Linear, known: Records) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Recall(nn.Module):
 
 
 def linear_models(random: np.random.Generator) -> list[nn.Module]:
-    """Models of one kind that know nobody: they answer by the largest feature, each in its own way."""
+    """Models trained on no record: each predicts by the largest feature, with its own noise."""
     models: list[nn.Module] = []
     for _ in range(MODELS):
         model = nn.Linear(CLASSES, CLASSES)
@@ -79,9 +79,9 @@ def linear_models(random: np.random.Generator) -> list[nn.Module]:
 
 def evidence_of(models: list[nn.Module], pool: Records, population: Records, members: Bools) -> Evidence:
     with torch.no_grad():
-        answers, others = (torch.stack([m(each.x) for m in models]).numpy() for each in (pool, population))
+        logits, others = (torch.stack([m(each.x) for m in models]).numpy() for each in (pool, population))
     return Evidence(
-        logits=answers,
+        logits=logits,
         labels=pool.y.numpy(),
         members=members,
         population_logits=others,
@@ -101,7 +101,7 @@ def draw(random: np.random.Generator, count: int) -> Records:
 
 @pytest.fixture(scope="module")
 def null(masks: Callable[..., Bools]) -> Evidence:
-    """Models whose answers do not depend on who their members are."""
+    """Models whose predictions do not depend on their members."""
     random = np.random.default_rng(0)
     pool, population = draw(random, RECORDS), draw(random, POPULATION)
     members = masks(random, MODELS, RECORDS, RECORDS // 2)
@@ -110,7 +110,7 @@ def null(masks: Callable[..., Bools]) -> Evidence:
 
 @pytest.fixture(scope="module")
 def recalled(null: Evidence) -> Evidence:
-    """The first of these models, if they remembered their members."""
+    """The first of these models, with their members memorised."""
     assert null.population is not None
     models: list[nn.Module] = []
     for m in range(FEWER):
@@ -123,7 +123,7 @@ def recalled(null: Evidence) -> Evidence:
 
 @pytest.fixture(scope="module")
 def scored(null: Evidence) -> Scored:
-    """Scores of an attack on it, computed once: some attacks teach classifiers."""
+    """Scores of an attack on `null`, computed once: some attacks train classifiers."""
     return lru_cache(lambda name: member(name).scores(null, member(name).Params()))
 
 
@@ -136,7 +136,7 @@ def test_the_family_holds_the_attacks_of_the_papers() -> None:
 
 
 @every_attack
-def test_says_what_it_is(name: str) -> None:
+def test_it_describes_itself(name: str) -> None:
     attack = family.get(name)
     assert attack.version and attack.about and attack.source
     assert attack.shadows >= 0
@@ -169,7 +169,9 @@ def test_same_input_same_output_and_the_evidence_is_left_as_it_was(
 
 
 @every_membership
-def test_answers_independent_of_membership_leak_nothing(name: str, null: Evidence, scored: Scored) -> None:
+def test_predictions_independent_of_membership_leak_nothing(
+    name: str, null: Evidence, scored: Scored
+) -> None:
     metrics = evaluate(scored(name), null.members, dependence_of(member(name)))
     # The other targets' masks enter a score, so results of targets are correlated: twice the
     # variance of independent ones.
@@ -193,7 +195,7 @@ def test_row_m_does_not_know_its_own_members(name: str, null: Evidence, scored: 
 def test_a_score_does_not_know_the_membership_of_its_own_record(
     name: str, null: Evidence, scored: Scored
 ) -> None:
-    """What must hold where the membership of some records of the target is known."""
+    """This must hold even if the membership of other records of the target is known."""
     for m, record in ((0, 0), (MODELS - 1, RECORDS // 2), (MODELS - 1, RECORDS - 1)):
         members = null.members.copy()
         members[m, record] = not members[m, record]
@@ -203,7 +205,7 @@ def test_a_score_does_not_know_the_membership_of_its_own_record(
 
 @every_membership
 def test_members_that_were_set_aside_are_neither_in_nor_out(name: str, null: Evidence) -> None:
-    """Taken for members or for non-members, they teach nothing and are not judged."""
+    """Whether they count as members or non-members, scores do not depend on them and they are not judged."""
     few = replace(
         null,
         logits=null.logits[:FEWER],
@@ -227,7 +229,7 @@ def test_members_that_were_set_aside_are_neither_in_nor_out(name: str, null: Evi
 @every_membership
 @pytest.mark.parametrize("models", [1, 2, 3])
 def test_few_models_still_give_numbers(name: str, models: int, null: Evidence) -> None:
-    """Whether a cell has shadows enough is the plan's to check, not the attack's."""
+    """The plan checks whether a cell has enough shadows, not the attack."""
     few = replace(
         null,
         logits=null.logits[:models],
@@ -240,15 +242,15 @@ def test_few_models_still_give_numbers(name: str, models: int, null: Evidence) -
 
 
 @every_model_attack
-def test_finds_members_of_models_that_remember(name: str, recalled: Evidence) -> None:
+def test_it_finds_members_of_models_that_memorise(name: str, recalled: Evidence) -> None:
     scores = member(name).scores(recalled, member(name).Params())
     found = evaluate(scores, recalled.members, dependence_of(member(name)))
     assert known(found.auc_low) > 0.55
 
 
 @every_model_attack
-def test_answers_that_are_no_numbers_are_refused(name: str, null: Evidence) -> None:
-    """A clear failure, by the attack itself or by who judges it: of the stored answers and of the model."""
+def test_non_finite_predictions_are_refused(name: str, null: Evidence) -> None:
+    """A clear error, from the attack or from the judge, for stored predictions and for queried ones."""
     logits = null.logits.copy()
     logits[1, 3] = np.nan
     broken = nn.Linear(CLASSES, CLASSES)
@@ -259,7 +261,7 @@ def test_answers_that_are_no_numbers_are_refused(name: str, null: Evidence) -> N
 
 
 @every_membership
-def test_models_that_trained_on_everybody_cannot_be_judged(name: str, null: Evidence) -> None:
+def test_models_trained_on_all_records_cannot_be_judged(name: str, null: Evidence) -> None:
     everybody = replace(null, members=np.ones_like(null.members))
     with pytest.raises(BenchError, match="0 non-members"):
         scores = member(name).scores(everybody, member(name).Params())
@@ -267,8 +269,8 @@ def test_models_that_trained_on_everybody_cannot_be_judged(name: str, null: Evid
 
 
 @every_model_attack
-def test_models_that_say_the_same_of_everybody_leak_nothing(name: str, masks: Callable[..., Bools]) -> None:
-    """Answers without any difference, and records of one class: the others are empty."""
+def test_models_with_constant_predictions_leak_nothing(name: str, masks: Callable[..., Bools]) -> None:
+    """Constant predictions, and records of a single class: the others are empty."""
     random, models, count = np.random.default_rng(1), 4, 200
     constant = nn.Linear(CLASSES, CLASSES)
     nn.init.zeros_(constant.weight)

@@ -1,4 +1,4 @@
-"""What every backend promises, those of installed packages too."""
+"""The contract of backends, including those of installed packages."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def test_the_default_is_one_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_says_what_it_is(name: str) -> None:
+def test_it_describes_itself(name: str) -> None:
     backend = family.get(name)
     assert isinstance(backend, Backend)
     assert backend.name == name
@@ -52,7 +52,7 @@ def test_settings_survive_being_written_and_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sweep_without_open_tasks_is_in_nobody_s_hands(name: str, tmp_path: Path) -> None:
+def test_a_sweep_without_open_tasks_has_no_holder(name: str, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     store.write_sweep(SweepRecord(name="sweep", backend=name, tasks=[]))
     assert family.get(name).status(store, "sweep", set()).queued is False

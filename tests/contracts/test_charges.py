@@ -1,4 +1,4 @@
-"""What a bench charges a method for: its steps without drawing batches, whatever parts it names."""
+"""What a bench counts: a method's steps without drawing batches, whatever parts it times."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -94,7 +94,7 @@ def test_the_first_example_of_the_guide_is_charged_without_its_drawing(ticks: Ti
 
 
 def test_old_plug_ins_that_draw_by_themselves_are_charged_for_it(ticks: Ticks) -> None:
-    """As for any part with a name: drawing is what the run draws, or is told to be drawing."""
+    """Like any named part: only what the run draws, or times as `run.drawing`, is not charged."""
 
     def train(way: str) -> Callable[[Run], object]:
         def steps(run: Run) -> None:

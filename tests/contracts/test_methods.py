@@ -1,4 +1,4 @@
-"""What every method promises. A new file in methods/ is tested by existing."""
+"""The contract of methods. A new file in methods/ is tested by existing."""
 
 import dataclasses
 import itertools
@@ -80,7 +80,7 @@ def equal(one: Released, other: Released) -> bool:
 
 
 @every_method
-def test_it_says_what_it_is(name: str) -> None:
+def test_it_describes_itself(name: str) -> None:
     method = methods.family.get(name)
     assert method.guarantee in GUARANTEES
     assert method.about
@@ -194,7 +194,7 @@ def test_the_referee_can_price_it(name: str) -> None:
 @every_method
 @on_both
 def test_saved_weights_are_the_released_predictor(name: str, device: torch.device) -> None:
-    """They load into a fresh model, or into the method's skeleton, which then answers as the released one."""
+    """They load into a fresh model, or the method's skeleton, which then predicts like the released one."""
     method, predictor = methods.family.get(name), released(name, device=device).predictor
     fresh = method.skeleton(PROBLEM, small(method, 40)) if isinstance(method, Rebuilt) else model(0)
     fresh.load_state_dict(predictor.state_dict())
@@ -229,7 +229,7 @@ def test_it_never_sees_non_members(name: str, tmp_path: Path, monkeypatch: pytes
     assert again.artefacts["signals.safetensors"] != outcome.artefacts["signals.safetensors"]
 
 
-def test_members_are_exactly_n_train_and_drawn_anew_for_every_model() -> None:
+def test_members_are_exactly_n_train_and_redrawn_for_every_model() -> None:
     from harness.jobs.setup import membership
 
     sweep = {"grid": [{"workload": "digits-linear", "method": "sgd"}], "models": 4}
@@ -243,4 +243,4 @@ def test_members_are_exactly_n_train_and_drawn_anew_for_every_model() -> None:
     dp = {"grid": [{"workload": "digits-linear", "method": "dp-sgd", "epsilon": 8, "steps": 5}], "models": 1}
     other = make_plan(*read_sweep(dp, "test"), None).tasks[0]
     assert isinstance(other, Task)
-    assert torch.equal(masks[0], membership(other.cell, 0, 1437)), "methods are compared on the same people"
+    assert torch.equal(masks[0], membership(other.cell, 0, 1437)), "methods are compared on the same members"

@@ -63,7 +63,7 @@ method, attack = Old(), Margin()
 
 
 @pytest.mark.parametrize("old", MOVED)
-def test_an_old_name_is_the_module_itself_and_says_where_it_is_now(old: str) -> None:
+def test_an_old_name_is_the_module_itself_and_names_the_new_one(old: str) -> None:
     sys.modules.pop(old, None)
     with pytest.warns(DeprecationWarning, match=MOVED[old]):
         found = importlib.import_module(old)
@@ -92,7 +92,7 @@ def test_old_names_of_the_door() -> None:
     ["harness.job", "harness.backends.element", "harness.backends.keeper", "harness.backends.supervisor"],
 )
 def test_job_scripts_of_01_start(module: str, tmp_path: Path) -> None:
-    """Each is started with a store that is not there and says so: it was found and ran."""
+    """Each is started with a missing store and reports it: it was found and ran."""
     command = [sys.executable, "-W", "ignore", "-m", module, str(tmp_path / "none"), "record"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode != 0

@@ -62,7 +62,7 @@ attack = Coin()
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package really installed in it."""
+    """A folder that the package is installed into."""
     root = tmp_path_factory.mktemp("plugin")
     (root / "source").mkdir()
     (root / "source" / "pyproject.toml").write_text(PROJECT)
@@ -83,7 +83,7 @@ def test_an_installed_package_adds_members(site: Path) -> None:
     assert {"tiny", "sgd", "dp-sgd"} <= {row["name"] for row in json.loads(done.stdout)}
 
 
-def test_a_broken_plug_in_is_told_and_passed_over(site: Path) -> None:
+def test_a_broken_plug_in_is_reported_and_skipped(site: Path) -> None:
     done = privbench(site, "list", "methods", "--json")
     assert done.returncode == 0
     assert "broken" in done.stderr

@@ -1,4 +1,4 @@
-"""What every private method promises of its releases: all are asked of the run, and the ledger is those."""
+"""The contract of private methods: everything is released through the run, and the ledger lists it."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -29,9 +29,9 @@ NOISE = ("noise", "comparison", "validation-noise", "normalisation", "normaliser
 
 
 class Tape(Run):
-    """Keeps what goes into every mechanism and what comes out; given a tape, it answers from that.
+    """Records inputs and outputs of every mechanism; given another tape, replays its outputs.
 
-    Its own noise is then another: what is the same at the end is the same because of the answers.
+    Its own noise then differs: whatever is equal at the end is equal because of the replayed outputs.
     """
 
     fused = False
@@ -84,7 +84,7 @@ def train(name: str, run: Run) -> Released:
 
 
 @every_private_method
-def test_answers_of_another_run_make_the_same_predictor(name: str) -> None:
+def test_releases_of_another_run_make_the_same_predictor(name: str) -> None:
     recorded = Tape()
     first = train(name, recorded)
     assert recorded.entries
@@ -94,7 +94,7 @@ def test_answers_of_another_run_make_the_same_predictor(name: str) -> None:
     assert [entry.name for entry in replayed.entries] == [entry.name for entry in recorded.entries]
     assert replayed.public_values == recorded.public_values
     inputs = zip(flat(recorded.inputs), flat(replayed.inputs), strict=True)
-    assert all(same(one, other) for one, other in inputs), "the same members and answers, the same inputs"
+    assert all(same(one, other) for one, other in inputs), "the same members and outputs, the same inputs"
 
     unlike = Tape(answers=recorded)
     unlike.answers = None  # with the other noise
@@ -102,7 +102,7 @@ def test_answers_of_another_run_make_the_same_predictor(name: str) -> None:
 
 
 @every_private_method
-def test_the_ledger_has_a_release_for_every_answer(name: str) -> None:
+def test_the_ledger_has_an_entry_for_every_release(name: str) -> None:
     run = Tape()
     ledger = train(name, run).ledger
     if isinstance(ledger, ZCDpEvent):  # a budget, spent or not
@@ -115,7 +115,7 @@ def test_the_ledger_has_a_release_for_every_answer(name: str) -> None:
 
 
 @every_private_method
-def test_every_entry_says_how_far_one_member_reaches(name: str) -> None:
+def test_every_entry_states_its_sensitivity_to_one_member(name: str) -> None:
     run = Tape()
     train(name, run)
     for entry in run.entries:
@@ -128,15 +128,15 @@ def test_every_entry_says_how_far_one_member_reaches(name: str) -> None:
 
 METHODS = Path(methods.__file__).parent
 ROOMS = ("gradients", "mechanisms", "training")
-"""Where samplers and mechanisms are defined."""
+"""Files that define samplers and mechanisms."""
 DRAWS = {
     *("randn", "randn_like", "normal", "normal_", "log_normal_", "cauchy_", "exponential_", "geometric_"),
     *("_standard_gamma", "rand_like", "uniform_", "bernoulli", "bernoulli_", "poisson", "multinomial"),
     *("Normal", "Laplace", "Gumbel", "urandom", "secure_normal"),
 }
-"""Calls that make noise."""
+"""Calls that draw noise."""
 MADE = {"PoissonSampler", "FixedSizeSampler", "ShuffleSampler", "SeededNoise", "SecureNoise"}
-"""What only the run makes."""
+"""What only the run creates."""
 NOT_RELEASES = {
     ("advreg/adversary.py", "normal_"): "initial weights of the adversary",
     ("dp_gan/generator.py", "randn"): "the latent numbers of generated examples",
@@ -144,21 +144,21 @@ NOT_RELEASES = {
     ("dirdp_sgd/directions.py", "_standard_gamma"): "the same",
 }
 OWN_STREAMS = {
-    "absences": "selena: who is kept from which sub-model",
+    "absences": "selena: which members each sub-model holds out",
     "anomaly": "pd-sgd: the flipped labels of an experiment",
     "augmentation": "dp-sgd: views of a record",
-    "halves": "memguard: who trains the shadow",
+    "halves": "memguard: which members train the shadow",
     "labels": "dp-gan: labels of generated examples",
     "latent": "dp-gan: latent numbers",
     "partition": "pd-sgd: the batches",
-    "queries": "pate: which public examples are asked about",
-    "reference": "advreg: who is set aside",
+    "queries": "pate: which public examples are queries",
+    "reference": "advreg: which members are set aside",
     "rejection": "pd-sgd: the ablation that rejects by chance",
-    "shards": "pate: who trains which teacher",
+    "shards": "pate: which members train which teacher",
     "synthetic": "dp-gan: the classifier's examples",
     "teachers": "pate: batches of the teachers",
 }
-"""The random streams that methods ask for themselves; those of mechanisms and samplers the run asks for."""
+"""The random streams that methods use directly; those of mechanisms and samplers are used by the run."""
 
 
 def calls(file: Path) -> Iterator[tuple[str, ast.Call]]:
@@ -177,7 +177,7 @@ def sources() -> list[tuple[str, Path]]:
 
 def test_methods_make_no_noise_and_no_samplers_themselves() -> None:
     found = {(where, name) for where, file in sources() for name, _ in calls(file) if name in DRAWS | MADE}
-    assert found == set(NOT_RELEASES), "ask run.noise, run.mechanism or run.sampler"
+    assert found == set(NOT_RELEASES), "use run.noise, run.mechanism or run.sampler"
 
 
 def test_methods_ask_for_no_stream_of_a_mechanism() -> None:

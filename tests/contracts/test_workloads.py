@@ -1,4 +1,4 @@
-"""What every workload promises. A new file in workloads/ is tested by existing."""
+"""The contract of workloads. A new file in workloads/ is tested by existing."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ every_workload = pytest.mark.parametrize("name", workloads.family.names(), scope
 
 
 def with_records(name: str) -> Workload:
-    """The workload, where its records can be had without a download or minutes of preparation."""
+    """The workload, if its records are available without a download or minutes of preparation."""
     workload = workloads.family.get(name)
     reason = missing() if (missing := getattr(workload, "missing", None)) else None
     if reason is None and (unprepared := getattr(workload, "unprepared", None)):
@@ -26,7 +26,7 @@ def with_records(name: str) -> Workload:
 
 
 @every_workload
-def test_it_says_what_it_is(name: str) -> None:
+def test_it_describes_itself(name: str) -> None:
     workload = workloads.family.get(name)
     assert workload.name == name
     assert workload.about
@@ -59,7 +59,7 @@ def test_the_same_records_every_time(name: str) -> None:
 
 @every_workload
 def test_no_test_record_is_in_the_pool(name: str) -> None:
-    """A copy would make accuracy on test records accuracy on members."""
+    """A copy would make test accuracy partly an accuracy on members."""
     workload = with_records(name)
     # Hashes of 64 bits: whole rows of 60,000 images would not fit.
     pool, test = (
@@ -70,8 +70,8 @@ def test_no_test_record_is_in_the_pool(name: str) -> None:
 
 
 @every_workload
-def test_public_records_are_nobodys(name: str) -> None:
-    """Never members, and not all of the test: somebody must judge."""
+def test_public_records_are_never_members(name: str) -> None:
+    """Never members, and not the whole test set: accuracy is measured on the rest."""
     workload = with_records(name)
     if not isinstance(workload, Public):
         pytest.skip("it declares no public records")
@@ -82,7 +82,7 @@ def test_public_records_are_nobodys(name: str) -> None:
 
 
 @every_workload
-def test_the_model_answers_with_logits(name: str) -> None:
+def test_the_model_returns_logits(name: str) -> None:
     workload = with_records(name)
     for count in (5, 0):
         few = workload.pool().take(torch.arange(count))

@@ -16,7 +16,7 @@ PLAIN: dict[str, Any] = {"method": "sgd", "role": "plain-baseline", "epsilon_ask
 
 
 class Rows:
-    """A database to fill with cells and to ask."""
+    """A database to fill with cells and to query."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -93,7 +93,7 @@ def test_a_configuration_is_chosen_by_validation_accuracy_and_not_by_test_accura
 
 
 @pytest.mark.parametrize("verdict", [False, None])
-def test_a_cell_that_is_not_known_to_be_valid_is_on_no_front_and_beats_nobody(
+def test_a_cell_not_known_to_be_valid_is_on_no_front_and_beats_no_other(
     rows: Rows, verdict: bool | None
 ) -> None:
     rows.add_cell("sound", validation=0.7)

@@ -29,14 +29,14 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Engine]:
 
 
 class Rows:
-    """Rows to be asked about; nothing is ever committed."""
+    """Rows to query; nothing is ever committed."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self.connection = connection
         self.pending: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
     def insert(self, table: str, **row: Any) -> None:
-        """One row; what a test does not care about is filled in."""
+        """Insert one row; columns that a test does not set get defaults."""
         blank: dict[type, Any] = {str: "", int: 0, float: 0.0, bool: True}
         needed = {
             column.name: blank.get(column.type.python_type, "{}")

@@ -81,7 +81,7 @@ def problem() -> Problem:
 
 @pytest.fixture
 def members() -> Records:
-    """Sixty people in three classes that are easy to tell apart."""
+    """Sixty records in three well separated classes."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(60) % 3
     x = 0.5 * torch.randn(60, 4, generator=generator) + 2 * torch.eye(3, 4)[y]
@@ -90,7 +90,7 @@ def members() -> Records:
 
 @pytest.fixture
 def resume(tmp_path: Path) -> Callable[[Callable[[Run], Released], int], Released]:
-    """Train until so many steps of all phases together are done, kill it, and train again to the end."""
+    """Train for a number of steps over all phases, kill the run, and resume it to the end."""
 
     def result(train: Callable[[Run], Released], steps: int) -> Released:
         asked: list[bool] = []

@@ -1,4 +1,4 @@
-"""dp-sgd against what its definition says, step by step."""
+"""dp-sgd against its definition, step by step."""
 
 import math
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def test_noise_has_the_stated_size(
 def test_the_expected_batch_divides_and_not_the_realised_one(
     problem: Problem, members: Records, run_of: "Callable[[int], SimplestRun]"
 ) -> None:
-    """One step moves the model by the clipped sum of who was drawn over batch_size, however many they are."""
+    """One step moves the model by the clipped sum of the drawn records over batch_size, however many."""
     chosen = params(noise_multiplier=0.0, steps=1, batch_size=7, learning_rate=1.0, clip=1e-3)
     run = run_of(0)
     released = method.train(members, problem, chosen, run)
@@ -108,7 +108,7 @@ def test_an_empty_batch_takes_a_noised_step(problem: Problem, run_of: "Callable[
     before = problem.model(run.seed("init"))
     for old, new in zip(before.parameters(), released.predictor.parameters(), strict=True):
         assert not torch.equal(old, new)
-    assert released.ledger == method.planned(params(steps=1, batch_size=1), 2), "it is paid for"
+    assert released.ledger == method.planned(params(steps=1, batch_size=1), 2), "it is charged"
 
 
 def test_the_ledger_is_what_was_planned(problem: Problem, members: Records, run: "SimplestRun") -> None:
@@ -140,7 +140,7 @@ def test_the_same_seed_gives_the_same_bits(
     assert not all(torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
 
 
-def test_a_non_finite_gradient_counts_as_zero_and_is_told(
+def test_a_non_finite_gradient_counts_as_zero_and_is_counted(
     problem: Problem, members: Records, run_of: "Callable[[int], SimplestRun]"
 ) -> None:
     spoilt = Records(members.x.clone(), members.y)
@@ -197,12 +197,13 @@ def test_batch_normalisation_is_refused_by_name(members: Records, run: "Simplest
     def model(seed: int) -> nn.Module:
         return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, affine=False))
 
-    with pytest.raises(SpecError, match=r"layer '1' \(BatchNorm1d\).*GroupNorm"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, Problem(3, model, nothing), params(), run)
+    assert (caught.value.field, caught.value.value) == ("layer", ("1",))
 
 
 class OwnNormalisation(nn.BatchNorm1d):
-    """Somebody's, which no list of types knows."""
+    """A plug-in's layer, which is in no list of types."""
 
 
 def test_batch_normalisation_is_refused_whatever_it_is_called(members: Records, run: "SimplestRun") -> None:
@@ -210,23 +211,27 @@ def test_batch_normalisation_is_refused_whatever_it_is_called(members: Records, 
         return nn.Sequential(nn.Linear(4, 3), OwnNormalisation(3))
 
     for engine in ("auto", "opacus"):
-        with pytest.raises(SpecError, match=r"layer '1' \(OwnNormalisation\).*GroupNorm"):
+        with pytest.raises(SpecError) as caught:
             method.train(members, Problem(3, model, nothing), params(engine=engine), run)
+        assert (caught.value.field, caught.value.value) == ("layer", ("1",))
 
 
 def test_a_batch_larger_than_the_members_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
     chosen = params(batch_size=len(members) + 1)
-    with pytest.raises(SpecError, match="is larger than"):
+    with pytest.raises(SpecError) as caught:
         method.planned(chosen, len(members))
-    with pytest.raises(SpecError, match="is larger than"):
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("batch_size", 61, (1, 60))
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, chosen, run)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("batch_size", 61, (1, 60))
 
 
 def test_an_uncalibrated_epsilon_is_refused(problem: Problem, members: Records, run: "SimplestRun") -> None:
-    with pytest.raises(SpecError, match=r"epsilon = 4\.0 must be calibrated"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, params(epsilon=4.0, noise_multiplier=None), run)
+    assert (caught.value.field, caught.value.value) == ("noise_multiplier", None)
 
 
 def test_infinite_epsilon_trains_without_noise(
@@ -238,7 +243,7 @@ def test_infinite_epsilon_trains_without_noise(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"epsilon": 0}, "epsilon must be > 0, got 0"),
         ({"epsilon": -1.0}, "epsilon must be > 0, got -1"),
@@ -259,8 +264,8 @@ def test_infinite_epsilon_trains_without_noise(
         ({"batch_size": 0}, "batch_size must be > 0, got 0"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         params(**wrong)
 
 

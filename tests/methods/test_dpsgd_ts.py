@@ -70,14 +70,14 @@ def test_it_is_dp_sgd_on_a_network_of_tanh(
         return nn.Sequential(first, nn.Tanh(), last)
 
     ours = method.train(members, problem, params(), run_of(3))
-    twin = Problem(3, with_tanh, problem.loss)
-    theirs = dp_sgd.train(members, twin, DpSgdParams(**COMMON), run_of(3))
+    tanh = Problem(3, with_tanh, problem.loss)
+    theirs = dp_sgd.train(members, tanh, DpSgdParams(**COMMON), run_of(3))
     for own, other in zip(ours.predictor.parameters(), theirs.predictor.parameters(), strict=True):
         torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
     assert ours.ledger == theirs.ledger == method.planned(params(), len(members))
 
 
-def test_the_skeleton_answers_as_the_released_model(
+def test_the_skeleton_predicts_like_the_released_model(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
     assert isinstance(method, Calibrated)
@@ -90,11 +90,11 @@ def test_the_skeleton_answers_as_the_released_model(
     plain = problem.model(0)
     plain.load_state_dict(released.state_dict())
     assert not torch.equal(plain(members.x), released(members.x)), (
-        "the workload's own model answers otherwise"
+        "the workload's own model predicts differently"
     )
 
 
-def test_a_model_without_activations_is_told(
+def test_a_model_without_activations_warns(
     members: Records, run: "SimplestRun", caplog: pytest.LogCaptureFixture, problem: Problem
 ) -> None:
     linear = Problem(3, lambda seed: mlp((4, 3), seed), problem.loss)
@@ -104,13 +104,13 @@ def test_a_model_without_activations_is_told(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"scale": 0.0}, "scale must be > 0, got 0"),
         ({"temperature": -1.0}, "temperature must be > 0, got -1"),
         ({"offset": float("nan")}, "offset"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         params(**wrong)

@@ -54,7 +54,7 @@ def test_the_rate_falls_as_a_cosine(run: "SimplestRun") -> None:
     assert theta - 2.0 == pytest.approx(math.prod(shares) * (5.0 - 2.0), rel=1e-12)
 
 
-def test_it_learns_and_promises_nothing(run: "SimplestRun", problem: Problem, members: Records) -> None:
+def test_it_learns_and_has_no_guarantee(run: "SimplestRun", problem: Problem, members: Records) -> None:
     released = method.train(members, problem, SgdParams(steps=200, batch_size=10, learning_rate=0.5), run)
     accuracy = (released.predictor(members.x).argmax(1) == members.y).float().mean()
     assert accuracy > 0.9
@@ -89,7 +89,7 @@ def test_an_empty_poisson_batch_takes_no_step(run: "SimplestRun", problem: Probl
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"learning_rate": 0.0}, "learning_rate must be > 0, got 0.0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number, got nan"),
@@ -101,6 +101,6 @@ def test_an_empty_poisson_batch_takes_no_step(run: "SimplestRun", problem: Probl
         ({"epsilon": 1.0}, "epsilon"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         SgdParams(**wrong)

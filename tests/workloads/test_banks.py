@@ -1,4 +1,4 @@
-"""Feature banks: made once, kept whole, taken up where they broke off."""
+"""Feature banks: computed once, cached completely, resumed after an interruption."""
 
 import threading
 from collections.abc import Callable
@@ -31,7 +31,7 @@ TINY = Published("tiny", "", "", "", (Place("tiny"),), read, (), sha256=digest(r
 
 @dataclass
 class Sums:
-    """Adds up the pixels of an image, and breaks when it is told to."""
+    """An encoder that sums the pixels of an image, and fails on request."""
 
     about: str = "sums"
     version: str = "1-abc"
@@ -59,7 +59,7 @@ class Sums:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache of a test with the data set `tiny`; banks are made in parts of three records."""
+    """The cache of a test with the data set `tiny`; banks are computed in parts of three records."""
     monkeypatch.setenv("PRIVBENCH_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("PRIVBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(bank, "PART", 3)
@@ -131,7 +131,7 @@ def test_other_weights_or_other_records_are_another_file(
     assert Bank("tiny-sums", "tiny", Sums()).file() not in files
 
 
-def test_records_that_nobody_knew_before_count_by_their_content(
+def test_data_without_a_known_checksum_are_identified_by_content(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = Bank("tiny-sums", "tiny", Sums()).file()
@@ -139,7 +139,7 @@ def test_records_that_nobody_knew_before_count_by_their_content(
     assert Bank("tiny-sums", "tiny", Sums()).file() == known
 
 
-def test_who_comes_second_waits_for_the_first(folder: Path) -> None:
+def test_a_second_process_waits_for_the_first(folder: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(Sums):
@@ -172,10 +172,17 @@ def test_who_comes_second_waits_for_the_first(folder: Path) -> None:
 
 
 def test_progress_is_reported(folder: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    Bank("tiny-sums", "tiny", Sums()).load(lambda *each: told.append(each))
+    reported: list[tuple[str, int, int]] = []
+    Bank("tiny-sums", "tiny", Sums()).load(lambda *each: reported.append(each))
     train, test = "features tiny-sums, train", "features tiny-sums, test"
-    assert told == [(train, 0, 7), (train, 3, 7), (train, 6, 7), (train, 7, 7), (test, 0, 3), (test, 3, 3)]
+    assert reported == [
+        (train, 0, 7),
+        (train, 3, 7),
+        (train, 6, 7),
+        (train, 7, 7),
+        (test, 0, 3),
+        (test, 3, 3),
+    ]
 
 
 def test_what_is_missing_is_reported_with_the_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +192,9 @@ def test_what_is_missing_is_reported_with_the_remedy(folder: Path, monkeypatch: 
     assert str(made.file()) in reason
     with pytest.raises(BenchError, match="it needs abacus"):
         made.load()
-    assert not folder.exists(), "asking leaves nothing behind"
+    assert not folder.exists(), "checking writes nothing"
     replace(made, encoder=Sums()).load()
-    assert made.missing() is None, "a file that another machine made is as good"
+    assert made.missing() is None, "a file from another machine is accepted"
     assert_whole(made.load())
     monkeypatch.setenv("PRIVBENCH_DATA", str(folder / "elsewhere"))
     assert "data set 'tiny' is missing" in (made.missing() or "")

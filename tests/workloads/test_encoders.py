@@ -1,4 +1,4 @@
-"""The frozen networks as encoders: a record's features from it alone, by the weights we know."""
+"""Frozen networks as encoders: features depend on one record only, with verified weights."""
 
 import sys
 import types
@@ -88,7 +88,7 @@ def test_reviews_are_read_as_far_as_imdb_lstm_reads_them() -> None:
     assert texts[2] == " ".join(["word"] * 79)
 
 
-def test_versions_tell_what_the_features_depend_on() -> None:
+def test_versions_contain_what_the_features_depend_on() -> None:
     assert EfficientNetLite0(96).version != EfficientNetLite0(128).version
     assert MiniLm(79).version != MiniLm(20).version
     assert WEIGHTS in ClipImages().version

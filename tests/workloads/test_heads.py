@@ -30,7 +30,7 @@ def head(name: str) -> Head:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Data sets of twelve records in the place of the published ones, which nobody can encode here."""
+    """Data sets of twelve records instead of the published ones, which cannot be encoded in a test."""
     monkeypatch.setenv("PRIVBENCH_DATA", str(tmp_path))
     monkeypatch.setenv("PRIVBENCH_CACHE", str(tmp_path / "cache"))
     members: dict[str, Dataset] = dict(data.family.members)

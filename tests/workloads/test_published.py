@@ -1,4 +1,4 @@
-"""Workloads on published data: their sizes, what they say without the data, how they divide it."""
+"""Workloads on published data: their sizes, their behaviour without the data, their splits."""
 
 from pathlib import Path
 
@@ -75,7 +75,7 @@ def test_the_model_has_the_published_size(name: str) -> None:
 
 
 @every_one
-def test_without_data_it_is_listed_and_its_records_say_what_is_missing(name: str, nowhere: Path) -> None:
+def test_without_data_it_is_listed_and_its_records_state_what_is_missing(name: str, nowhere: Path) -> None:
     workload = member(name)
     rows = {row["name"]: row for row in listing("workloads")}
     assert rows[name]["members"] == workload.n_train > 0

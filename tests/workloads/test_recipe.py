@@ -1,4 +1,4 @@
-"""Recipes: where they are found, what they say, and what they refuse."""
+"""Recipes: where they are found, which settings they give, and what they refuse."""
 
 import importlib.util
 import sys
@@ -82,10 +82,10 @@ def test_tuning_is_counted_once_per_search(elsewhere: Workload, tmp_path: Path) 
     assert tuning([]) == Tuning()
 
 
-def test_a_value_that_a_paper_tuned_on_test_data_says_so() -> None:
+def test_a_value_that_a_paper_tuned_on_test_data_is_marked() -> None:
     paper = Setting(value=1, source="paper", tuned_on="test")
     assert tuning([paper]) == Tuning(None, "paper", "test")
-    with pytest.raises(ValueError, match="goes with source"):
+    with pytest.raises(ValueError, match="tuned_on"):
         Setting(value=1, source="ours", tuned_on="test")
 
 
@@ -104,7 +104,7 @@ def test_all_mistakes_are_reported_at_once(elsewhere: Workload, tmp_path: Path) 
     )
     with pytest.raises(SpecError) as caught:
         recipe(elsewhere)
-    told = "\n".join(caught.value.problems)
+    problems = "\n".join(caught.value.problems)
     for word in (
         "default.steps.source",
         "'hearsay'",
@@ -113,7 +113,7 @@ def test_all_mistakes_are_reported_at_once(elsewhere: Workload, tmp_path: Path) 
         "learning_rate",
         "methods",
     ):
-        assert word in told
+        assert word in problems
     assert len(caught.value.problems) == 5
 
 
@@ -175,7 +175,7 @@ def test_a_numbered_setting_is_laid_over_the_methods_own(elsewhere: Workload, tm
     [
         ("pd-sgd", "2", "the table cannot be read"),
         ("pd-sgd", "3", "known: 1"),
-        ("sgd", "1", "there is none"),
+        ("sgd", "1", "no numbered settings"),
     ],
 )
 def test_an_unavailable_setting_is_refused(

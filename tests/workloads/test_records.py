@@ -1,4 +1,4 @@
-"""Records out of a Dataset: the same numbers as in memory, and nothing read before it is asked for."""
+"""Records from a Dataset: the same values as in memory, and nothing read before it is needed."""
 
 from functools import partial
 from typing import Any, cast
@@ -25,7 +25,7 @@ IN_MEMORY = Records(torch.randn(50, 4, generator=torch.Generator().manual_seed(1
 
 
 class Counting(Dataset[tuple[Tensor, Tensor]]):
-    """The records above, one by one; it remembers which were read."""
+    """The records above, one by one; counts which were read."""
 
     def __init__(self) -> None:
         self.read: list[int] = []
@@ -58,7 +58,7 @@ def test_they_are_the_records_in_memory(kind: type[Counting]) -> None:
         assert torch.equal(found.y, expected.y)
 
 
-def test_only_what_is_asked_for_is_read() -> None:
+def test_only_requested_records_are_read() -> None:
     dataset = Counting()
     members = LazyRecords(dataset, IN_MEMORY.y).to(CPU).take(torch.arange(10, 40))
     assert "30 rows" in repr(members)
@@ -137,7 +137,7 @@ def test_a_record_is_left_out_with_its_copies() -> None:
     assert len(without(doubled, every_other(IN_MEMORY))) == 50
 
 
-def test_images_are_read_channels_last_where_that_is_asked_for() -> None:
+def test_images_are_read_channels_last_on_request() -> None:
     images = torch.arange(60.0).view(5, 1, 3, 4)
     pairs = [(image, torch.tensor(0)) for image in images]
     lazy = LazyRecords(cast("Dataset[Any]", pairs), torch.zeros(5, dtype=torch.int64)).channels_last()

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workloads.features.photographs import FLOOR, crops, usual_maps
+from workloads.features.photographs import FLOOR, crops, typical_maps
 from workloads.features.pixels import COLOUR, GREY, IMAGENET
 from workloads.features.scattered import GROUPS, Scattered, transform
 from workloads.features.scattering import Scattering, gabor, morlet
@@ -127,8 +127,8 @@ def test_features_are_normalised_in_groups_of_the_image_itself() -> None:
     assert (groups.std(axis=2) < 1.01).all()
 
 
-def test_nobody_elses_image_moves_the_features() -> None:
-    """They would not be free of privacy cost otherwise. 1,300 images are more than one chunk."""
+def test_features_depend_on_no_other_image() -> None:
+    """Otherwise they would cost privacy. 1,300 images are more than one chunk."""
     images = np.tile(pictures(13, 1, 28), (100, 1, 1, 1))
     together = transform(images, GREY, "gn27")
     alone = transform(images[5:6], GREY, "gn27")[0]
@@ -136,13 +136,13 @@ def test_nobody_elses_image_moves_the_features() -> None:
         np.testing.assert_allclose(together[copy], alone, atol=2e-3)
 
 
-def test_what_is_usual_in_photographs_becomes_nought_and_one_or_less() -> None:
-    """Of the photographs themselves; no other image was asked. What hardly varies there stays small."""
+def test_photographs_are_normalised_to_mean_0_and_deviation_at_most_1() -> None:
+    """On the photographs themselves; no other image is used. Maps that hardly vary there stay small."""
     features = transform(crops(32), IMAGENET, "photographs").astype(np.float64)
     np.testing.assert_allclose(features.mean(axis=(0, 2, 3)), 0, atol=2e-3)
     spread = features.std(axis=(0, 2, 3))
     assert spread.max() == pytest.approx(1, abs=2e-3)
-    _, deviation = usual_maps(32, IMAGENET)
+    _, deviation = typical_maps(32, IMAGENET)
     plain = np.sqrt(deviation.flatten().numpy().astype(np.float64) ** 2 - FLOOR)
     np.testing.assert_allclose(spread, plain / np.sqrt(plain**2 + FLOOR), atol=2e-3)
 

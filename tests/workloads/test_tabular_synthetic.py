@@ -46,7 +46,7 @@ def test_shapes_and_streams() -> None:
     assert (len(pool), len(test), workload.n_train, workload.classes) == (2000, 1000, 1000, 6)
     assert pool.x is workload.pool().x, "drawn once"
     both = np.concatenate([pool.x.numpy(), test.x.numpy()])
-    assert len(np.unique(both, axis=0)) == 3000, "nobody is in both"
+    assert len(np.unique(both, axis=0)) == 3000, "no record is in both"
     assert set(pool.y.tolist()) == set(range(6))
     assert workload.model(0)(pool.x[:3]).shape == (3, 6)
 

@@ -7,7 +7,7 @@ from workloads.toml import parse_toml, read_toml
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"a = \n", "thing is not TOML: .*line 1"),
         (b"\xff\xfe", "thing is not TOML: .*utf-8"),
@@ -16,8 +16,8 @@ from workloads.toml import parse_toml, read_toml
         (b"a = 0x" + b"f" * 5_000, "thing is not TOML: .*4300 digits"),
     ],
 )
-def test_what_is_not_toml_is_reported(content: bytes, told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+def test_what_is_not_toml_is_reported(content: bytes, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         parse_toml(content, "thing")
 
 

@@ -34,7 +34,7 @@ def cached(name: str, key: str, make: Callable[[], Arrays]) -> Arrays:
     """The arrays cached under this name and key; computed and cached if missing.
 
     Args:
-        name: a readable name, for those who look into the folder.
+        name: a readable name, the first part of the file's.
         key: a hash of everything they depend on, as a part of a file name; another key is another file.
         make: computes them. Its exceptions propagate, and nothing is cached.
 

@@ -162,7 +162,7 @@ class Published:
         """The arrays, documented in the data set's module. Parsed on first use, then read from the cache."""
         place = self.place()
         if place is None:
-            raise BenchError(self.absence())
+            raise BenchError(self.absence(), field="data set", value=self.name)
         return cached(self.name, self._key(place), lambda: self.parse(place))
 
     def parse(self, place: Path) -> Arrays:
@@ -170,7 +170,7 @@ class Published:
         try:
             arrays = self.read(place)
         except OSError as error:
-            raise BenchError(f"{place} cannot be read: {error}") from error
+            raise BenchError(f"{place} cannot be read: {error}", field=str(place)) from error
         if self.sha256 is not None:
             if (found := digest(arrays)) != self.sha256:
                 named = ", ".join(self.differing(place)) or place.name

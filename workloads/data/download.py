@@ -34,9 +34,13 @@ def fetch(dataset: Published, progress: Progress) -> Path:
         if any(file.md5 is None for file in dataset.files):
             _check_content(dataset, folder)
     except OSError as error:
-        raise BenchError(f"{dataset.name} cannot be written to {folder}: {error}") from error
+        raise BenchError(
+            f"{dataset.name} cannot be written to {folder}: {error}", field=str(folder)
+        ) from error
     except BenchError as error:
-        raise BenchError(f"{error}. By hand: {dataset.by_hand()}") from error
+        raise BenchError(
+            f"{error}. By hand: {dataset.by_hand()}", field="data set", value=dataset.name
+        ) from error
     finally:
         for each in new:  # innermost first: remove new folders that stayed empty
             if each.exists() and not any(each.iterdir()):
@@ -71,7 +75,11 @@ def _check_content(dataset: Published, folder: Path) -> None:
     if verdict.state == "damaged":
         for file in dataset.files:
             (folder / file.name).unlink(missing_ok=True)
-        raise BenchError(f"the download is not {dataset.name} and was removed: {verdict.detail}")
+        raise BenchError(
+            f"the download is not {dataset.name} and was removed: {verdict.detail}",
+            field="data set",
+            value=dataset.name,
+        )
 
 
 def _reason(error: Exception) -> str:
@@ -80,7 +88,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"the server returned {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
-        return "the connection broke; the received part is kept, fetch again to resume"
+        return "the connection broke; the received part is kept, repeat the command to resume"
     if isinstance(error, requests.Timeout):
         return f"no response for {PATIENCE:g} s"
     return "no connection" if isinstance(error, requests.ConnectionError) else str(error)

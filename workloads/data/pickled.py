@@ -71,14 +71,14 @@ class _Unpickler(pickle.Unpickler):
         try:
             return ALLOWED[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(f"a pickle that asks for {module}.{name}") from None
+            raise pickle.UnpicklingError(f"a pickle that imports {module}.{name}") from None
 
 
 def _refuse_bombs(content: bytes) -> None:
     """Refuse a pickle that would make the unpickler allocate more memory than the file can fill.
 
-    Its memo is as long as the highest number that the file uses, which may be four thousand million in a file
-    of ten bytes. Lengths are checked by genops itself.
+    Its memo is as long as the highest index in the file, which may be four billion in a file of ten bytes.
+    Lengths are checked by genops itself.
     """
     try:
         codes = pickletools.genops(content)
@@ -86,7 +86,7 @@ def _refuse_bombs(content: bytes) -> None:
     except ValueError as error:
         raise pickle.UnpicklingError(f"a broken or truncated pickle ({error})") from error
     if most > len(content):
-        raise pickle.UnpicklingError(f"a pickle of {len(content)} bytes that counts {most} objects")
+        raise pickle.UnpicklingError(f"a pickle of {len(content)} bytes with a memo of {most} objects")
 
 
 def read_dict(content: bytes) -> dict[str, Any]:

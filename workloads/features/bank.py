@@ -97,12 +97,12 @@ class Bank:
         features and the others wait.
         """
         if reason := self.missing():
-            raise BenchError(reason)
+            raise BenchError(reason, field="features", value=self.name)
         arrays, key = published(self.dataset).load(), self._key()
-        making = Making(self, arrays, key, progress or Lines())
+        computation = Computation(self, arrays, key, progress or Lines())
         with nullcontext() if self.kept() else alone(file_of(self.name, key)):
-            features = cached(self.name, key, making.features)
-            making.forget()
+            features = cached(self.name, key, computation.features)
+            computation.forget()
         self._check(features, arrays)
         return features | {f"{split}_y": arrays[f"{split}_y"] for split in SPLITS}
 
@@ -125,7 +125,7 @@ class Bank:
 
 
 @dataclass(frozen=True)
-class Making:
+class Computation:
     """The computation of a bank's features in parts, each cached until all are done."""
 
     bank: Bank

@@ -59,7 +59,11 @@ class ClipImages:
         try:
             model, _, prepare = open_clip.create_model_and_transforms(MODEL, pretrained=WEIGHTS)
         except (OSError, RuntimeError) as error:
-            raise BenchError(f"open_clip cannot get the weights {WEIGHTS} of {MODEL}: {error}") from error
+            raise BenchError(
+                f"open_clip cannot get the weights {WEIGHTS} of {MODEL}: {error}",
+                field="weights",
+                value=WEIGHTS,
+            ) from error
         model.visual.proj = None
 
         def pictures(images: NDArray[Any]) -> Tensor:

@@ -25,7 +25,7 @@ dp-sgd on CIFAR-10; the noise on the statistics of Tramer and Boneh 2021 is as l
 
 
 @cache
-def usual_maps(side: int, scale: Scale) -> tuple[Tensor, Tensor]:
+def typical_maps(side: int, scale: Scale) -> tuple[Tensor, Tensor]:
     """Mean and deviation of every map of colour images, floored, each (3 x 81, 1, 1)."""
     planes = scale(crops(side)).flatten(0, 1)
     with torch.inference_mode():

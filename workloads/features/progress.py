@@ -21,7 +21,7 @@ class Lines:
         self._written = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Report at the end, or when the last line is long ago; the clock starts with 0 done."""
+        """Report at the end, or if the last line was long ago; the clock starts when 0 are done."""
         now = time.monotonic()
         began = self._began.setdefault(what, now)
         if done == 0 or (done < total and now - self._written < PATIENCE):

@@ -13,7 +13,7 @@ from torch.nn.functional import group_norm
 
 from workloads.data.array_cache import Arrays
 from workloads.features.bank import Bank, Encode, Features, Inputs
-from workloads.features.photographs import usual_maps
+from workloads.features.photographs import typical_maps
 from workloads.features.pixels import GREY, IMAGENET, Scale
 from workloads.features.scattering import CHANNELS, STRIDE, scattering
 
@@ -85,7 +85,7 @@ def normalised(maps: Tensor, scale: Scale, norm: Norm) -> Tensor:
     """Maps (B, channels, height, width) in a range that a linear layer learns from."""
     if norm == "gn27":
         return group_norm(maps, GROUPS)
-    mean, deviation = usual_maps(maps.shape[-1] * STRIDE, scale)
+    mean, deviation = typical_maps(maps.shape[-1] * STRIDE, scale)
     return (maps - mean) / deviation
 
 

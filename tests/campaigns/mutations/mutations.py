@@ -277,8 +277,7 @@ MUTATIONS = (
         "harness/results/fronts.py",
         "chosen and coalesce(valid, false) and",
         "chosen and coalesce(valid, true) and",
-        "tests/db/test_selection.py"
-        "::test_a_cell_that_is_not_known_to_be_valid_is_on_no_front_and_beats_nobody",
+        "tests/db/test_selection.py::test_a_cell_not_known_to_be_valid_is_on_no_front_and_beats_no_other",
     ),
     Mutation(
         "blind check",
@@ -286,8 +285,7 @@ MUTATIONS = (
         "harness/results/fronts.py",
         "chosen and coalesce(valid, false) and",
         "chosen and",
-        "tests/db/test_selection.py"
-        "::test_a_cell_that_is_not_known_to_be_valid_is_on_no_front_and_beats_nobody",
+        "tests/db/test_selection.py::test_a_cell_not_known_to_be_valid_is_on_no_front_and_beats_no_other",
     ),
     Mutation(
         "blind check",
@@ -437,7 +435,7 @@ MUTATIONS = (
         "methods/gradients/base.py",
         "    if on_host and all_finite(norms):\n",
         "    if on_host:\n",
-        "tests/methods/test_dp_sgd.py::test_a_non_finite_gradient_counts_as_zero_and_is_told",
+        "tests/methods/test_dp_sgd.py::test_a_non_finite_gradient_counts_as_zero_and_is_counted",
     ),
     Mutation(
         "private steps",
@@ -445,7 +443,7 @@ MUTATIONS = (
         "methods/gradients/base.py",
         "int(count) if on_host else count",
         "0 if on_host else count",
-        "tests/methods/test_dp_sgd.py::test_a_non_finite_gradient_counts_as_zero_and_is_told",
+        "tests/methods/test_dp_sgd.py::test_a_non_finite_gradient_counts_as_zero_and_is_counted",
     ),
     Mutation(
         "private steps",
@@ -567,7 +565,7 @@ MUTATIONS = (
         "workloads/recipe.py",
         'if any(each.tuned_on == "test" for each in settings):',
         "if False:",
-        "tests/workloads/test_recipe.py::test_a_value_that_a_paper_tuned_on_test_data_says_so",
+        "tests/workloads/test_recipe.py::test_a_value_that_a_paper_tuned_on_test_data_is_marked",
     ),
     Mutation(
         "paired comparison",

@@ -45,7 +45,7 @@ def test_two_are_caught(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_what_is_not_caught_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    title = "-- Views for people."
+    title = "-- The views that users query."
     harmless = replace(QUICK[0], file="db/views.sql", text=title, replacement="-- Views.")
     gone = replace(QUICK[0], file="db/views.sql", text="no such text")
     no_sql = replace(QUICK[0], file="db/views.sql", text=title, replacement="no comment;")

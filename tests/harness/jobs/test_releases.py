@@ -216,8 +216,9 @@ def test_a_lower_rate_draws_less_and_a_higher_one_is_refused() -> None:
         batches.draw(rate=0.9)
     with pytest.raises(TypeError, match="ShuffleSampler"):
         run_of().sampler("shuffle", records(), 4).draw(rate=0.1)
-    with pytest.raises(SpecError, match=r"rate = 0\.5"):
+    with pytest.raises(SpecError) as caught:
         run_of().sampler("fixed_size", records(), 4, rate=0.5)
+    assert (caught.value.field, caught.value.value) == ("rate", 0.5)
 
 
 def test_a_thinned_batch_keeps_each_record_with_its_own_chance() -> None:

@@ -106,7 +106,7 @@ def test_without_weight_it_is_plain_training_on_what_is_left(
         take_step(problem.loss(model(batch.x), batch.y).mean(), optimizer)
     assert torch.equal(flat(released.predictor), flat(model))
     assert released.set_aside is not None
-    assert released.set_aside.tolist() == aside.tolist(), "who never trained it is declared"
+    assert released.set_aside.tolist() == aside.tolist(), "members set aside are declared"
 
 
 def adversary_of(model: nn.Module, members: Records, run: "SimplestRun") -> Adversary:
@@ -140,8 +140,8 @@ def test_a_step_of_the_adversary_leaves_the_classifier_alone(
     assert errors[0] == pytest.approx(0.25, abs=0.01), "it begins at a guess"
 
 
-def test_the_adversary_learns_what_can_be_told(problem: Problem, run: "SimplestRun") -> None:
-    """Trained records answered by large logits, reference records by small ones."""
+def test_the_adversary_learns_a_visible_difference(problem: Problem, run: "SimplestRun") -> None:
+    """Large logits for trained records, small ones for reference records."""
     x = torch.cat([torch.full((30, 4), 3.0), torch.full((30, 4), 0.1)])
     members = Records(x, torch.zeros(60, dtype=torch.int64))
     trained, reference = members.take(torch.arange(30)), members.take(torch.arange(30, 60))
@@ -185,7 +185,7 @@ def test_it_resumes_in_every_phase(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"alpha": -1.0}, "alpha must be >= 0, got -1.0"),
         ({"reference_share": 0.0}, "reference_share must be > 0, got 0.0"),
@@ -196,13 +196,14 @@ def test_it_resumes_in_every_phase(
         ({"epsilon": 1.0}, "epsilon"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         params(**wrong)
 
 
-def test_a_share_that_leaves_nobody_is_refused(
+def test_a_share_that_leaves_no_member_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match=r"holding out a share of 0.999 leaves none of 60 members"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, params(reference_share=0.999), run)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("share", 0.999, 1 - 1 / 60)

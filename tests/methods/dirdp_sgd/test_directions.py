@@ -88,9 +88,9 @@ def plain_angles(count: int, dimension: int, kappa: float, generator: torch.Gene
 )
 def test_angles_are_those_of_the_printed_sampler(dimension: int, kappa: float, acceptance: float) -> None:
     count = 4000
-    twin, proposals = plain_angles(count, dimension, kappa, stream(3))
+    reference, proposals = plain_angles(count, dimension, kappa, stream(3))
     cosines, _ = draw_angles(count, dimension, kappa, stream(3))
-    torch.testing.assert_close(cosines, twin, rtol=0, atol=1e-9)
+    torch.testing.assert_close(cosines, reference, rtol=0, atol=1e-9)
     error = math.sqrt(acceptance * (1 - acceptance) / count)
     assert count / proposals == pytest.approx(acceptance, abs=4 * error + 0.003)
 
@@ -136,7 +136,7 @@ def test_the_mean_points_along_and_the_rest_spreads_evenly(dimension: int, kappa
     assert (across.square().mean(dim=0) - expected).abs().max() < 5 * expected * math.sqrt(2 / count)
 
 
-def test_the_density_ratio_is_what_the_guarantee_says() -> None:
+def test_the_density_ratio_is_that_of_the_guarantee() -> None:
     """kappa (mu - mu').y at most 2 kappa; its exponential averages to 1; its moments are the divergences."""
     dimension, kappa = 20, 2.0
     one, other = torch.eye(dimension)[:2].double()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from methods.dirdp_sgd.layout import Granularity, cut_blocks, find_layout, parse, spell
+from methods.dirdp_sgd.layout import Granularity, as_text, cut_blocks, find_layout, parse
 from workloads.errors import SpecError
 from workloads.models.lenet import lenet
 
@@ -32,8 +32,8 @@ def test_the_rows_of_the_papers_networks(
 
 def test_a_layout_is_spelled_as_the_price_list_takes_it() -> None:
     layout = find_layout(weights(lenet(0, 3, 32, 10)), "per_row")
-    assert spell(layout) == "1x10,3x12,12x75,24x300,10x768"
-    assert parse(spell(layout)) == [(1, 10), (3, 12), (12, 75), (24, 300), (10, 768)]
+    assert as_text(layout) == "1x10,3x12,12x75,24x300,10x768"
+    assert parse(as_text(layout)) == [(1, 10), (3, 12), (12, 75), (24, 300), (10, 768)]
 
 
 @pytest.mark.parametrize("granularity", ["whole", "per_layer", "per_row"])
@@ -60,6 +60,11 @@ def test_one_weight_is_the_same_whole_and_per_layer() -> None:
 
 
 def test_a_single_number_has_no_direction() -> None:
-    with pytest.raises(SpecError, match=r"'per_row' leaves a piece of one number.*per_layer or whole"):
+    with pytest.raises(SpecError) as caught:
         find_layout(weights(nn.Linear(1, 5)), "per_row")
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (
+        "granularity",
+        "per_row",
+        ("per_layer", "whole"),
+    )
     assert find_layout(weights(nn.Linear(1, 5)), "per_layer") == [(1, 5), (1, 5)]

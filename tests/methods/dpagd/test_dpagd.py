@@ -14,7 +14,7 @@ from harness.accounting import price
 from harness.jobs.run import Interrupted, Run
 from methods.base import Budgeted, Problem, Released
 from methods.dpagd.adaptive_descent import Measured, StepGrid, whole_budget
-from methods.dpagd.adaptive_descent_code import UNPAID, least_raised, losses_on_the_way
+from methods.dpagd.adaptive_descent_code import UNPAID, argmin_after_added_noise, cumulative_losses
 from methods.dpagd.dpagd import DpagdParams, method
 from methods.dpagd.zcdp import ZcdpBudget, gaussian_deviation, pure_epsilon, rho_of
 from methods.mechanisms.events import ClaimedDpEvent
@@ -39,7 +39,7 @@ def test_the_papers_conversion() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
-def test_the_budget_is_what_epsilon_pays_for(epsilon: float, run: "SimplestRun") -> None:
+def test_the_budget_is_that_of_epsilon(epsilon: float, run: "SimplestRun") -> None:
     rho = whole_budget(params(epsilon=epsilon), run)
     found = price(ZCDpEvent(rho), 1e-5).epsilon
     assert found is not None
@@ -47,7 +47,7 @@ def test_the_budget_is_what_epsilon_pays_for(epsilon: float, run: "SimplestRun")
     assert rho > rho_of(epsilon, 1e-5)
 
 
-def test_a_purse_holds_so_many_shares_and_no_more() -> None:
+def test_a_budget_admits_its_number_of_shares_and_no_more() -> None:
     budget = ZcdpBudget(0.7)
     for _ in range(120):
         assert budget.admits(0.7 / 120)
@@ -112,7 +112,7 @@ def test_it_learns_and_its_ledger_is_the_budget(
 
 
 def test_a_useless_gradient_gets_more_budget(members: Records, run: "SimplestRun", problem: Problem) -> None:
-    """With a loss that nothing changes all candidates are alike: standing still wins now and then."""
+    """With a constant loss all candidates are equal: the zero step wins now and then."""
 
     def flat(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return 0.0 * logits.sum(1) + 1.0
@@ -129,11 +129,13 @@ def test_a_useless_gradient_gets_more_budget(members: Records, run: "SimplestRun
 def test_steps_are_a_limit(problem: Problem, members: Records, run: "SimplestRun") -> None:
     released = method.train(members, problem, params(steps=3), run)
     assert released.stats["moves"] <= 3
-    assert released.ledger == ZCDpEvent(whole_budget(params(), run)), "what was promised stays promised"
+    assert released.ledger == ZCDpEvent(whole_budget(params(), run)), (
+        "the guarantee is that of the whole budget"
+    )
 
 
 def test_the_code_compares_sums_of_steps(problem: Problem, members: Records) -> None:
-    """Candidate j stands where the first j steps together lead, and the model stays at the end of all."""
+    """Candidate j is the sum of the first j steps, and the model stays at the last."""
     model = problem.model(0)
     weights = list(model.parameters())
     start = [weight.detach().clone() for weight in weights]
@@ -141,9 +143,9 @@ def test_the_code_compares_sums_of_steps(problem: Problem, members: Records) -> 
     search = LineSearch(model, problem.loss, weights, 50.0)
     grid = torch.tensor([0.0, 0.1, 0.2], dtype=torch.float64)
     expected = search.losses(members, gradient, torch.tensor([0.0, 0.1, 0.3], dtype=torch.float64))
-    losses = losses_on_the_way(search, members, gradient, grid)
+    losses = cumulative_losses(search, members, gradient, grid)
     assert torch.equal(losses, expected)
-    assert least_raised(losses, torch.Generator().manual_seed(0), 1e-9) == int(expected.argmin())
+    assert argmin_after_added_noise(losses, torch.Generator().manual_seed(0), 1e-9) == int(expected.argmin())
     for weight, origin in zip(weights, start, strict=True):
         torch.testing.assert_close(weight.detach(), origin - 0.3)
 
@@ -166,7 +168,7 @@ def test_official_code_stops_at_its_own_charge(
 ) -> None:
     released = method.train(members, problem, params(**CODE, epsilon=4.0), run)
     claimed = price(released.ledger, 1e-5).epsilons["paper"]
-    assert 3.0 < claimed < 4.6, "the authors look after a step, when it is spent"
+    assert 3.0 < claimed < 4.6, "the authors check after a step, when it is spent"
     assert released.stats["moves"] < 1000
 
 
@@ -191,15 +193,16 @@ def test_official_code_resumes_to_the_same_bits(problem: Problem, members: Recor
         assert torch.equal(own, other)
 
 
-def test_a_budget_for_less_than_a_gradient_is_told(
+def test_a_budget_for_less_than_a_gradient_is_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match=r"does not allow one gradient with sigma_t = 0\.1"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, params(**(CODE | {"sigma_t": 0.1})), run)
+    assert (caught.value.field, caught.value.value) == ("epsilon", params(**CODE).epsilon)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"epsilon": math.inf}, "epsilon must be a finite number, got inf"),
         ({"epsilon": None}, "epsilon"),
@@ -209,8 +212,8 @@ def test_a_budget_for_less_than_a_gradient_is_told(
         ({"clip": math.inf}, "clip must be a finite number, got inf"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         params(**wrong)
 
 

@@ -1,4 +1,4 @@
-"""dpis: one step against a slow twin, dp-sgd as its limit, and what it is charged for."""
+"""dpis: one step against a slow reference, dp-sgd as its limit, and its charges."""
 
 import math
 from collections.abc import Callable
@@ -39,10 +39,10 @@ def moved(before: nn.Module, after: nn.Module) -> Tensor:
     return torch.cat([(old - new).detach().flatten() for old, new in pairs])
 
 
-def test_one_step_is_what_the_definition_says(
+def test_one_step_is_that_of_the_definition(
     problem: Problem, members: Records, run_of: "Callable[[int], SimplestRun]"
 ) -> None:
-    """Record by record: a wide draw, a second one by length, and directions of one length summed."""
+    """Record by record: a wide sample, thinned by norm, and the sum of directions of one norm."""
     clip = 3.0
     chosen = params(
         noise_multiplier=0.0, steps=1, learning_rate=1.0, boost=3.0, clip=clip, normaliser_noise=EXACT
@@ -79,7 +79,7 @@ def test_where_all_gradients_are_longer_than_the_clip_it_is_dp_sgd(
 
 @pytest.mark.parametrize(("noise", "clip"), [(2.0, 0.5), (0.7, 3.0)])
 def test_noise_has_the_stated_size(noise: float, clip: float, run_of: "Callable[[int], SimplestRun]") -> None:
-    """Without gradients nobody is drawn; the noise is that of the least K, members * clip / boost."""
+    """Zero gradients are never drawn; the noise is that of the smallest K, members * clip / boost."""
 
     def model(seed: int) -> nn.Module:
         layer = nn.Linear(100, 100)
@@ -128,22 +128,22 @@ def test_a_record_whose_gradient_is_not_finite_is_never_drawn(
     assert all(math.isfinite(value) for value in run.losses)
 
 
-def test_without_noise_nothing_is_promised(problem: Problem, members: Records, run: "SimplestRun") -> None:
+def test_without_noise_there_is_no_guarantee(problem: Problem, members: Records, run: "SimplestRun") -> None:
     chosen = params(epsilon=math.inf, noise_multiplier=None)
     assert method.train(members, problem, chosen, run).ledger == NonPrivateDpEvent()
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"boost": 0.5}, "boost must be >= 1, got 0.5"),
         ({"normaliser_noise": 0.0}, "normaliser_noise must be > 0, got 0"),
         ({"refresh_every": 0}, "refresh_every must be > 0, got 0"),
         ({"clip": math.inf}, "clip must be a finite number, got inf"),
-        ({"clipping": "per_layer"}, "dpis draws by whole gradients"),
+        ({"clipping": "per_layer"}, "norm of the whole gradient"),
         ({"noise_multiplier": None}, "give epsilon .* or noise_multiplier"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         params(**wrong)

@@ -108,7 +108,7 @@ def test_a_record_that_is_not_finite_counts_as_zero() -> None:
 
 
 def scores(values: list[float], share: float) -> list[float]:
-    """By how many values each bound misses: too few below it, or enough below the one before it already."""
+    """By how many values each bound misses: too few below it, or already enough below the previous one."""
     found: list[float] = []
     before, aim = 0, share * len(values)
     for bound in BOUNDS.tolist():
@@ -161,7 +161,7 @@ def test_the_odds_of_a_quantile_keep_its_epsilon(share: float) -> None:
         assert float(ratio.log().abs().max()) <= epsilon + 1e-9
 
 
-def test_two_gaussians_of_noise_8_cost_what_the_paper_says() -> None:
+def test_two_gaussians_of_noise_8_cost_what_the_paper_states() -> None:
     """Epsilon 0.695 at delta 1e-5 by the improved conversion; the bounds come on top."""
     both = price(ComposedDpEvent([GaussianDpEvent(8.0)] * 2), 1e-5).epsilons["rdp"]
     one = price(GaussianDpEvent(8 / math.sqrt(2)), 1e-5).epsilons["rdp"]
@@ -196,7 +196,7 @@ def test_groups_have_mean_0_and_deviation_1() -> None:
 
 
 @pytest.mark.parametrize(
-    ("example", "groups", "told"),
+    ("example", "groups", "message"),
     [
         (torch.zeros(1, 80, dtype=torch.int64), None, "normalisation needs records with numeric channels"),
         (torch.zeros(1), None, "normalisation needs records with numeric channels"),
@@ -204,6 +204,6 @@ def test_groups_have_mean_0_and_deviation_1() -> None:
         (torch.zeros(1, 64), 64, "more than one number in each group"),
     ],
 )
-def test_unfit_records_are_told(example: Tensor, groups: int | None, told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+def test_unfit_records_are_refused(example: Tensor, groups: int | None, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         refuse_unfit(example, groups)

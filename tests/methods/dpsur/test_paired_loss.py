@@ -35,7 +35,7 @@ def paired(model: nn.Module, records: Records) -> tuple[PairedLoss, list[Tensor]
 
 
 def plainly(model: nn.Module, pairs: list[Tensor], records: Records) -> Tensor:
-    """Set the weights, ask the model, set the others, ask again."""
+    """The slow way: one forward pass for each set of weights."""
     found = []
     for index in (0, 1):
         with torch.no_grad():
@@ -51,7 +51,7 @@ def features(count: int) -> Records:
 
 
 class Branching(nn.Module):
-    """Looks at its numbers, which vmap cannot follow."""
+    """A model with a data-dependent branch, which vmap does not support."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def test_the_hooks_of_an_engine_do_not_mind(engine: str) -> None:
     torch.testing.assert_close(hooked.clipped_sum(records.x, records.y, 1.0).sums, before)
 
 
-def test_nobody_has_no_loss() -> None:
+def test_no_records_have_no_loss() -> None:
     model, records = mlp((6, 3), 0), features(4)
     both, _ = paired(model, records)
     assert both(records.take(torch.zeros(0, dtype=torch.int64))).tolist() == [0.0, 0.0]

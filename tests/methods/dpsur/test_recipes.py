@@ -1,4 +1,4 @@
-"""The paper's settings per data set and epsilon reach the task, and allow as many updates as it says."""
+"""The paper's settings per data set and epsilon reach the task, and allow as many updates as it states."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_the_papers_charge_admits_the_papers_updates(workload: str, level: int) 
     assert params["steps"] > updates / acceptance(params["sigma_v"], params["beta"])[1]
 
 
-def test_a_missing_epsilon_is_told() -> None:
+def test_a_missing_epsilon_is_refused() -> None:
     with pytest.raises(SpecError, match=r"\(digits-mlp, dpsur\): epsilon is missing"):
         planned("digits-mlp")
 

@@ -1,4 +1,4 @@
-"""The private test of a proposal, what the budget pays for, and what is counted."""
+"""The private test of a proposal, what the budget is charged for, and what is counted."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_a_change_is_clipped_and_what_is_no_number_is_bad(change: float, clipped
     assert clip_change(change, 1.0) == clipped
 
 
-def test_verdicts_tell_good_from_bad() -> None:
+def test_verdicts_separate_good_from_bad() -> None:
     verdicts = dict.fromkeys(VERDICTS, 0)
     for change, accepted in ((-2.0, True), (-1.0, False), (-0.5, True), (3.0, True), (math.nan, False)):
         count(verdicts, change, accepted, 1.0)
@@ -83,7 +83,7 @@ def allowance(charge: str, overdraws: bool = False) -> Allowance:
 
 
 def attempts_until_closed(book: Allowance, accept_every: int) -> tuple[int, int]:
-    """Attempts and acceptances when every so manieth attempt is accepted."""
+    """Attempts and acceptances if every n-th attempt is accepted."""
     attempts = accepted = 0
     while book.admits():
         attempts += 1
@@ -93,7 +93,7 @@ def attempts_until_closed(book: Allowance, accept_every: int) -> tuple[int, int]
     return attempts, accepted
 
 
-def test_all_attempts_are_paid_for() -> None:
+def test_all_attempts_are_charged() -> None:
     room = Filter(2.0, 1e-5, ATTEMPT).remaining_uses(ATTEMPT)
     assert room > 3
     assert attempts_until_closed(allowance("all_attempts"), 3) == (room, room // 3)
@@ -101,7 +101,7 @@ def test_all_attempts_are_paid_for() -> None:
     assert allowance("all_attempts").most(2) == 2
 
 
-def test_the_papers_charge_pays_for_accepted_ones() -> None:
+def test_the_papers_charge_is_for_accepted_attempts() -> None:
     room = Filter(2.0, 1e-5, ATTEMPT).remaining_uses(ATTEMPT)
     assert attempts_until_closed(allowance("paper"), 3) == (3 * room, room)
     assert allowance("paper").most(1000) == 1000
@@ -114,7 +114,7 @@ def test_the_official_code_makes_one_attempt_too_many(accept_every: int, late: i
     assert attempts_until_closed(book, accept_every) == (accept_every * room + 1, room + late)
 
 
-def test_an_allowance_goes_on_from_its_state() -> None:
+def test_an_allowance_resumes_from_its_state() -> None:
     book, other = allowance("paper", overdraws=True), allowance("paper", overdraws=True)
     attempts_until_closed(book, 1)
     other.load_state_dict(book.state_dict())

@@ -90,7 +90,7 @@ def test_a_spoilt_example_counts_as_zero(engine: Engine, apart: "Apart") -> None
 
 
 def test_bits_do_not_depend_on_the_batches_before(engine: Engine) -> None:
-    """A resumed training begins with another batch, and must go on to the same bits."""
+    """A resumed training starts with another batch, and must give the same bits."""
     for count in (5, 2, 1, 4):
         engine.clipped_sum(*images(count), 1.0)
     later = engine.clipped_sum(*images(3), 1.0)
@@ -112,7 +112,7 @@ def test_the_model_is_left_clean() -> None:
 
 
 class Looking(nn.Module):
-    """A model that looks at its data before it decides."""
+    """A model with a data-dependent branch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,5 +133,10 @@ def test_a_model_the_compiler_cannot_take_is_refused() -> None:
 
 def test_without_a_compiler_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(SpecError, match=r"needs a C\+\+ compiler"):
+    with pytest.raises(SpecError) as caught:
         make_engine(mlp((16, 3), 1), cross_entropy, "compiled")
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (
+        "engine",
+        "compiled",
+        ("bookkeeping",),
+    )

@@ -73,7 +73,7 @@ def test_it_agrees_with_one_example_at_a_time(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_checked_first_batch_has_the_same_bits_as_a_later_one(architecture: str) -> None:
-    """A resumed training checks its first batch again, and must go on to the same bits."""
+    """A resumed training checks its own first batch, and must give the same bits."""
     make, shape = ARCHITECTURES[architecture]
     engine = make_engine(make(), cross_entropy, "bookkeeping")
     first, later = (engine.clipped_sum(*batch(*shape), 1.0) for _ in range(2))
@@ -257,12 +257,22 @@ def test_it_gives_the_gradients_themselves(
     assert [g.shape for g in engine.per_example(x[:0], y[:0])] == [(0, *w.shape) for w in engine.weights]
 
 
-def test_ghost_says_what_it_cannot_do() -> None:
+def test_ghost_refuses_what_it_does_not_support() -> None:
     engine = make_engine(mlp((16, 3), 1), cross_entropy, "opacus-ghost")
-    with pytest.raises(SpecError, match="use engine = 'opacus'"):
+    with pytest.raises(SpecError) as caught:
         engine.per_example(*batch(2, 16))
-    with pytest.raises(SpecError, match=r"clipping = 'flat' only, got 'per_layer'"):
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (
+        "engine",
+        "opacus-ghost",
+        ("opacus",),
+    )
+    with pytest.raises(SpecError) as caught:
         make_engine(mlp((16, 3), 1), cross_entropy, "opacus-ghost", "per_layer")
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (
+        "engine",
+        "opacus-ghost",
+        ("auto", "opacus"),
+    )
 
 
 @every_engine
@@ -361,12 +371,18 @@ def test_tied_weights_are_refused_or_added_up(truth: "Ask", apart: "Apart") -> N
     assert apart(engine.clipped_sum(x, y, 0.5).sums, expected) < 1e-5
 
 
-def test_an_unknown_engine_is_told_the_known_ones() -> None:
-    with pytest.raises(SpecError, match="did you mean 'bookkeeping'"):
+def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(SpecError) as caught:
         make_engine(mlp((16, 3), 1), cross_entropy, "bookeeping")  # type: ignore[arg-type]
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (
+        "engine",
+        "bookeeping",
+        tuple(sorted(["auto", *ENGINES])),
+    )
     assert {"auto", *ENGINES} == set(get_args(EngineName))
 
 
 def test_a_model_without_trainable_weights_is_refused() -> None:
-    with pytest.raises(SpecError, match="no trainable parameters"):
+    with pytest.raises(SpecError) as caught:
         make_engine(mlp((16, 3), 1).requires_grad_(False), cross_entropy)
+    assert (caught.value.field, caught.value.value) == ("workload", None)

@@ -250,7 +250,7 @@ class Viewed(nn.Module):
 
 
 def test_images_are_taken_in_the_layout_they_come_in(truth: "Ask", apart: "Apart") -> None:
-    """A model of somebody else may `view` its images; the harness lays out those of the others."""
+    """A plug-in's model may `view` its images; the harness changes the layout for other models only."""
     with seeded(1):
         agree(Viewed().double(), random_input(3, 2, 6, 6), truth, apart)
     model, images, layouts = stack(nn.Conv2d(2, 3, 3), nn.Tanh()), random_input(3, 2, 6, 6), []
@@ -262,7 +262,7 @@ def test_images_are_taken_in_the_layout_they_come_in(truth: "Ask", apart: "Apart
 
 
 class Reuse(nn.Module):
-    """A weight that is also used outside its layer's call, which no hook hears."""
+    """A weight that is also used outside its layer's call, where no hook sees it."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -275,8 +275,9 @@ class Reuse(nn.Module):
 
 def test_a_weight_used_outside_its_layer_is_found() -> None:
     engine = make_engine(Reuse(1.0).double(), energy, "bookkeeping")
-    with pytest.raises(SpecError, match=r"layer 'layer' \(Linear\): its gradient is not autograd's"):
+    with pytest.raises(SpecError) as caught:
         engine.clipped_sum(random_input(4, 5), torch.ones(4, dtype=torch.float64), 1.0)
+    assert (caught.value.field, caught.value.value) == ("layer", ("layer",))
 
 
 class Never(nn.Module):
@@ -307,8 +308,9 @@ class Folded(nn.Module):
 
 def test_rows_that_are_not_examples_are_refused() -> None:
     engine = make_engine(Folded().double(), energy, "bookkeeping")
-    with pytest.raises(SpecError, match=r"layer 'layer' \(Linear\) gets 8 rows for 4 examples"):
+    with pytest.raises(SpecError) as caught:
         engine.clipped_sum(random_input(4, 2, 3), torch.ones(4, dtype=torch.float64), 1.0)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("layer 'layer' (Linear)", 8, 4)
 
 
 class Spoiler(nn.Module):
@@ -347,7 +349,7 @@ def test_hooks_rest_outside_the_engine(apart: "Apart") -> None:
     assert apart(engine.clipped_sum(x, y, 1.0).sums, sums) < 1e-12
 
 
-def test_the_arena_hands_out_the_same_memory_again() -> None:
+def test_the_arena_reuses_its_memory() -> None:
     arena, like = Arena(), torch.zeros(0)
     first, second = arena.empty((2, 3), like), arena.empty((4,), like)
     arena.reset()

@@ -1,4 +1,4 @@
-"""Counts of a run: the same however often they are looked at, saved and put back."""
+"""Counts of a run: the same however often they are read, saved and restored."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Random views against a slow twin, and the gradient of several views of one person."""
+"""Random views against a slow reference, and the gradient of several views of one record."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -73,8 +73,8 @@ def test_views_are_shifted_and_mirrored_images(flip: bool) -> None:
 
 
 @pytest.mark.parametrize("physical", [None, 2])
-def test_a_persons_views_are_clipped_as_one_gradient(physical: int | None) -> None:
-    """The slow way: one person at a time, the gradient of the mean loss over the views, then the clip."""
+def test_the_views_of_a_record_are_clipped_as_one_gradient(physical: int | None) -> None:
+    """The slow way: one record at a time, the gradient of the mean loss over its views, then clipping."""
     people, copies, clip = images(5), 3, 0.5
     views = random_views(people.x, copies, 1, True, torch.Generator().manual_seed(3))
     model, unused = network(0), list(torch.split(views, copies))
@@ -120,32 +120,33 @@ def test_empty_batches_are_no_trouble(run: "SimplestRun") -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "told"),
+    ("x", "message"),
     [
         (torch.zeros(12, 64), r"got records of shape \(64,\)"),
         (torch.zeros(12, 81, 7, 7), r"got records of shape \(81, 7, 7\)"),
         (torch.zeros(12, 1, 6, 6, dtype=torch.int64), "augmentations need images"),
     ],
 )
-def test_other_records_than_images_are_refused(x: Tensor, told: str, run: "SimplestRun") -> None:
+def test_other_records_than_images_are_refused(x: Tensor, message: str, run: "SimplestRun") -> None:
     members = Records(x, torch.zeros(12, dtype=torch.int64))
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         method.train(members, PROBLEM, params(augmentations=2), run)
 
 
 def test_a_shift_beyond_the_image_is_refused(run: "SimplestRun") -> None:
-    with pytest.raises(SpecError, match="augmentation_shift = 6 does not fit images of 6 x 6"):
+    with pytest.raises(SpecError) as caught:
         method.train(images(12), PROBLEM, params(augmentations=2, augmentation_shift=6), run)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("augmentation_shift", 6, (1, 5))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"augmentations": 0}, "augmentations must be > 0, got 0"),
-        ({"augmentations": 2, "engine": "opacus-ghost"}, "averages stored gradients"),
+        ({"augmentations": 2, "engine": "opacus-ghost"}, "needs stored per-example gradients"),
         ({"augmentations": 2, "engine": "bookkeeping"}, "use engine = 'auto'"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         params(**wrong)

@@ -1,4 +1,4 @@
-"""Bessel functions: known numbers and multi-precision twins, up to dimensions of large models."""
+"""Bessel functions: known values and multi-precision references, up to dimensions of large models."""
 
 import math
 
@@ -43,8 +43,8 @@ def test_the_mean_has_its_known_length(dimension: int, kappa: float, length: flo
 def test_the_normaliser_keeps_its_digits(dimension: int, kappa: float) -> None:
     """Against 40 digits of mpmath, in all three ways of computing it."""
     with mpmath.workdps(40):
-        twin = mpmath.log(mpmath.hyp0f1(mpmath.mpf(dimension) / 2, mpmath.mpf(kappa) ** 2 / 4))
-    assert log_normaliser(dimension, [kappa])[0] == pytest.approx(float(twin), rel=1e-10)
+        expected = mpmath.log(mpmath.hyp0f1(mpmath.mpf(dimension) / 2, mpmath.mpf(kappa) ** 2 / 4))
+    assert log_normaliser(dimension, [kappa])[0] == pytest.approx(float(expected), rel=1e-10)
 
 
 @pytest.mark.parametrize(("dimension", "kappa"), [(10**6, 3e5), (2_700_000, 3e4)])
@@ -60,8 +60,8 @@ def test_a_large_model_and_a_large_kappa_keep_their_digits(dimension: int, kappa
         for k in range(first, last):
             total += term
             term *= mpmath.mpf(square) / ((k + 1) * (half + k))
-        twin = float(head + mpmath.log(total))
-    assert log_normaliser(dimension, [kappa])[0] == pytest.approx(twin, rel=1e-12)
+        expected = float(head + mpmath.log(total))
+    assert log_normaliser(dimension, [kappa])[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_normaliser_stands_extreme_numbers() -> None:

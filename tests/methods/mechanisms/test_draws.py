@@ -51,7 +51,7 @@ def test_gaussian_noise_has_the_stated_scale_however_it_is_added() -> None:
         assert float(noisy.std()) == pytest.approx(scale, rel=5 / math.sqrt(2 * MANY))
 
 
-def test_secure_numbers_are_not_seeded_but_the_stream_goes_on() -> None:
+def test_secure_numbers_are_not_seeded_but_the_stream_advances() -> None:
     seeded, secure = stream(), stream()
     one = add_gaussian_number(0.0, seeded, 1.0, 1.0, secure=False)
     other = add_gaussian_number(0.0, secure, 1.0, 1.0, secure=True)
@@ -68,7 +68,7 @@ def test_a_choice_has_the_odds_of_the_exponential_mechanism() -> None:
 
 
 def win_chances(sums: list[float], scale: float) -> list[float]:
-    """The chance of every place to be the smallest of sum - scale * exponential, by integration."""
+    """The probability that each index has the smallest sum - scale * exponential, by integration."""
     scores = [-each / scale for each in sums]
 
     def chance(place: int) -> float:

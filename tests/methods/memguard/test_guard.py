@@ -1,4 +1,4 @@
-"""The guard against the authors' loop over single queries, and what it promises of every answer."""
+"""The guard against the authors' loop over single queries, and the properties of every output."""
 
 import math
 
@@ -26,7 +26,7 @@ def random_logits(count: int, scale: float = 3.0) -> Tensor:
 
 
 def sure_means_member() -> nn.Module:
-    """20 (largest probability - 0.8): members are those of whom the predictor is sure."""
+    """20 (largest probability - 0.8): members are the records with confident predictions."""
     surrogate = nn.Linear(CLASSES, 1).double()
     with torch.no_grad():
         surrogate.weight.copy_(torch.tensor([[0.0, 0.0, 0.0, 0.0, 20.0]]))
@@ -102,13 +102,13 @@ def test_labels_stay_and_confidences_are_probabilities(surrogate: nn.Module, dis
     torch.testing.assert_close(released.exp().sum(1), torch.ones(len(logits)))
 
 
-def test_without_distortion_the_answer_is_the_predictors() -> None:
+def test_without_distortion_the_output_is_the_predictors() -> None:
     logits = random_logits(40)
     torch.testing.assert_close(guard(sure_means_member(), 0.0)(logits), logits.log_softmax(1))
 
 
 def test_a_surrogate_of_one_threshold_is_left_at_its_threshold() -> None:
-    """What says member at 0.8 and above sees 0.8 of nearly everybody, to within the last step."""
+    """A surrogate with a threshold of 0.8 gets a confidence of 0.8 for most records, up to the last step."""
     logits = random_logits(60)
     before, after = logits.softmax(1).amax(1), guard(sure_means_member(), 2.0)(logits).exp().amax(1)
     assert (before - 0.8).abs().mean() > 0.1
@@ -116,7 +116,7 @@ def test_a_surrogate_of_one_threshold_is_left_at_its_threshold() -> None:
     assert ((after - 0.8).abs() <= (before - 0.8).abs() + 1e-12).all(), "never nearer before than after"
 
 
-def test_the_same_input_gets_the_same_answer_whatever_its_batch() -> None:
+def test_the_same_input_gets_the_same_output_whatever_its_batch() -> None:
     torch.manual_seed(1)
     guarded = guard(sure_means_member(), 0.2)
     x = random_logits(30)
@@ -144,7 +144,7 @@ def test_the_expected_distance_is_within_the_bound_and_doubt_never_falls() -> No
 
 
 def test_where_nothing_leads_down_the_query_stays_as_it_is() -> None:
-    """A surrogate that always says member: the objective is flat at the true confidences."""
+    """A surrogate that always predicts "member": the objective is flat at the true confidences."""
     surrogate = nn.Linear(CLASSES, 1).double()
     with torch.no_grad():
         surrogate.weight.zero_()

@@ -1,4 +1,4 @@
-"""PATE's aggregators: how often they answer and err against closed forms, and what they write down."""
+"""PATE's aggregators: rates of answers and errors against closed forms, and their DP events."""
 
 import math
 
@@ -44,13 +44,13 @@ def test_without_noise_the_plurality_wins(name: AggregatorName) -> None:
 
 
 @pytest.mark.parametrize(("gap", "tail"), [(20, 0.275910), (60, 0.062234)])
-def test_laplace_noise_flips_as_often_as_its_tail_says(gap: int, tail: float) -> None:
+def test_laplace_noise_flips_labels_at_the_rate_of_its_tail(gap: int, tail: float) -> None:
     """P[L1 - L2 > t] = (2 + t) e^-t / 4, for t = gap / scale = 1 and 3."""
     labels = Aggregator("lnmax", 20.0).answer(rows(100 + gap, 100), stream())
     assert within(float((labels == 1).double().mean()), tail)
 
 
-def test_gaussian_noise_flips_as_often_as_its_tail_says() -> None:
+def test_gaussian_noise_flips_labels_at_the_rate_of_its_tail() -> None:
     labels = Aggregator("gnmax", 40.0).answer(rows(150, 100), stream())
     assert within(float((labels == 1).double().mean()), 0.5 * math.erfc(50 / (2 * 40)))
 
@@ -86,7 +86,7 @@ def test_the_price_is_known_beforehand_and_votes_are_in_the_ledger(
     assert found.epsilons["data_dependent"] > 0
 
 
-def test_a_thousand_gaussian_answers_cost_what_the_paper_says() -> None:
+def test_a_thousand_gaussian_answers_cost_what_the_paper_states() -> None:
     """5.9899 at order 5.3 (deviation 40, delta 1e-5), by the conversion of 2018."""
     epsilons = price(Aggregator("gnmax", 40.0).planned(1000), 1e-5).epsilons
     assert epsilons["rdp_classic"] == pytest.approx(5.9899, rel=1e-3)

@@ -113,7 +113,7 @@ def test_stopping_early_gives_the_verdict_of_the_printed_algorithm(needed: int) 
         assert verdict.count == 1 + sum(pattern[: len(asked)])
 
 
-def test_nothing_is_asked_once_the_outcome_is_certain() -> None:
+def test_no_batch_is_tested_once_the_outcome_is_certain() -> None:
     assert count_plausible(range(9), 3, lambda number: True).evaluated == 3
     assert count_plausible(range(9), 1, lambda number: False).evaluated == 1
     # Nine of ten are needed: the second batch that fails decides.

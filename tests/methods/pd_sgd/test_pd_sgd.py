@@ -1,4 +1,4 @@
-"""pd-sgd against the algorithm as printed, at its limits, and what it tells of a run."""
+"""pd-sgd against the algorithm as printed, at its limits, and the stats of a run."""
 
 import logging
 import math
@@ -40,7 +40,7 @@ def flat_gradient(model: nn.Module, problem: Problem, batch: Records) -> Tensor:
 
 
 def seeds_of(members: Records, chosen: PdSgdParams, run: "SimplestRun") -> list[list[Records]]:
-    """The batches of every step, the seed first, drawn as the definition says."""
+    """The batches of every step, the seed first, drawn according to the definition."""
     random, count = run.generator("partition"), chosen.count_batches(len(members))
     steps = []
     for _ in range(chosen.steps):
@@ -94,9 +94,9 @@ def test_it_is_the_printed_algorithm_bit_for_bit(
     given: dict[str, Any], problem: Problem, members: Records, run_of: "Runs"
 ) -> None:
     chosen = params(**given)
-    twin, flags = printed_algorithm(members, problem, chosen, run_of(1))
+    reference, flags = printed_algorithm(members, problem, chosen, run_of(1))
     released = method.train(members, problem, chosen, run_of(1))
-    assert torch.equal(flat(released.predictor), flat(twin))
+    assert torch.equal(flat(released.predictor), flat(reference))
     assert released.stats["rejection_rate"] == pytest.approx(1 - sum(flags) / len(flags))
     assert {True, False} == set(flags), "both verdicts occur"
     assert released.ledger == NonPrivateDpEvent()
@@ -198,7 +198,7 @@ def test_more_threshold_rejects_less_and_more_witnesses_reject_more(
     assert by_count[0] < by_count[-1]
 
 
-def test_what_it_tells_of_a_run_adds_up(problem: Problem, members: Records, run_of: "Runs") -> None:
+def test_the_stats_of_a_run_add_up(problem: Problem, members: Records, run_of: "Runs") -> None:
     chosen = params(steps=40)
     released = method.train(members, problem, chosen, run_of(1))
     stats = released.stats
@@ -216,7 +216,7 @@ def test_what_it_tells_of_a_run_adds_up(problem: Problem, members: Records, run_
     assert stats["initial_distance_sigmas"] > 0
 
 
-def test_rejecting_everything_ends_at_the_step_limit_and_says_what_to_do(
+def test_rejecting_everything_ends_at_the_step_limit_and_warns(
     problem: Problem, members: Records, run_of: "Runs", caplog: pytest.LogCaptureFixture
 ) -> None:
     run = run_of(0)
@@ -325,23 +325,25 @@ def test_the_number_of_batches_stands_for_the_batch_size_of_a_recipe() -> None:
     assert PdSgdParams(**given.model_dump()) == given, "as a task brings it back"
 
 
-def test_a_layer_that_remembers_rejected_batches_is_refused(members: Records, run: "SimplestRun") -> None:
+def test_a_layer_with_running_statistics_is_refused(members: Records, run: "SimplestRun") -> None:
     def model(seed: int) -> nn.Module:
         return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
 
-    with pytest.raises(SpecError, match=r"layer '1' \(BatchNorm1d\) keeps running statistics.*GroupNorm"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, Problem(3, model, cross_entropy), params(), run)
+    assert (caught.value.field, caught.value.value) == ("layer", ("1",))
 
 
 def test_more_batches_than_members_are_refused(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
-    with pytest.raises(SpecError, match="60 members cannot be split into 61 batches"):
+    with pytest.raises(SpecError) as caught:
         method.train(members, problem, params(batches=61), run)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("batches", 61, (1, 60))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"sigma": 0.0}, "sigma must be > 0, got 0"),
         ({"sigma": math.inf}, "sigma must be a finite number, got inf"),
@@ -362,6 +364,6 @@ def test_more_batches_than_members_are_refused(
         ({"epsilon": 1.0}, "epsilon"),
     ],
 )
-def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_wrong_parameters_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         params(**wrong)

@@ -1,4 +1,4 @@
-"""pd-sgd on workloads: the paper's settings in the recipes, and what Tables 7 and 9 say, on real data."""
+"""pd-sgd on workloads: the paper's settings in the recipes, and Tables 7 and 9 on real data."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -43,7 +43,7 @@ def answers(sub_models: SplitAi, classes: int = 3) -> Tensor:
 
 
 def one_by_one(members: Records, absent: Tensor, problem: Problem, run: "SimplestRun") -> Tensor:
-    """Every sub-model by itself, its rows drawn as the definition says, and a mean for every member."""
+    """Every sub-model by itself, its rows drawn according to the definition, and a mean for every member."""
     random, count = torch.Generator().manual_seed(run.seed("sub-models")), absent.shape[1]
     seen = [[i for i in range(len(members)) if not absent[i, k]] for k in range(count)]
     samplers = [ShuffleSampler(len(rows), min(8, len(rows)), random) for rows in seen]
@@ -72,7 +72,7 @@ def one_by_one(members: Records, absent: Tensor, problem: Problem, run: "Simples
 
 
 @pytest.mark.parametrize("kind", ["stacked", "one at a time"])
-def test_its_answers_are_those_of_sub_models_trained_one_by_one(
+def test_predictions_are_those_of_sub_models_trained_one_by_one(
     kind: str, problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
     if kind == "one at a time":
@@ -85,7 +85,7 @@ def test_its_answers_are_those_of_sub_models_trained_one_by_one(
     )
 
 
-def test_a_sub_model_that_sees_nobody_stays_as_it_was(problem: Problem, run: "SimplestRun") -> None:
+def test_a_sub_model_without_members_keeps_its_initial_weights(problem: Problem, run: "SimplestRun") -> None:
     members = Records(torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2]))
     absent = torch.tensor([[True, False], [True, False], [True, False]])
     said = answers(train(members, absent, problem, run))
@@ -115,10 +115,10 @@ def test_soft_labels_are_probabilities(problem: Problem, members: Records, run: 
     torch.testing.assert_close(said.sum(1), torch.ones(60))
 
 
-def test_the_answer_on_a_member_does_not_depend_on_it(
+def test_the_soft_label_of_a_member_does_not_depend_on_it(
     problem: Problem, members: Records, run_of: "Callable[[int], SimplestRun]"
 ) -> None:
-    """Another label and another x for member 7: its own sub-models never saw it, those of others did."""
+    """Another label and another x for member 7: the sub-models that label it never saw it, others did."""
     absent = draw_absences(60, 6, 2, torch.Generator().manual_seed(0))
     x, y = members.x.clone(), members.y.clone()
     x[7], y[7] = 5.0, (y[7] + 1) % 3

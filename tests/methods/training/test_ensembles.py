@@ -46,7 +46,7 @@ def finish(teachers: Ensemble, begin: int = 0) -> Tensor:
 # -- shards ----------------------------------------------------------------------------------------
 
 
-def test_everybody_is_in_one_shard(members: Records) -> None:
+def test_every_member_is_in_one_shard(members: Records) -> None:
     shards = dealt(members, 7)
     rows = [shards.rows(shard) for shard in range(7)]
     assert torch.cat(rows).sort().values.tolist() == list(range(len(members)))
@@ -62,18 +62,20 @@ def test_one_member_more_changes_one_shard(members: Records) -> None:
 
 
 def test_a_batch_is_of_the_own_shard(members: Records) -> None:
-    """Labels name the row here, so that a batch tells whom it drew."""
+    """Labels are row numbers here, so that a batch shows which records it drew."""
     named = Records(members.x, torch.arange(len(members)))
     shards = dealt(named, 7)
     drawn = shards.draw(slice(2, 5), 40, torch.Generator().manual_seed(0)).y.view(3, 40)
     for row, shard in zip(drawn, (2, 3, 4), strict=True):
-        assert set(row.tolist()) == set(shards.rows(shard).tolist()), "40 draws of about 9 meet everybody"
+        assert set(row.tolist()) == set(shards.rows(shard).tolist()), (
+            "40 draws of about 9 contain every member"
+        )
 
 
 # -- together and one by one -----------------------------------------------------------------------
 
 
-def test_a_stack_answers_as_its_models() -> None:
+def test_a_stack_predicts_like_its_models() -> None:
     models: list[nn.Module] = [mlp((4, 5, 3), seed) for seed in range(6)]
     x = torch.randn(6, 8, 4, generator=torch.Generator().manual_seed(1))
     expected = torch.stack([model(each) for model, each in zip(models, x, strict=True)])
@@ -81,7 +83,7 @@ def test_a_stack_answers_as_its_models() -> None:
 
 
 def one_by_one(problem: Problem, shards: Shards, chosen: OptimizerParams, run: "SimplestRun") -> list[Tensor]:
-    """The slow twin: every model alone, with the batches that the ensemble draws; weights and all."""
+    """A slow reference: every model trained alone, on the batches that the ensemble draws."""
     stream = torch.Generator().manual_seed(run.seed("teachers"))
     count = len(shards.sizes)
     batches = [shards.draw(slice(0, count), chosen.batch_size, stream) for _ in range(chosen.steps)]
@@ -107,7 +109,7 @@ def test_together_they_learn_what_each_learns_alone(
     members: Records,
     run_of: "Callable[[int], SimplestRun]",
 ) -> None:
-    """With 80 teachers of 60 members some have nobody: they must stay as they began."""
+    """With 80 teachers of 60 members some have an empty shard: they must keep their initial weights."""
     teachers = ensemble(problem, members, run_of(0), count, **optimizer)
     assert teachers.size == count
     finish(teachers)
@@ -117,7 +119,7 @@ def test_together_they_learn_what_each_learns_alone(
     assert (teachers.shards.sizes == 0).any() == (count == 80)
 
 
-def test_a_model_without_a_shard_is_moved_by_nobody(
+def test_a_model_with_an_empty_shard_is_not_trained(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
     spoilt = Records(torch.full_like(members.x, torch.inf), members.y)
@@ -130,7 +132,7 @@ def test_a_model_without_a_shard_is_moved_by_nobody(
     assert weights.isnan().any()
 
 
-def test_answers_are_those_of_the_trained_models(
+def test_predictions_are_those_of_the_trained_models(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
     teachers = ensemble(problem, members, run)
@@ -162,7 +164,7 @@ def test_only_small_linear_layers_are_stacked(model: nn.Module, count: int, size
 
 
 @pytest.mark.parametrize("at_once", [30, 150, 10_000])
-def test_groups_resume_to_the_same_answers(
+def test_groups_resume_to_the_same_predictions(
     at_once: int,
     monkeypatch: pytest.MonkeyPatch,
     problem: Problem,

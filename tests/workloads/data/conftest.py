@@ -1,4 +1,4 @@
-"""Small files in the publishers' formats, in folders of the test's own."""
+"""Small files in the publishers' formats, in a test's own folders."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Kept arrays: the same bytes, never half a file, never a wrong one."""
+"""Cached arrays: the same bytes, never a partial file, never a wrong one."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ def arrays() -> Arrays:
 
 
 def never() -> Arrays:
-    raise AssertionError("it was made again")
+    raise AssertionError("it was recomputed")
 
 
 def test_made_once_then_mapped(shelf: "Shelf") -> None:

@@ -1,4 +1,4 @@
-"""Published data: found where people put it, read once, refused when it is not what was published."""
+"""Published data: found in every usual place, parsed once, refused if the content differs."""
 
 import gzip
 import os
@@ -30,7 +30,7 @@ SMALL = replace(mnist.dataset, read=partial(idx.read_images, train=6, test=4), f
 
 
 def summed(shelf: "Shelf") -> Published:
-    """The same with the sums of the files that are there, as a publisher states them."""
+    """The same with the checksums of the present files, as a publisher states them."""
     folder = shelf.root / "mnist"
     files = tuple(
         File(name, (f"http://x.invalid/{name}",), md5(folder / name)) for name in idx.FILES.values()
@@ -47,7 +47,7 @@ def test_read_once_then_from_the_cache(shelf: "Shelf") -> None:
     first = SMALL.load()
 
     def never(_: Path) -> Arrays:
-        raise AssertionError("it was read again")
+        raise AssertionError("it was parsed a second time")
 
     again = replace(SMALL, read=never).load()
     assert digest(first) == digest(again)
@@ -79,7 +79,7 @@ def test_found_in_the_usual_folders(shelf: "Shelf", folder: str) -> None:
     assert SMALL.size() == sum(file.stat().st_size for file in (shelf.root / folder).iterdir())
 
 
-def test_what_is_absent_says_where_and_how(shelf: "Shelf") -> None:
+def test_a_missing_data_set_states_where_and_how(shelf: "Shelf") -> None:
     with pytest.raises(BenchError) as caught:
         mnist.dataset.load()
     message = str(caught.value)

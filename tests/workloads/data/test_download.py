@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content[: self.server.breaks_at])
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_the_next_address_is_tried(shelf: "Shelf", server: Server) -> None:
     assert (shelf.root / "thing/data.bin").read_bytes() == CONTENT
 
 
-def test_no_network_says_what_to_put_where(shelf: "Shelf", server: Server) -> None:
+def test_without_a_network_the_error_states_what_to_put_where(shelf: "Shelf", server: Server) -> None:
     server.server_close()
     shelf.root.rmdir()
     with pytest.raises(BenchError) as caught:

@@ -1,4 +1,4 @@
-"""Faces: who has enough photographs, which are taken, how they are shrunk."""
+"""Faces: which people and photographs are used, and how they are resized."""
 
 import io
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ def photograph(colour: tuple[int, int, int], side: int = 250) -> bytes:
 
 
 def album(people: dict[str, int]) -> dict[str, bytes]:
-    """So many photographs of each, the first darkest; every person another colour."""
+    """A number of photographs of each person, the first darkest; every person has another colour."""
     colours = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     made = {}
     for (person, count), colour in zip(people.items(), colours, strict=True):
@@ -62,7 +62,7 @@ def test_too_few_people(shelf: "Shelf") -> None:
     [
         (photograph((9, 9, 9), side=64), "64 x 64"),
         (b"<html>", "something else"),
-        (photograph((9, 9, 9))[:700], "a part of one"),
+        (photograph((9, 9, 9))[:700], "a truncated or other file"),
     ],
 )
 def test_a_wrong_photograph_is_named(shelf: "Shelf", content: bytes, found: str) -> None:

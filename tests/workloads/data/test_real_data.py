@@ -53,7 +53,7 @@ def load(name: str, record: Record) -> Arrays:
         seconds.append(time.perf_counter() - began)
     record(f"{name}_parse_seconds", seconds[0])
     record(f"{name}_cached_seconds", seconds[1])
-    assert seconds[1] < 10, "a fraction of a second on an idle machine; it was parsed again"
+    assert seconds[1] < 10, "a fraction of a second on an idle machine; it was parsed a second time"
     assert digest(arrays) == dataset.sha256
     return arrays
 

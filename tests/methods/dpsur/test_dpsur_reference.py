@@ -1,6 +1,6 @@
-"""dpsur against a slow twin that copies whole models and optimizers: the same bits from the same randomness.
+"""dpsur against a slow reference that copies whole models and optimizers: same randomness, same bits.
 
-The twin shares with it the clipped sums and the Gaussian noise, which have tests of their own.
+They share the clipped sums and the Gaussian noise, which have their own tests.
 """
 
 import copy
@@ -31,7 +31,7 @@ OPTIMIZERS: list[dict[str, Any]] = [
 ]
 
 
-class Twin:
+class Reference:
     """Algorithm 2 of Fu et al. 2024, line by line; with `official`, the loop of the authors' code."""
 
     def __init__(self, members: Records, problem: Problem, params: DpsurParams, run: "SimplestRun") -> None:
@@ -96,13 +96,13 @@ class Twin:
                 self.model.load_state_dict(last_model)  # before the first acceptance, the model's own tensors
 
     def admits(self) -> bool:
-        """Whether the paid attempts and one more keep the budget."""
+        """Whether the charged attempts and one more stay within the budget."""
         return (self.accepted if self.params.charge == "paper" else self.attempts) < self.room
 
 
 @cache
 def room(epsilon: float, rates: tuple[float, float], noises: tuple[float, float], charge: str) -> int:
-    """How many attempts the budget pays for: fixed beforehand where all are charged, else by a filter."""
+    """The number of attempts in the budget: fixed in advance if all are charged, else by a filter."""
     parts = zip(rates, noises, strict=True)
     attempt = ComposedDpEvent([PoissonSampledDpEvent(q, GaussianDpEvent(noise)) for q, noise in parts])
     budget = Filter(epsilon, 1e-5, attempt) if charge == "paper" else Allotment(epsilon, 1e-5, attempt)
@@ -119,7 +119,7 @@ def room(epsilon: float, rates: tuple[float, float], noises: tuple[float, float]
     ],
     ids=["all attempts", "paper", "official code"],
 )
-def test_the_twin_has_the_same_bits(
+def test_the_reference_has_the_same_bits(
     chosen: dict[str, Any],
     optimizer: dict[str, Any],
     problem: Problem,
@@ -128,11 +128,11 @@ def test_the_twin_has_the_same_bits(
 ) -> None:
     params = DpsurParams(batch_size=12, B_v=6, sigma_t=2.0, sigma_v=1.5, clip=1.0, **chosen, **optimizer)
     released = method.train(members, problem, params, run_of(3))
-    twin = Twin(members, problem, params, run_of(3))
-    (twin.official if params.variant == "official_code" else twin.clean)()
-    assert released.stats["attempts"] == twin.attempts
-    assert 0 < released.stats["accepted"] == twin.accepted < twin.attempts
-    ours, theirs = released.predictor.state_dict(), twin.model.state_dict()
+    reference = Reference(members, problem, params, run_of(3))
+    (reference.official if params.variant == "official_code" else reference.clean)()
+    assert released.stats["attempts"] == reference.attempts
+    assert 0 < released.stats["accepted"] == reference.accepted < reference.attempts
+    ours, theirs = released.predictor.state_dict(), reference.model.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert moved(released.predictor, problem.model(run_of(3).seed("init"))) > 0
 
