@@ -25,6 +25,7 @@ NEEDS = {
     "gpu": "a GPU",
     "network": "a network",
     "postgres": "PostgreSQL",
+    "root": "root on Debian",
     "slurm": "a SLURM cluster",
     "time": "minutes to hours",
 }
