@@ -1,7 +1,7 @@
 """Hooks of mkdocs: pages are written for the repository, and the site takes them as they are.
 
 The README is the front page, and the pages beside it come along. A link to any other file outside docs/
-leads to a copy of it. The name of a file after a fence's language becomes the block's title.
+leads to a copy of it. What follows a fence's language, a file's name or `needs-slurm`, is the block's title.
 """
 
 import posixpath
@@ -18,8 +18,20 @@ FRONT = {
     **{f"examples/{name}/README.md": f"examples/{name}.md" for name in ("plugin", "slurm")},
 }
 """Pages outside docs/: path in the repository to path in the site."""
+NEEDS = {
+    "data": "the data sets",
+    "docker": "Docker",
+    "duckdb": "DuckDB's command line",
+    "gpu": "a GPU",
+    "network": "a network",
+    "postgres": "PostgreSQL",
+    "root": "root on Debian",
+    "slurm": "a SLURM cluster",
+    "time": "minutes to hours",
+}
+"""What a block that no test runs may be marked with, as a reader is told."""
 LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=\))")
-TITLED = re.compile(r"^(```\w+) ([\w./-]+)$", re.MULTILINE)
+TITLED = re.compile(r"^( *```\w+) (?:needs-(\w+)|([\w./-]+))$", re.MULTILINE)
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -36,7 +48,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links at the site's own files, and give blocks of a file its name."""
+    """Point links at the site's own files, and give blocks their titles."""
 
     def moved(link: re.Match[str]) -> str:
         path = target(page.file.src_uri, link[1])
@@ -45,7 +57,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         uri = site_uri(path)
         return posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or ".") + (link[2] or "")
 
-    return TITLED.sub(r'\1 title="\2"', LINK.sub(moved, markdown))
+    def titled(fence: re.Match[str]) -> str:
+        return f'{fence[1]} title="{f"needs {NEEDS[fence[2]]}" if fence[2] else fence[3]}"'
+
+    return TITLED.sub(titled, LINK.sub(moved, markdown))
 
 
 def target(page: str, link: str) -> str:

@@ -28,8 +28,16 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTE = "<!-- Written by `make docs` from {}: change it there. -->\n\n"
 HIDDEN = ("--install-completion", "--show-completion", "--help")
 """Options that every command has, or that are typer's own."""
-EXAMPLE = re.compile(r"Example: (privbench .+?)(?:\. More: .+)?")
+EXAMPLE = re.compile(r"Example: (privbench .+?)(?:\s+More: docs/(\S+)\.)?")
 """The end of a command's help."""
+NEEDS = {
+    "privbench image": "docker",
+    "privbench data fetch": "network",
+    "privbench data verify": "data",
+    "privbench data features": "data",
+    "privbench enqueue": "slurm",
+}
+"""Commands whose example no test can run everywhere."""
 VIEWS = """
 What `privbench query`, `--where` and `privbench.open_store` show. Columns are an interface: they are added,
 not renamed or removed. [querying.md](querying.md) has examples, [numbers.md](numbers.md) explains how each
@@ -117,10 +125,18 @@ def command(each: Any, name: str, level: str) -> Iterator[str]:
         yield table(("option", "meaning"), rows)
     if each.epilog:
         example = EXAMPLE.fullmatch(each.epilog.strip())
-        yield f"```sh\n{example[1]}\n```" if example else inspect.cleandoc(each.epilog)
+        yield block(example[1]) if example else inspect.cleandoc(each.epilog)
+        if example and example[2]:
+            yield f"More: [{example[2]}]({example[2]})."
     for word, below in getattr(each, "commands", {}).items():
         shown = word if word in each.list_commands(here) else word.upper()  # it stands for a family of names
         yield from command(below, f"{name} {shown}", level + "#")
+
+
+def block(example: str) -> str:
+    """A command as a block, marked where it needs what not every machine has."""
+    need = next((f" needs-{need}" for start, need in NEEDS.items() if example.startswith(start)), "")
+    return f"```sh{need}\n{example}\n```"
 
 
 def views() -> str:

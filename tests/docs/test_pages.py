@@ -194,6 +194,18 @@ def test_tables_without_a_sweep_are_those_that_the_page_names(pages: Pages) -> N
     assert set(re.findall(r"`([a-z0-9.-]+)`", section.partition("\n\n")[0])) == without
 
 
+def test_published_cells_are_as_many_as_the_page_says(pages: Pages) -> None:
+    cells = {
+        paper.source: [cell for table in paper.table for block in table.block for cell in block.cells]
+        for paper in papers()
+    }
+    page = pages["docs/reproduce.md"]
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| .* \| (\d+) \|$", page, re.MULTILINE))
+    assert rows == {source: str(len(found)) for source, found in cells.items()}
+    printed = [cell for found in cells.values() for cell in found]
+    assert f"{len(printed)} cells, {sum(len(cell.values) for cell in printed)} numbers" in page
+
+
 def test_the_picture_is_small_enough_for_a_readme(root: Path) -> None:
     picture = (root / "docs/img/frontier.png").read_bytes()
     assert picture.startswith(b"\x89PNG")

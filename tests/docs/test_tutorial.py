@@ -26,7 +26,10 @@ def run(words: list[str], folder: Path, environment: dict[str, str]) -> str:
 
 @pytest.fixture(scope="module")
 def study(own_data: Path, environment: dict[str, str], blocks: Blocks) -> tuple[Path, dict[str, str]]:
-    """The reader's folder after the last command, and the environment for further ones."""
+    """The reader's folder after the last command, with half of the models, and the environment for more."""
+    sweep = (own_data / "sweep.toml").read_text(encoding="utf-8")
+    assert "models = 8" in sweep
+    (own_data / "sweep.toml").write_text(sweep.replace("models = 8", "models = 4"), encoding="utf-8")
     path = os.pathsep.join([str(own_data), environment["PYTHONPATH"]])
     here = environment | {"PYTHONPATH": path, "COLUMNS": "100"}
     lines = [

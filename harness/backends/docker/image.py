@@ -52,7 +52,7 @@ class Recipe:
     """The base image's Python, e.g. 3.12."""
     tag: str | None = None
     index: str | None = None
-    """An index with torch for another CUDA version, e.g. https://download.pytorch.org/whl/cu126."""
+    """The URL of torch's index for another CUDA version; it ends in cu and the version, e.g. /cu126."""
 
     @property
     def folder(self) -> Path:
@@ -72,8 +72,8 @@ class Recipe:
         match = re.search(r"/cu(\d\d)(\d)/?$", self.index)
         if match is None:
             raise SpecError(
-                f"--index {self.index}: give a torch index for a CUDA version, such as "
-                "https://download.pytorch.org/whl/cu126, or leave it out",
+                f"--index {self.index}: give the URL of torch's index for a CUDA version, which ends in "
+                "/cu126 or the like, or leave it out",
                 field="--index",
                 value=self.index,
             )
