@@ -27,7 +27,7 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 class Container(ProfileFile):
     """A profile of the docker backend; no option changes a result."""
 
-    image: str | None = Field(None, description="an image whose entry point is harness.jobs; else privbench's")
+    image: str | None = Field(None, description="an image that starts harness.jobs; else privbench's")
     memory: Size | None = Field(
         None, description="the memory of a container, as 4G; else by recorded trainings, else a slot's share"
     )
