@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -43,14 +44,18 @@ INSTALLS = ("pip install",)
 OF_BACKENDS = {"--backend", "--profile", "--slots", "--threads", "--timeout", "--store"}
 """Options of `run` and `enqueue` with a value that `plan` lacks, or that name somebody's folder."""
 
-# Answers in JSON, a line for a line; all in one process, because torch takes seconds to load.
+# Into a file, a line for a line, because workers print, too; all in one process, because torch takes seconds
+# to load.
 RUNNER = """
-import json, sys
+import json, sys, time
 from typer.testing import CliRunner
 from harness.cli import app
-for line in sys.stdin:
-    done = CliRunner().invoke(app.app, json.loads(line))
-    print(json.dumps([done.exit_code, f"{done.output}{done.exception!r}"]), flush=True)
+with open(sys.argv[1], "w", encoding="utf-8") as out:
+    for line in sys.stdin:
+        began = time.perf_counter()
+        done = CliRunner().invoke(app.app, json.loads(line))
+        seconds = time.perf_counter() - began
+        print(json.dumps([done.exit_code, f"{seconds:.1f} s\\n{done.output}{done.exception!r}"]), file=out)
 """
 
 
@@ -74,7 +79,8 @@ def as_run(line: str, task: str) -> list[str]:
         return ["plan", *words, "--no-probe"] if verb != "quickstart" else ["plan", verb, "--no-probe"]
     stands = {"quickstart": "examples", "NAME": "examples", "DIR": "privbench-store", "3fa94c": task}
     stands |= {"first-store": "privbench-store"}
-    more = {"plan": ["--no-probe"], "bench": ["--seconds", "0.1"], "purge": ["--dry-run"]}
+    probe = [] if "--cluster" in words else ["--no-probe"]  # a schedule needs times
+    more = {"plan": probe, "bench": ["--seconds", "0.1"], "purge": ["--dry-run"]}
     words = words if verb == "plan" else [stands.get(word, word) for word in words]
     return [verb, *words, *more.get(verb, [])]
 
@@ -164,8 +170,9 @@ def test_every_command_runs(folder: Path, reader: dict[str, str], blocks: Blocks
     task = next(iter((folder / "privbench-store/tasks").glob("*/*"))).name
     found = [(page, line) for page, line in lines(blocks) if not line.startswith("privbench serve")]
     found.append(("docs/add-an-attack.md", "privbench plan attacks.toml"))
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNER],
+    answers = folder / "answers.jsonl"
+    subprocess.run(
+        [sys.executable, "-c", RUNNER, str(answers)],
         input="".join(f"{json.dumps(as_run(line, task))}\n" for _, line in found),
         cwd=folder,
         env=reader,
@@ -173,10 +180,10 @@ def test_every_command_runs(folder: Path, reader: dict[str, str], blocks: Blocks
         text=True,
         check=True,
     )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    done = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
     wrong = [
         f"{page}: {line}\n{output}"
-        for (page, line), (code, output) in zip(found, answers, strict=True)
+        for (page, line), (code, output) in zip(found, done, strict=True)
         if code != 0
     ]
     assert wrong == []
@@ -193,7 +200,9 @@ def test_every_server_serves_until_it_is_interrupted(
         words = [sys.executable, "-m", "harness.cli", *as_run(line, ""), "--port", "0"]
         with subprocess.Popen(words, cwd=folder, env=reader, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
-            printed = server.stdout.readline()
+            printed = iter(server.stdout.readline, "")
+            address = next(filter(None, (re.search(r"http://[^/]+(:\d+/\S*)", each) for each in printed)))
+            with urlopen(f"http://127.0.0.1{address[1]}") as page:
+                assert page.status == 200, line
             server.send_signal(signal.SIGINT)
-            assert re.search(r"http://[\d.]+:\d+/", printed + server.stdout.read()), line
         assert server.returncode == 0, line

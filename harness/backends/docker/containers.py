@@ -28,7 +28,7 @@ class Container(ProfileFile):
     """A profile of the docker backend; no option changes a result."""
 
     image: str | None = Field(
-        None, description="an image whose entry point is harness.jobs; default: privbench's"
+        None, description="an image that starts harness.jobs; default: privbench's"
     )
     memory: Size | None = Field(
         None,
