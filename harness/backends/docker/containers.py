@@ -27,9 +27,7 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 class Container(ProfileFile):
     """A profile of the docker backend; no option changes a result."""
 
-    image: str | None = Field(
-        None, description="an image that starts harness.jobs; default: privbench's"
-    )
+    image: str | None = Field(None, description="an image that starts harness.jobs; default: privbench's")
     memory: Size | None = Field(
         None,
         description="the memory of a container, e.g. 4G; default: by recorded trainings, or a slot's share",
