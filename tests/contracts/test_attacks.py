@@ -191,6 +191,7 @@ def test_row_m_does_not_know_its_own_members(name: str, null: Evidence, scored: 
         np.testing.assert_array_equal(after[m], before[m])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(KNOWS_OTHERS))
 def test_a_score_does_not_know_the_membership_of_its_own_record(
     name: str, null: Evidence, scored: Scored

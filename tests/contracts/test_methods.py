@@ -107,6 +107,7 @@ def test_another_seed_gives_other_bits(name: str) -> None:
     assert not equal(released(name), other)
 
 
+@pytest.mark.slow
 @every_method
 @pytest.mark.parametrize(
     ("device", "step"),
@@ -131,6 +132,7 @@ def test_it_resumes_to_the_same_bits(name: str, device: torch.device, step: int,
     assert whole.stats == resumed.stats
 
 
+@pytest.mark.slow
 @every_method
 @on_both
 def test_it_takes_empty_batches(name: str, device: torch.device) -> None:
@@ -139,6 +141,7 @@ def test_it_takes_empty_batches(name: str, device: torch.device) -> None:
     assert all(torch.isfinite(each).all() for each in bits(result))
 
 
+@pytest.mark.slow
 @every_method
 @pytest.mark.parametrize("count", [39, 41, 8])
 def test_it_takes_one_member_more_or_less(name: str, count: int) -> None:
@@ -203,6 +206,7 @@ def test_saved_weights_are_the_released_predictor(name: str, device: torch.devic
         assert torch.equal(fresh.to(device).eval()(asked).cpu(), predictor(asked).cpu())
 
 
+@pytest.mark.slow
 @every_method
 def test_it_never_sees_non_members(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid: dict[str, Any] = {"workload": "digits-linear", "method": name}

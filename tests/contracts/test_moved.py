@@ -87,6 +87,7 @@ def test_old_names_of_the_door() -> None:
         harness.open_store("nowhere")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     ["harness.job", "harness.backends.element", "harness.backends.keeper", "harness.backends.supervisor"],

@@ -78,6 +78,7 @@ def privbench(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
+@pytest.mark.slow
 def test_an_installed_package_adds_members(site: Path) -> None:
     done = privbench(site, "list", "methods", "--json")
     assert {"tiny", "sgd", "dp-sgd"} <= {row["name"] for row in json.loads(done.stdout)}

@@ -81,6 +81,7 @@ def test_every_guide_is_reached_from_the_readme(pages: Pages) -> None:
     )
 
 
+@pytest.mark.slow
 def test_every_command_in_the_pages_parses(pages: Pages, blocks: Blocks) -> None:
     found = commands(pages, blocks)
     assert {page for page, _ in found} >= {"README.md", *GUIDES}

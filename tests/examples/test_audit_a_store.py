@@ -42,6 +42,7 @@ def audit(store: Store) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_cell_that_leaks_and_one_that_does_not(store: Store) -> None:
     done = audit(store)
     assert done.returncode == 0, done.stderr
@@ -50,6 +51,7 @@ def test_a_cell_that_leaks_and_one_that_does_not(store: Store) -> None:
     assert private.endswith("no leak seen at 1 % FPR")
 
 
+@pytest.mark.slow
 def test_a_proof_above_the_price_fails(store: Store) -> None:
     private = cells("digits-mlp")[1]
     above = {"delta": 1e-5, "epsilon": 1.5, "epsilon_priced": 1.0, "confidence": 0.95, "alarm": True}

@@ -57,6 +57,7 @@ def test_a_name_is_found_however_it_is_written(text: str, expected: set[str]) ->
     assert named_in(text) == expected
 
 
+@pytest.mark.slow
 def test_no_method_is_named() -> None:
     found = {name: named_in((ROOT / name).read_text(encoding="utf-8")) for name in files()}
     assert len(found) > 200

@@ -21,6 +21,7 @@ PAGE = """
 """.format(**{letter: letter * 64 for letter in "abcde"})
 
 
+@pytest.mark.slow
 def test_every_package_that_is_needed_has_a_licence_we_may_use() -> None:
     needed = closure("privbench")
     assert {"torch", "duckdb", "numpy"} <= needed.keys()

@@ -73,6 +73,7 @@ class Tags(HTMLParser):
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
 
 
+@pytest.mark.slow
 def test_the_page_has_no_element_of_a_name(files: dict[str, Path]) -> None:
     text = files["index.html"].read_text(encoding="utf-8")
     tags = Tags()

@@ -47,6 +47,7 @@ WITHOUT_NOISE: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITHOUT_NOISE)
 def test_a_training_without_noise_is_that_of_the_cpu(name: str, device: torch.device) -> None:
     """Batches come from a stream on the host: what is left of the difference is rounding."""

@@ -18,6 +18,7 @@ def test_every_method_has_a_budget() -> None:
     assert BUDGETS.keys() == set(methods.family.names())
 
 
+@pytest.mark.slow
 @on_second
 @pytest.mark.parametrize("name", BUDGETS)
 def test_a_step_waits_no_more_than_its_budget(

@@ -25,6 +25,7 @@ LAZY = (
 )
 
 
+@pytest.mark.slow
 def test_one_member_is_loaded_alone() -> None:
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", LAZY], check=True, env=here)

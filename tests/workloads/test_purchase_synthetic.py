@@ -8,6 +8,7 @@ import workloads
 from workloads.data.purchase_like import PurchaseLike
 
 
+@pytest.mark.slow
 def test_shapes_and_sizes() -> None:
     workload = workloads.family.get("purchase100-synthetic")
     pool, test = workload.pool(), workload.test()

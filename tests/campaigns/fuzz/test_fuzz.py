@@ -26,6 +26,7 @@ def ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_every_input_is_done_or_refused(target: Target, tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def test_sampling_every_record_is_not_sampling() -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=7, deadline=None)
 @given(
     rate=st.floats(0.01, 1.0),

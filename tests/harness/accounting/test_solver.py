@@ -27,6 +27,7 @@ def sgm(rate: float, steps: int) -> Family:
     return lambda noise: SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(noise)), steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "target", "delta"),
     [

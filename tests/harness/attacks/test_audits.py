@@ -30,6 +30,7 @@ def with_canaries(
     return replace(from_phi(phi, members), canaries=count)
 
 
+@pytest.mark.slow
 def test_null_scores_audit_to_zero(from_phi: FromPhi) -> None:
     draws = 1000
     bounds = [

@@ -89,6 +89,7 @@ def test_wide_features_are_reduced_and_still_found(masks: Callable[..., Bools]) 
     assert not judge(faded, labels, members[[0]])[0]
 
 
+@pytest.mark.slow
 def test_sound_splits_are_left_alone(digits: tuple[Images, Labels], masks: Callable[..., Bools]) -> None:
     """Over 40 random splits the test statistic has mean 0 and deviation 1, as the verdict assumes.
 

@@ -38,6 +38,7 @@ def members() -> Bools:
     return np.stack([random.permutation(RECORDS) < RECORDS // 2 for _ in range(MODELS)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attack", "params"),
     [

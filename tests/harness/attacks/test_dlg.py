@@ -27,6 +27,7 @@ def errors(found: Reconstructions, victims: Records, seen: Intercepted) -> list[
     return errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["searched", "idlg", "known"])
 def test_pictures_and_labels_come_back(intercepted: Intercepted, victims: Records, label: str) -> None:
     seen = replace(intercepted, labels=victims.y if label == "known" else None)
@@ -41,6 +42,7 @@ def test_noise_gives_nothing(mere_noise: Intercepted, victims: Records) -> None:
     assert min(errors(found, victims, mere_noise)) > 0.02
 
 
+@pytest.mark.slow
 def test_the_length_of_a_gradient_matters(intercepted: Intercepted, victims: Records) -> None:
     scaled = replace(intercepted, gradients=[3 * each for each in intercepted.gradients])
     assert min(errors(rebuild(scaled, steps=100), victims, intercepted)) > 1e-3

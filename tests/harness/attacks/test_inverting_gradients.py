@@ -35,6 +35,7 @@ ADAM: dict[str, Any] = {"optimizer": "adam", "steps": 200, "tv": 0.1, "learning_
 either = pytest.mark.parametrize("search", [LBFGS, ADAM], ids=["lbfgs", "adam"])
 
 
+@pytest.mark.slow
 @either
 def test_pictures_and_labels_come_back(
     intercepted: Intercepted, victims: Records, search: dict[str, Any]
@@ -49,6 +50,7 @@ def test_the_length_of_a_gradient_hides_nothing(intercepted: Intercepted, victim
     assert beaten(rebuild(scaled, **LBFGS), victims, intercepted) == len(victims)
 
 
+@pytest.mark.slow
 @either
 def test_noise_gives_nothing(mere_noise: Intercepted, victims: Records, search: dict[str, Any]) -> None:
     assert beaten(rebuild(mere_noise, **search), victims, mere_noise) == 0

@@ -37,6 +37,7 @@ def test_the_project_s_own_are_folders() -> None:
     assert NAMES == ["docker", "local", "slurm"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_backend_is_imported_by_its_own_folder_alone(name: str) -> None:
     users = {
@@ -48,6 +49,7 @@ def test_a_backend_is_imported_by_its_own_folder_alone(name: str) -> None:
     assert users - {IMAGES} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_backend_is_named_by_its_own_folder_alone(name: str) -> None:
     """As a string, except for the default, which is named once."""

@@ -45,6 +45,7 @@ def test_a_job_of_unknown_length_is_as_long_as_the_others() -> None:
     assert lengths(jobs(2.0, None, 8.0, 4.0)) == [2.0, 4.0, 8.0, 4.0]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.one_of(st.none(), st.floats(0, 1e5)), max_size=80),
     st.one_of(st.just("auto"), st.integers(1, 10)),

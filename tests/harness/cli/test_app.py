@@ -95,6 +95,7 @@ def test_an_unknown_method_is_refused_with_the_nearest_name(privbench: Privbench
     refused(answer, "unknown method 'dp-sdg'", "did you mean 'dp-sgd'?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["plan", "enqueue", "run"])
 def test_a_delta_of_one_over_n_is_warned_of_and_not_refused(privbench: Privbench, command: str) -> None:
     asked = ["--workload", "digits-linear", "--method", "dp-sgd", "--epsilon", "4", "--models", "1"]
@@ -182,6 +183,7 @@ def test_an_unknown_command_is_wrong_use(privbench: Privbench) -> None:
 # -- what works --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["methods", "workloads", "attacks", "sweeps"])
 def test_listings_as_tables_and_as_json(privbench: Privbench, kind: str) -> None:
     rows = privbench("list", kind, "--json").json
@@ -319,6 +321,7 @@ def test_the_whole_path(privbench: Privbench, sweep: Path) -> None:
     assert privbench("report", "frontier", "--where", "wings > 2").code == 2
 
 
+@pytest.mark.slow
 def test_a_pipe_that_closes_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m harness.cli list methods --json | head -c 1"
     done = subprocess.run(

@@ -73,6 +73,7 @@ def test_a_database_can_be_queried_without_its_store(elsewhere: Path) -> None:
     assert "leave --database out" in str(done.exception)
 
 
+@pytest.mark.slow
 def test_a_report_without_a_store_goes_to_reports(elsewhere: Path) -> None:
     done = invoke("report", "overhead", "--database", str(elsewhere))
     assert done.exit_code == 0, done.exception
@@ -92,6 +93,7 @@ def test_a_mistake_in_a_condition_is_reported_with_the_nearest_name(filled: Path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_another_store_does_not_take_a_database_over(elsewhere: Path, filled: Path) -> None:
     other = Store.open(elsewhere.parent / "other", create=True)
     done = invoke("collect", "--store", str(other.path), "--database", str(elsewhere))

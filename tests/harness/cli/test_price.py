@@ -227,6 +227,7 @@ TORCHLESS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -240,6 +241,7 @@ def test_a_mechanism_loads_no_torch(words: list[str]) -> None:
     assert done.stdout.splitlines()[-1] == "False"
 
 
+@pytest.mark.slow
 def test_a_plug_in_is_priced_by_its_plan_and_loads_no_torch_that_it_does_not_need(tmp_path: Path) -> None:
     installed = tmp_path / "scaled-1.dist-info"
     installed.mkdir()
@@ -257,6 +259,7 @@ def test_a_plug_in_is_priced_by_its_plan_and_loads_no_torch_that_it_does_not_nee
     assert quoted["defaults"] == {"batch_size": 8}
 
 
+@pytest.mark.slow
 def test_a_method_costs_what_its_mechanism_does(quote: Any) -> None:
     quoted = quote("dp-sgd", *METHOD, "--n-train", "60000", "--tpr-at-fpr", "0.01")
     mechanism = quote(*SUBSAMPLED, "--noise", "1.1", "--steps", "14062", "--tpr-at-fpr", "0.01")
@@ -289,6 +292,7 @@ def test_a_method_takes_the_options_of_its_mechanism(method: str, words: list[st
     assert quote(method, *words) == quote(declared.mechanism, *words)
 
 
+@pytest.mark.slow
 def test_what_a_method_leaves_out_is_solved_for(quote: Any) -> None:
     words = ("--n-train", "60000", "--target-epsilon", "2")
     noise = quote("dp-sgd", *METHOD[2:], *words)
@@ -299,6 +303,7 @@ def test_what_a_method_leaves_out_is_solved_for(quote: Any) -> None:
     assert any("steps = " in note for note in steps["notes"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_every_calibrated_method_is_priced_as_it_is_planned(name: str, quote: Any) -> None:
     quoted = quote(name, "--workload", "digits-linear", "--target-epsilon", "4")

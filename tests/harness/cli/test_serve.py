@@ -50,6 +50,7 @@ def address(store: Store) -> Iterator[str]:
         yield found
 
 
+@pytest.mark.slow
 def test_the_page_and_its_data(address: str) -> None:
     page = ask(address)
     assert page.status == 200 and page.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -208,6 +209,7 @@ def test_a_new_result_is_collected_before_it_is_shown(store: Store, copy: Store)
     assert after.tag != before.tag
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_database_in_use_is_no_error(store: Store, copy: Store, caplog: pytest.LogCaptureFixture) -> None:
     rows = LiveRows(copy)

@@ -46,6 +46,7 @@ def data_of(address: str) -> Any:
     return json.loads(ask(address + "data.json").body)
 
 
+@pytest.mark.slow
 def test_a_store_is_collected_into_the_database_and_shown(collected: str, server: str, store: Store) -> None:
     tasks = sum(1 for _ in store.tasks.glob("*/*/result.json"))
     assert query(server, COUNT).rows == [(tasks,)]
@@ -65,6 +66,7 @@ def test_a_new_result_reaches_the_database_and_the_page(collected: str, server: 
     assert query(server, f"{COUNT} where key = '{task.key}'").rows == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_database_alone_is_shown_without_progress(
     collected: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +79,7 @@ def test_a_database_alone_is_shown_without_progress(
     assert not list(tmp_path.iterdir()), "nothing was written"
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_its_page_draws_the_rows_and_shows_no_progress(collected: str, server: str) -> None:
     if CHROMIUM is None:

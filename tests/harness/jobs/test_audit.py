@@ -84,6 +84,7 @@ def test_an_honest_dp_sgd_raises_no_alarm(tmp_path: Path) -> None:
     assert chosen["n_members"] == MODELS * 718 and chosen["canary_auc"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "clip"), [(0.1, 1.0), (1.0, 1000.0)], ids=["noise", "clip"])
 def test_a_broken_dp_sgd_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: float, clip: float

@@ -210,6 +210,7 @@ print(low <= places[0] < high)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's map of the memory")
 def test_a_training_in_a_thread_allocates_where_one_alone_would() -> None:
     command = [sys.executable, "-W", "ignore", "-c", ONE_HEAP]
@@ -284,6 +285,7 @@ def test_a_noisy_machine_is_recognised(again: list[float], doubt: str | None) ->
     assert found is None if doubt is None else doubt in str(found)
 
 
+@pytest.mark.slow
 def test_figures_of_a_real_bench(benched: tuple[Store, Result]) -> None:
     _, document = benched
     found = document.bench.bench
@@ -343,6 +345,7 @@ def test_rows_of_the_database(benched: tuple[Store, Result]) -> None:
     assert collect(store.path).new == 0
 
 
+@pytest.mark.slow
 def test_a_bench_is_the_overhead_of_the_cells_whose_step_it_timed(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     grid: Grid = {"workload": ["digits-linear"], "method": ["dp-sgd"], "batch_size": [32]}
@@ -377,6 +380,7 @@ def test_a_ratio_below_one_is_explained(
     assert explained == [True, False]
 
 
+@pytest.mark.slow
 def test_reports_draw_benches(benched: tuple[Store, Result], tmp_path: Path) -> None:
     store, _ = benched
     pictures = [

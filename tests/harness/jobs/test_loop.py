@@ -76,6 +76,7 @@ def lab(shared_lab: "Lab") -> "Lab":
     return shared_lab
 
 
+@pytest.mark.slow
 def test_a_job_runs_its_tasks_and_leaves_only_results(lab: "Lab") -> None:
     first, second = lab.task(0), lab.task(1)
     attack = lab.attack(first)
@@ -142,6 +143,7 @@ def test_after_its_device_failed_a_worker_leaves_the_row_and_ends_without_a_repl
     assert lab.store.result(later.key) is None, "it is for a new process"
 
 
+@pytest.mark.slow
 def test_a_job_whose_device_failed_runs_none_of_the_other_tasks(lab: "Lab") -> None:
     failing, later = lab.task(trouble="gpu-assert", seed=6), lab.task(seed=6)
     process = lab.job(*lab.added(failing, later))
@@ -233,6 +235,7 @@ def test_done_tasks_are_not_rerun_and_damaged_ones_are(lab: "Lab", job: JobProce
     assert lab.store.broken() == []
 
 
+@pytest.mark.slow
 def test_sigterm_leaves_a_checkpoint_and_no_result_and_the_next_run_ends_with_equal_bits(
     lab: "Lab", job: JobProcess
 ) -> None:
@@ -257,6 +260,7 @@ def test_sigterm_leaves_a_checkpoint_and_no_result_and_the_next_run_ends_with_eq
     assert lab.rows([slow]) == resumed
 
 
+@pytest.mark.slow
 def test_two_copies_of_one_task_leave_one_whole_result(
     lab: "Lab", pair: tuple[JobProcess, JobProcess]
 ) -> None:

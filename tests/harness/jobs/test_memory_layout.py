@@ -165,6 +165,7 @@ def in_bench(task: Task, folder: Path) -> None:
     assert run_task(store, bench.key, Stop()) == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [in_training, in_probe, in_bench])
 def test_the_baseline_is_given_it_in_every_way_it_runs(
     way: Callable[[Task, Path], None],

@@ -47,6 +47,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_membership_from_the_model_is_a_row_of_the_frontier(store: Path) -> None:
     assert rows(store, "select * from failures") == []
     found = rows(store, "select method, attack, auc, n_members from frontier order by method, attack")

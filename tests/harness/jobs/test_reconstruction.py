@@ -160,6 +160,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, list[Task
     return store, tasks
 
 
+@pytest.mark.slow
 def test_every_cell_and_attack_is_a_row_of_the_view(attacked: tuple[Store, list[Task]]) -> None:
     rows = query(attacked[0].path, "select * from reconstruction order by method, attack").arrow.to_pylist()
     assert [(row["method"], row["attack"], row["moment"]) for row in rows] == [
@@ -187,6 +188,7 @@ def test_the_untrained_model_is_the_one_the_training_began_with(attacked: tuple[
         torch.testing.assert_close(start.gradients, end.gradients)
 
 
+@pytest.mark.slow
 def test_methods_are_tried_on_the_same_members_and_drawn_together(
     attacked: tuple[Store, list[Task]], tmp_path: Path
 ) -> None:
@@ -200,6 +202,7 @@ def test_methods_are_tried_on_the_same_members_and_drawn_together(
     assert all(file.exists() for file in few)
 
 
+@pytest.mark.slow
 def test_records_that_are_no_pictures_fail_with_a_reason(tmp_path: Path) -> None:
     content = {
         "models": 1,

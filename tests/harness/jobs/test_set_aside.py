@@ -92,6 +92,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Any:
     patch.undo()
 
 
+@pytest.mark.slow
 def test_the_harness_knows_whose_records_they_are(swept: Any) -> None:
     plan, store = swept
     records = cell_records(workloads.family.get("digits-linear"), plan.cells[0])
@@ -114,6 +115,7 @@ def test_accuracies_are_without_them(swept: Any) -> None:
         assert others is not None and others < 0.2
 
 
+@pytest.mark.slow
 def test_attacks_and_the_blind_check_count_them_as_neither(swept: Any) -> None:
     plan, store = swept
     collect(store.path)

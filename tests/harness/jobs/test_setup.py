@@ -76,6 +76,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Seen]:
     return found
 
 
+@pytest.mark.slow
 def test_training_probe_and_bench_are_given_the_same_bits(seen: list[Seen], tmp_path: Path) -> None:
     bench = timed("dp-sgd")
     training = Task("train", bench.cell)
@@ -101,6 +102,7 @@ def run_bench(task: Task, path: Path) -> None:
     assert run_task(store, task.key, Stop()) == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("canaries", [{}, {"canary": "near-duplicate", "canaries": 20}])
 def test_an_attack_reads_the_members_and_records_of_the_trainings(
     canaries: dict[str, Any], tmp_path: Path

@@ -93,6 +93,7 @@ def slow_exposed(phi: Floats, scored: Scored) -> tuple[int, int]:
     return int(rejected.sum()), len(values)
 
 
+@pytest.mark.slow
 def test_exposed_records_equal_scipys_tests(masks: Callable[..., Bools]) -> None:
     random = np.random.default_rng(0)
     members = masks(random, 16, 400, 120)  # some records have fewer than 4 models

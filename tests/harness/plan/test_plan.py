@@ -272,6 +272,7 @@ def test_an_attack_that_needs_shadows_refuses_a_single_model() -> None:
     plan(SGD, models=1, attacks=["loss"])
 
 
+@pytest.mark.slow
 def test_only_tuned_values_that_are_used_count_as_tried_before() -> None:
     """The recipe's batch size, steps and learning rate were chosen among 18 configurations."""
     by_recipe = {key: value for key, value in DP.items() if key != "steps"}
@@ -280,6 +281,7 @@ def test_only_tuned_values_that_are_used_count_as_tried_before() -> None:
     assert [task.notes.tuned_on for task in tasks] == ["validation", "validation", None]
 
 
+@pytest.mark.slow
 def test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine() -> None:
     def configurations(**axis: list[Any]) -> int:
         cells = plan(DP | axis, models=1)

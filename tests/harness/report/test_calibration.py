@@ -97,6 +97,7 @@ def test_a_curve_is_drawn_under_its_stored_ceiling(
         assert most == pytest.approx([tpr_at(2.0, rate) for rate in rates], rel=0.01)
 
 
+@pytest.mark.slow
 def test_files_are_drawn(
     cells: list[dict[str, Any]], reading: Callable[..., Reading], tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ def picture(method: str, mse: float, accuracy: float) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_methods_compare_at_equal_error_of_rebuilt_pictures(tmp_path: Path) -> None:
     rows = [picture("sgd", 0.003, 0.6), picture("dp-sgd", 0.28, 0.4), picture("dp-sgd", 0.1, 0.5)]
     (found,) = calibrate_pictures(rows)

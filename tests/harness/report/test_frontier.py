@@ -174,6 +174,7 @@ def test_in_print_it_is_as_wide_as_its_columns_and_nothing_sticks_out(
     assert not [text.get_text() for text in words if text.get_window_extent().x1 > figure.bbox.x1]
 
 
+@pytest.mark.slow
 def test_figures_and_tables_are_written_in_every_form(row: Any, reading: Any, tmp_path: Path) -> None:
     rows = [row(epsilon=1.0), row(epsilon=None, method="sgd", accuracy=0.97, mu=1.0)]
     files = draw_frontier(reading(rows, where="workload = 'digits-mlp'"), tmp_path)

@@ -94,6 +94,7 @@ def test_what_the_clocks_are(quickstart: Reading, reading: Any) -> None:
     assert "thread" not in explain_clocks(reading([], overhead=[]))
 
 
+@pytest.mark.slow
 def test_equal_data_give_equal_files(
     row: Any, reading: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def test_no_database_is_a_store_error(tmp_path: Path) -> None:
         read(tmp_path / "store")
 
 
+@pytest.mark.slow
 def test_all_reports_of_a_store(store: Path, tmp_path: Path) -> None:
     files = write_all(store, tmp_path / "out", "attack = 'lira'")
     names = {file.name for file in files}
@@ -194,6 +195,7 @@ class Counted:
         return self.connection.execute(sql, *values)
 
 
+@pytest.mark.slow
 def test_all_reports_are_one_connection_and_one_transaction(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return opened.path
 
 
+@pytest.mark.slow
 def test_the_theory_needs_no_store(tmp_path: Path) -> None:
     out = tmp_path / "here"
     missing = str(tmp_path / "none")
@@ -91,6 +92,7 @@ def test_the_theory_needs_no_store(tmp_path: Path) -> None:
     assert "| 0.05 | 2 | 4.1546 | 17.2609 | 0.004741 | 0.047408 |" in tables
 
 
+@pytest.mark.slow
 def test_the_experiment_comes_from_the_store(store: Path) -> None:
     done = CliRunner().invoke(app.app, ["report", "theory", "--store", str(store)])
     assert done.exit_code == 0, done.output

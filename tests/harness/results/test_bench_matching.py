@@ -73,6 +73,7 @@ def test_what_decides_a_step_is_no_real_number() -> None:
     assert not is_real(int | None)
 
 
+@pytest.mark.slow
 def test_a_collection_finds_them(tmp_path: Any) -> None:
     store = Store.open(tmp_path / "store", create=True)
     fill(store)

@@ -55,6 +55,7 @@ def everything(path: Path) -> dict[str, list[str]]:
     return {name: sorted(map(repr, rows(path, f"from {name}"))) for name in names}
 
 
+@pytest.mark.slow
 def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -> None:
     first = collect(store.path)
     before = everything(store.database)
@@ -210,6 +211,7 @@ def test_a_failure_is_a_row(collected: Store) -> None:
     assert row["message"] == "loss is not finite at step 3"
 
 
+@pytest.mark.slow
 def test_the_tries_of_a_cell_are_the_most_of_any_task(store: Store) -> None:
     each = cells("digits-mlp")[1]
     publish(store, attack(Cell(**vars(each)), "rmia"), leakage(0.6))
@@ -278,6 +280,7 @@ def test_a_retried_task_replaces_its_rows(store: Store) -> None:
     assert len(rows(store.database, f"from model_run where task = '{task.key}'")) == 1
 
 
+@pytest.mark.slow
 def test_rebuilding_gives_the_rows_of_keeping_up(store: Store) -> None:
     task = Task("train", cell("digits-mlp", "dp-sgd", epsilon=8.0))
     publish(store, task, training(task, 0.7))
@@ -294,6 +297,7 @@ def test_rebuilding_gives_the_rows_of_keeping_up(store: Store) -> None:
     assert sorted(each.name for each in store.path.iterdir() if "duckdb" in each.name) == ["privbench.duckdb"]
 
 
+@pytest.mark.slow
 def test_many_batches_give_the_rows_of_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collect(store.path)
     one = everything(store.database)
@@ -331,6 +335,7 @@ def test_folders_that_are_not_tasks_are_ignored(store: Store) -> None:
     assert (collect(store.path).total, collect(store.path).broken) == (45, ())
 
 
+@pytest.mark.slow
 def test_a_copied_store_is_read_once_and_has_the_same_rows(store: Store, tmp_path: Path) -> None:
     collect(store.path)
     copied = Store(shutil.copytree(store.path, tmp_path / "copied"))
@@ -367,6 +372,7 @@ def test_damaged_files_are_left_out_and_reported(store: Store) -> None:
     assert run["test_accuracy"] is not None
 
 
+@pytest.mark.slow
 def test_a_database_of_another_version_is_rebuilt(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     collect(store.path)
     before = everything(store.database)
@@ -386,6 +392,7 @@ def test_a_damaged_database_is_rebuilt_when_asked(store: Store) -> None:
     assert collect(store.path, rebuild=True).total == 45
 
 
+@pytest.mark.slow
 def test_the_log_of_a_crashed_writer_does_not_reach_the_new_database(store: Store) -> None:
     collect(store.path)
     before = everything(store.database)

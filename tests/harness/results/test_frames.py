@@ -29,6 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store.path
 
 
+@pytest.mark.slow
 def test_every_view_is_a_frame(path: Path) -> None:
     store = open_store(path)
     views = ("frontier", "runs", "overhead", "bench", "audit", "attribute", "reconstruction", "reproduction")

@@ -100,6 +100,7 @@ def same(one: Any, other: Any) -> bool:
 TABLES = [name for name in db.Base.metadata.tables if name != "privbench_schema"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*TABLES, *db.view_names()])
 def test_every_table_and_view_has_the_rows_of_duckdb(collected: str, filled: Path, name: str) -> None:
     here, there = rows(filled, name), rows(collected, name)
@@ -119,6 +120,7 @@ def test_queries_of_the_documentation_have_the_same_results(collected: str, fill
     assert len(asked) >= 12
 
 
+@pytest.mark.slow
 def test_a_report_reads_the_same(collected: str, filled: Path) -> None:
     here, there = read(filled, "method = 'dp-sgd'"), read(collected, "method = 'dp-sgd'")
     assert [row["cell"] for row in here.frontier] == [row["cell"] for row in there.frontier]
@@ -141,6 +143,7 @@ def test_a_reading_is_one_connection_that_does_not_see_what_is_collected_meanwhi
     assert query(url, count).rows == [(before[0][0] - 1,)]
 
 
+@pytest.mark.slow
 def test_keeping_up_gives_the_rows_of_rebuilding(url: str, store: Store) -> None:
     first = collect(store.path, url)
     again = collect(store.path, url)

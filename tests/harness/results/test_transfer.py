@@ -106,6 +106,7 @@ def test_an_import_equals_its_export_and_ours_stays(
     assert not list((ours / "imports").rglob("model-*")), "no weights unless asked for"
 
 
+@pytest.mark.slow
 def test_a_store_with_imports_survives_the_loss_of_its_store_file(
     archives: Path, ours: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_an_import_keeps_its_content_unless_replaced(
     assert sorted(each.name for each in (ours / "imports").iterdir()) == ["alice"]
 
 
+@pytest.mark.slow
 def test_results_can_be_looked_at_without_a_store_of_ones_own(archives: Path, tmp_path: Path) -> None:
     store = tmp_path / "new"
     import_results(store, archives / "results.parquet")
@@ -227,6 +229,7 @@ def test_private_figures_stay_in_the_store(votes: Path, tmp_path: Path, name: st
     assert kept is not None and kept.training.guarantee.epsilons["data_dependent"] == 0.618033988
 
 
+@pytest.mark.slow
 def test_no_report_shows_what_must_not_be_published(votes: Path, tmp_path: Path) -> None:
     store = Store.open(votes)
     for file in (store.database, *write_all(votes, tmp_path)):

@@ -85,6 +85,7 @@ def test_old_tasks_are_collected_and_carry_their_protocol(old: Store) -> None:
         assert {protocol for (protocol,) in rows(old, f"select protocol from {table}")} == {0}
 
 
+@pytest.mark.slow
 def test_old_and_new_rows_are_never_on_one_front_nor_in_one_group(old: Store) -> None:
     renew(old, accuracy=0.999)  # it would push the old row off the front
     assert collect(old.path).total == 8

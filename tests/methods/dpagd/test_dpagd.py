@@ -163,6 +163,7 @@ def test_official_code_has_a_claim_and_no_price(
     assert method.bound(params(**CODE)) is None
 
 
+@pytest.mark.slow
 def test_official_code_stops_at_its_own_charge(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
@@ -172,6 +173,7 @@ def test_official_code_stops_at_its_own_charge(
     assert released.stats["moves"] < 1000
 
 
+@pytest.mark.slow
 def test_official_code_resumes_to_the_same_bits(problem: Problem, members: Records, tmp_path: Path) -> None:
     asked: list[bool] = []
 

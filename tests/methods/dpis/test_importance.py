@@ -33,6 +33,7 @@ def draw(drawer: ImportanceSampler, norms: Tensor) -> Tensor:
     return chosen
 
 
+@pytest.mark.slow
 def test_records_are_drawn_in_proportion_to_their_lengths() -> None:
     norms, drawer, draws = lengths(), sampler(), 6_000
     drawer.refresh(float(norms.sum()), MEMBERS)

@@ -180,6 +180,7 @@ def test_it_learns_and_prefers_good_proposals(problem: Problem, members: Records
         assert stats[f"{kind}_acceptance_rate"] == pytest.approx(expected, abs=slack)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen",
     [

@@ -67,6 +67,7 @@ def engine() -> Iterator[Engine]:
     made.release()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [5, 3, 1, 4])
 def test_it_agrees_with_one_example_at_a_time(
     count: int, engine: Engine, truth: "Ask", apart: "Apart"

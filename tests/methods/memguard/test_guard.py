@@ -81,6 +81,7 @@ def one_query(surrogate: nn.Module, logits: Tensor) -> Tensor:
     return last
 
 
+@pytest.mark.slow
 @every_surrogate
 def test_the_noise_is_that_of_the_authors_loop(surrogate: nn.Module) -> None:
     logits = random_logits(12).sort(dim=1).values

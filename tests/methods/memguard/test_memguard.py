@@ -59,6 +59,7 @@ def confidence_auc(predictor: Callable[[Tensor], Tensor], inside: Records, outsi
     return float(higher.double().mean() + equal.double().mean() / 2)
 
 
+@pytest.mark.slow
 def test_it_weakens_an_attack_on_confidence_and_changes_no_label(
     problem: Problem, run: "SimplestRun"
 ) -> None:

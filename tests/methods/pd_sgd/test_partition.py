@@ -25,6 +25,7 @@ def test_every_draw_is_a_partition_into_batches_of_nearly_one_size(members: int,
         assert {len(part) for part in parts} <= {members // batches, math.ceil(members / batches)}
 
 
+@pytest.mark.slow
 def test_every_record_is_as_often_in_the_seed_batch() -> None:
     """Also where one batch is larger: 7 records in 3 batches, each in the first one third of the time."""
     partition, draws = Partition(7, 3, seeded()), 6000

@@ -119,6 +119,7 @@ for turn in range(8):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_at_once(shelf: "Shelf") -> None:
     started = [
         subprocess.Popen(

@@ -199,6 +199,7 @@ def test_every_member_knows_whose_it_is() -> None:
             assert dataset.places[0].path in fetched, "what is fetched must be what is found first"
 
 
+@pytest.mark.slow
 def test_listing_loads_no_web_client_and_no_image_library() -> None:
     asked = "import sys; from workloads import data; data.family.names(); print(*sys.modules)"
     answer = subprocess.run(

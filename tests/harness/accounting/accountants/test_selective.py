@@ -149,6 +149,7 @@ def test_the_gap_is_widest_at_beta_0() -> None:
     assert betas[int(np.argmax(gaps))] == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_without_rejections_both_charges_agree_and_attempts_only_add() -> None:
     run = [price(run_of("imdb", 1, 50, attempts).event(), 1e-5) for attempts in (50, 60, 120)]
     assert run[0].epsilons["paper"] == pytest.approx(run[0].epsilons["rdp"], rel=1e-12)
@@ -206,6 +207,7 @@ def selective(**given: Any) -> SelectiveReleaseDpEvent:
     return SelectiveReleaseDpEvent(attempt, 5, 20, **given)
 
 
+@pytest.mark.slow
 def test_a_run_that_acceptances_ended_is_priced_after_the_fact() -> None:
     honest, disputed = price(selective(), 1e-5), price(selective(charge="paper"), 1e-5)
     assert (honest.kind, disputed.kind) == ("approximate-dp", "claimed-disputed")

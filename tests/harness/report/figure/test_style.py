@@ -43,10 +43,12 @@ def test_every_format_carries_title_query_date_and_version(saved: list[list[byte
     assert b"D:20231114221320" in pdf
 
 
+@pytest.mark.slow
 def test_the_same_figure_at_the_same_date_is_the_same_bytes(saved: list[list[bytes]]) -> None:
     assert saved[0] == saved[1]
 
 
+@pytest.mark.slow
 def test_fonts_are_inside_the_pdf(saved: list[list[bytes]]) -> None:
     pdf = saved[0][2]
     assert pdf.count(b"/FontFile2") == pdf.count(b"/Subtype /Type0") > 0, "every font, as TrueType"

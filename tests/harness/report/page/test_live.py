@@ -110,6 +110,7 @@ def await_requests(page: Any, server: Server, path: str, count: int) -> None:
     raise AssertionError(f"the page no longer asks for {path}")
 
 
+@pytest.mark.slow
 def test_new_rows_appear_and_the_choices_and_the_focus_stay(
     browser: Any, serve: Any, row: Any, reading: Any
 ) -> None:

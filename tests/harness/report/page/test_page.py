@@ -65,6 +65,7 @@ def shown(reading: Reading, workload: str, attack: str) -> list[Any]:
     return [row for row in reading.frontier if (row["workload"], row["attack"]) == (workload, attack)]
 
 
+@pytest.mark.slow
 def test_hovering_a_point_shows_its_row(page: Any, quickstart: Reading) -> None:
     row = shown(quickstart, "digits-linear", "lira")[1]
     texts = [hover(page, number) for number in range(4)]
@@ -159,6 +160,7 @@ def test_the_rows_can_be_downloaded(page: Any) -> None:
     assert '"{""batch_size"":64' in lines[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light"), (768, "dark")])
 def test_readable_at_every_width_and_in_both_schemes(page: Any, width: int, scheme: str) -> None:
     page.set_viewport_size({"width": width, "height": 800})
@@ -181,6 +183,7 @@ def brightness(page: Any) -> list[int]:
     return [sum(map(int, re.findall(r"\d+", colour))) for colour in (paper, ink, title)]
 
 
+@pytest.mark.slow
 def test_controls_work_from_the_keyboard(page: Any) -> None:
     page.get_by_role("checkbox", name="dp-sgd").focus()
     page.keyboard.press("Space")
@@ -211,6 +214,7 @@ def test_single_models_are_hollow_and_invalid_cells_crossed_out(
     assert front_labels(page, "auc", "accuracy") == ["dp-sgd ε=1", "dp-sgd ε=4"]
 
 
+@pytest.mark.slow
 def test_hostile_names_are_shown_as_they_are(open_page: Open, row: Any, reading: Any) -> None:
     name = "</script><img src=x onerror=alert(1)><b>bold</b> %{x} &amp; $y$"
     rows = [row(workload=name, method=name, attack=name, label=name, params={name: name}, epsilon=None)]

@@ -35,6 +35,7 @@ def press(page: Any, name: str) -> None:
     page.locator("#table").get_by_role("button", name=name, exact=True).click()
 
 
+@pytest.mark.slow
 def test_a_head_sorts_up_then_down_then_not(page: Any) -> None:
     given = column(page, "cell")
     assert given == ["dp-sgd ε=2", "dp-sgd ε=10", "dp-sgd ε=1", LONG]
@@ -56,6 +57,7 @@ def test_rows_without_a_value_come_last_whichever_way_and_numbers_are_not_texts(
     assert column(page, "cell") == ["dp-sgd ε=10", "dp-sgd ε=2", "dp-sgd ε=1", LONG]
 
 
+@pytest.mark.slow
 def test_epsilons_of_different_kinds_are_never_put_in_one_order(
     open_page: Open, row: Any, reading: Any
 ) -> None:
@@ -75,6 +77,7 @@ def test_epsilons_of_different_kinds_are_never_put_in_one_order(
     assert column(page, "cell") == [up[1], up[0], up[3], up[2], up[4]]
 
 
+@pytest.mark.slow
 def test_the_order_stays_while_choosing_and_the_keyboard_stays_where_it_is(page: Any) -> None:
     head = page.locator("#table").get_by_role("button", name="accuracy", exact=True)
     head.focus()
@@ -97,6 +100,7 @@ FITS = """() => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_tooltip_is_whole_on_every_screen(page: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})

@@ -130,6 +130,7 @@ def test_sections_without_data_state_what_to_run_or_are_hidden(
         assert not page.locator(f"#contents a[href='#{section}']").is_visible()
 
 
+@pytest.mark.slow
 def test_every_view_can_be_downloaded_as_the_database_has_it(open_page: Open, tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", [*cell_rows(None), *cell_rows(4.0)])
     page = open_page(read(store))
