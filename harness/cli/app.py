@@ -34,7 +34,7 @@ COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | typer.Typer, str]]] = 
     "Sweeps": {
         "plan": (sweeps.plan, "plan sweep.toml"),
         "run": (sweeps.run, "run --workload digits-mlp --method sgd,dp-sgd --epsilon 1,8"),
-        "enqueue": (sweeps.enqueue, "enqueue sweep.toml --backend slurm --profile cluster.toml"),
+        "enqueue": (sweeps.enqueue, "enqueue sweep.toml"),
         "status": (sweeps.status, "status quickstart --watch"),
         "logs": (sweeps.logs, "logs 3fa94c"),
         "retry": (sweeps.retry, "retry quickstart --timeout 3600"),

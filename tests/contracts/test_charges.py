@@ -85,7 +85,7 @@ def test_a_method_that_names_no_parts_is_charged_the_same(
 
 def test_the_first_example_of_the_guide_is_charged_without_its_drawing(ticks: Ticks) -> None:
     text = (ROOT / "docs/add-a-method.md").read_text(encoding="utf-8")
-    (source,) = (body for _, file, body in FENCE.findall(text) if file == "noisy_sgd.py")
+    (source,) = (body for _, _, file, body in FENCE.findall(text) if file == "noisy_sgd.py")
     module: dict[str, Any] = {"__name__": "noisy_sgd"}
     exec(compile(source, "noisy_sgd.py", "exec"), module)
     found = laps(module["method"], ticks)

@@ -166,6 +166,7 @@ levels = st.sampled_from([0.5, 0.6, 0.7, 0.8])
 verdicts = st.sampled_from([True, True, True, False, None])
 
 
+@pytest.mark.slow
 @settings(
     max_examples=12,
     deadline=None,

@@ -35,7 +35,6 @@ NEEDS = {
     "privbench data fetch": "network",
     "privbench data verify": "data",
     "privbench data features": "data",
-    "privbench enqueue": "slurm",
 }
 """Commands whose example no test can run everywhere."""
 VIEWS = """

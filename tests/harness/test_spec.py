@@ -52,6 +52,7 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(names, leaves, max_size=6))
 def test_the_order_of_keys_does_not_matter(value: dict[str, Any]) -> None:
     turned = dict(reversed(value.items()))

@@ -86,6 +86,7 @@ def test_the_page_has_no_element_of_a_name(files: dict[str, Path]) -> None:
     assert text.replace(plotly, "").count("</title>") == 1
 
 
+@pytest.mark.slow
 def test_pictures_hold_names_as_text(files: dict[str, Path]) -> None:
     drawn = [file for name, file in files.items() if name.endswith(".svg")]
     texts = "".join(file.read_text(encoding="utf-8") for file in drawn)

@@ -136,6 +136,7 @@ def test_features_depend_on_no_other_image() -> None:
         np.testing.assert_allclose(together[copy], alone, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_photographs_are_normalised_to_mean_0_and_deviation_at_most_1() -> None:
     """On the photographs themselves; no other image is used. Maps that hardly vary there stay small."""
     features = transform(crops(32), IMAGENET, "photographs").astype(np.float64)

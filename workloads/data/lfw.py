@@ -60,7 +60,7 @@ def _shrunk(name: str, content: bytes, side: int) -> NDArray[Any]:
                 raise wrong(name, expected, f"{image.size[0]} x {image.size[1]}")
             small = image.convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise wrong(name, expected, f"a truncated or other file ({error})") from error
+        raise wrong(name, expected, "a truncated or other file") from error
     return np.asarray(small, np.uint8).transpose(2, 0, 1)
 
 

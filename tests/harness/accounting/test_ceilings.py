@@ -126,6 +126,7 @@ def test_two_opposite_gradients_come_near_the_ceiling(tmp_path: Path) -> None:
     assert (with_it > curves.both(with_other) + 0.01).any()
 
 
+@pytest.mark.slow
 def test_a_price_under_replace_one_counts_once(tmp_path: Path) -> None:
     event = SelfComposedDpEvent(SampledWithoutReplacementDpEvent(1000, 100, GaussianDpEvent(2.0)), 20)
     answer = found(event, tmp_path)

@@ -139,6 +139,7 @@ def test_more_noise_never_costs_more(rate: float, steps: int, noise: float, more
     assert less_noise["pld"] <= less_noise["rdp"]
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(rate=st.floats(0.01, 0.5), steps=st.integers(1, 100), noise=st.floats(1.0, 10.0))
 def test_more_steps_and_larger_samples_cost_more(rate: float, steps: int, noise: float) -> None:
@@ -278,6 +279,7 @@ def test_what_renyi_divergences_prove_is_never_above_the_truth(
     assert proved == 0 or true >= delta * (1 - 1e-6)
 
 
+@pytest.mark.slow
 def test_what_renyi_divergences_prove_is_no_small_share() -> None:
     for event, _ in MIXED.values():
         relation = find_relation(natural_adjacency(event))
@@ -375,6 +377,7 @@ def test_private_selection_costs_more_than_one_trial_and_less_than_all() -> None
     assert (best.epsilon or 0) < every.epsilons["rdp"]
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_composition_is_associative_and_ignores_order(data: st.DataObject) -> None:
@@ -418,6 +421,7 @@ def test_a_guarantee_states_its_assumptions() -> None:
     json.dumps(stated, allow_nan=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "noise", "steps"), [(0.2, 3.0, 100), (0.5, 40.0, 20), (0.01, 0.8, 300)])
 def test_the_mesh_costs_little(rate: float, noise: float, steps: int) -> None:
     event = sgm(rate, noise, steps)

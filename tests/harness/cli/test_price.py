@@ -83,6 +83,7 @@ def test_noise_and_steps_are_solved_for(quote: Any) -> None:
     assert scale["epsilon"] == pytest.approx(1, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_fixed_batches_are_priced_under_replace_one(quote: Any) -> None:
     words = (*SUBSAMPLED, "--noise", "4", "--steps", "10")
     fixed, poisson = quote(*words, "--sampling", "fixed"), quote(*words)
@@ -135,6 +136,7 @@ def test_votes_from_counts_and_from_files(quote: Any, tmp_path: Path) -> None:
     assert not any("sanitised" in line for line in unseen["assumptions"])
 
 
+@pytest.mark.slow
 def test_selective_release_has_three_prices(quote: Any) -> None:
     quoted = quote(*SELECTIVE)
     assert quoted["epsilons"]["paper"] == pytest.approx(1.0, abs=5e-3)
@@ -157,6 +159,7 @@ def test_a_pure_price(quote: Any) -> None:
     assert (quoted["kind"], quoted["epsilon"], quoted["delta"]) == ("pure-dp", 1.5, 0)
 
 
+@pytest.mark.slow
 def test_the_default_is_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(monkeypatch, capsys, *SELECTIVE, "--tpr-at-fpr", "0.01")
     assert code == 0
@@ -276,6 +279,7 @@ def test_a_method_costs_what_its_mechanism_does(quote: Any) -> None:
     assert halved["epsilon"] > quoted["epsilon"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "words"),
     [

@@ -60,6 +60,7 @@ def test_the_page_and_its_data(address: str) -> None:
     assert "digits-linear" in json.loads(data.body)["defaults"]
 
 
+@pytest.mark.slow
 def test_unchanged_data_are_not_resent(address: str) -> None:
     tag = ask(address + "data.json").headers["ETag"]
     for known in (tag, f'"other", {tag}'):
@@ -109,6 +110,7 @@ def test_a_foreign_name_for_this_machine_is_refused(address: str) -> None:
         assert ask(address + "data.json", Host=name).status == 200
 
 
+@pytest.mark.slow
 def test_a_token_is_required(store: Store) -> None:
     with served(store.path, "--token", TOKEN, "--host", "0.0.0.0") as found:
         port, _, query = found.rpartition(":")[2].partition("/")
@@ -196,6 +198,7 @@ def attacks(store: Store) -> list[str]:
     return [key for key in names if store.task(key).kind == "attack"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_new_result_is_collected_before_it_is_shown(store: Store, copy: Store) -> None:
     rows = LiveRows(copy)
@@ -228,6 +231,7 @@ def test_a_database_in_use_is_no_error(store: Store, copy: Store, caplog: pytest
     assert rows.latest().reading.frontier
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_database_that_was_deleted_is_rebuilt(copy: Store) -> None:
     rows = LiveRows(copy)
@@ -238,6 +242,7 @@ def test_a_database_that_was_deleted_is_rebuilt(copy: Store) -> None:
     assert copy.database.exists()
 
 
+@pytest.mark.slow
 def test_a_request_during_a_collection_gets_the_last_rows(
     copy: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +265,7 @@ def test_a_request_during_a_collection_gets_the_last_rows(
     other.join()
 
 
+@pytest.mark.slow
 def test_another_database_is_filled_and_read(store: Store, tmp_path: Path) -> None:
     url = f"duckdb:///{tmp_path / 'team.duckdb'}"
     assert LiveRows(store, url).first().reading.frontier
@@ -288,6 +294,7 @@ def test_a_resubmitted_sweep_is_recounted(copy: Store) -> None:
     assert progress.look()["sweeps"][0]["tasks"] == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_record_is_left_out(copy: Store) -> None:
     (copy.sweeps / "broken.json").write_text("{")
     assert [sweep["sweep"] for sweep in LiveProgress(copy).look()["sweeps"]] == ["small"]

@@ -69,6 +69,7 @@ def run(path: Path, content: Json) -> Store:
     return store
 
 
+@pytest.mark.slow
 def test_an_honest_dp_sgd_raises_no_alarm(tmp_path: Path) -> None:
     store, row = audit(tmp_path / "store")
     assert row["alarm"] is False and row["message"] is None

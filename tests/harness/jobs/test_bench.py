@@ -306,6 +306,7 @@ def test_figures_of_a_real_bench(benched: tuple[Store, Result]) -> None:
         assert found.malloc["M_ARENA_MAX"] == "1", "in a bench all threads share one heap, as recorded"
 
 
+@pytest.mark.slow
 def test_memory_of_a_step_is_what_it_takes(benched: tuple[Store, Result]) -> None:
     _, document = benched
     assert 40 * MIB < entry(document, "hog")["peak_memory_bytes"] < 120 * MIB
@@ -454,6 +455,7 @@ def test_a_condition_keeps_the_benches_of_what_it_selects(benched: tuple[Store, 
     assert read(store.path, "method = 'dp-sgd'", view="overhead").bench == []
 
 
+@pytest.mark.slow
 def test_one_failure_names_the_layer_and_the_rest_continues(plugins: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "harness.cli", "bench", "--workload", "normed"]
     command += [

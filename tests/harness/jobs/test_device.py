@@ -292,6 +292,7 @@ def test_a_turn_of_a_bench_waits_once(card: type[FakeCard]) -> None:
     assert not any(math.isnan(each) for each in table["wall_seconds"].to_pylist())
 
 
+@pytest.mark.slow
 def test_memory_of_a_bench_holds_what_a_player_keeps_between_steps(card: type[FakeCard]) -> None:
     def train(arena: int, run: Run) -> None:
         for step in run.steps("train", 1000, {}):

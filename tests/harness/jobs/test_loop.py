@@ -110,6 +110,7 @@ def why(lab: "Lab", task: Task) -> tuple[str, str]:
     return str(result.reason), str(result.message)
 
 
+@pytest.mark.slow
 def test_a_failure_is_a_row_with_its_reason_and_the_worker_continues(lab: "Lab", job: JobProcess) -> None:
     names = ("error", "diverge", "allocate", "memory", "stats")
     failing = {trouble: lab.task(trouble=trouble) for trouble in names}
@@ -131,6 +132,7 @@ def ended(process: "subprocess.Popen[str]") -> int:
     return process.returncode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trouble", "reason"), [("gpu-memory", "out_of_memory"), ("gpu-assert", "error")])
 def test_after_its_device_failed_a_worker_leaves_the_row_and_ends_without_a_reply(
     lab: "Lab", trouble: str, reason: str
@@ -154,6 +156,7 @@ def test_a_job_whose_device_failed_runs_none_of_the_other_tasks(lab: "Lab") -> N
     assert lab.store.result(later.key) is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a GPU that is not there")
 def test_a_missing_gpu_fails_trainings_until_it_is_present_and_no_attack(
     lab: "Lab", monkeypatch: pytest.MonkeyPatch

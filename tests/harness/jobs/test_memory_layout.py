@@ -233,6 +233,7 @@ def test_a_killed_training_resumes_to_the_same_bits(optimizer: dict[str, Any], t
     assert all(map(torch.equal, whole.predictor.parameters(), resumed.predictor.parameters()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sgd", "dp-sgd", "memguard"])
 def test_a_saved_model_has_the_logits_it_was_evaluated_with(
     method: str, grey: Callable[..., Task], tmp_path: Path

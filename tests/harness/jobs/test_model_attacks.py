@@ -58,6 +58,7 @@ def test_membership_from_the_model_is_a_row_of_the_frontier(store: Path) -> None
     assert all(0.4 < row["auc"] <= 1 and row["n_members"] == MODELS * 1000 for row in found)
 
 
+@pytest.mark.slow
 def test_attribute_inference_has_its_ceiling_beside_it(store: Path) -> None:
     private, plain = rows(store, "select * from attribute order by method")
     for row in (private, plain):
@@ -84,6 +85,7 @@ def test_every_figure_has_its_column(store: Path) -> None:
     assert all(value is not None for value in row.values())
 
 
+@pytest.mark.slow
 def test_a_cell_that_cannot_be_attacked_fails_alone_with_its_reason(tmp_path: Path) -> None:
     """Digits are rows of 64 numbers, none of them sensitive; a model of all of them has no non-members."""
     digits = {"workload": "digits-linear", "method": "sgd", "steps": 5}
@@ -92,7 +94,7 @@ def test_a_cell_that_cannot_be_attacked_fails_alone_with_its_reason(tmp_path: Pa
     failed = rows(store, "select attack, message from failures order by attack, message")
     assert [row["attack"] for row in failed] == [*["attribute-inference"] * 2, "lira"]
     assert all("declares a sensitive attribute" in row["message"] for row in failed[:2])
-    assert "lira with queries = 2 asks for mirrored" in failed[2]["message"]
+    assert "lira with queries = 2 needs mirrored" in failed[2]["message"]
     measured = rows(store, "select attack, n_train from frontier order by attack")
     assert [row["attack"] for row in measured] == ["lira", "loss", "rmia", "strongest"]
     assert {row["n_train"] for row in measured} == {718}, "without non-members there is no leakage to measure"

@@ -175,6 +175,7 @@ def test_every_cell_and_attack_is_a_row_of_the_view(attacked: tuple[Store, list[
     assert query(attacked[0].path, "select * from attack_result").arrow.num_rows == 0
 
 
+@pytest.mark.slow
 def test_the_untrained_model_is_the_one_the_training_began_with(attacked: tuple[Store, list[Task]]) -> None:
     store, tasks = attacked
     task = next(each for each in tasks if each.attack and each.cell.method.name == "sgd")
@@ -212,7 +213,7 @@ def test_records_that_are_no_pictures_fail_with_a_reason(tmp_path: Path) -> None
     store, tasks = run_sweep(content, tmp_path / "store")
     result = store.result(tasks[-1].key)
     assert result is not None and result.status == "failed"
-    assert "records of shape (64,) are no pictures" in str(result.message)
+    assert "records of shape (64,) are not images" in str(result.message)
 
 
 def test_pictures_side_by_side() -> None:

@@ -72,6 +72,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["trial", "sgd", "dp-sgd"])
 def test_a_training_killed_repeatedly_ends_with_the_same_bits(killed: dict[str, Any], method: str) -> None:
     phases = ("warm", "main") if method == "trial" else ("train",)

@@ -106,6 +106,7 @@ def test_the_harness_knows_whose_records_they_are(swept: Any) -> None:
         assert result.training.set_aside == aside.sum()
 
 
+@pytest.mark.slow
 def test_accuracies_are_without_them(swept: Any) -> None:
     """The table is right about its training records only."""
     plan, store = swept
@@ -155,7 +156,7 @@ def test_old_signals_set_no_record_aside(swept: Any, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ("mask", "row numbers"),
+        ("mask", "a vector of int64 rows"),
         ("range", "the members are rows 0 to 717"),
         ("all", "set aside all of its 718 members"),
     ],

@@ -58,6 +58,7 @@ def test_facts() -> None:
     assert [roc.tied(rate) for rate in rates] == pytest.approx([0.2, 0, 0.2, 0.4])
 
 
+@pytest.mark.slow
 @given(judged(), st.fractions(min_value=Fraction(1, 50), max_value=1))
 @settings(max_examples=150, derandomize=True)
 def test_equals_the_enumerated_test(case: tuple[Floats, Bools], rate: Fraction) -> None:

@@ -71,6 +71,7 @@ def test_the_recipe_stands_between_the_defaults_and_the_grid() -> None:
     assert plan(SGD, models=1).cells[0].params[name] == settings[name].value
 
 
+@pytest.mark.slow
 def test_members_per_model_are_the_grids_to_choose() -> None:
     made = plan(DP | {"n_train": [300, 400]}, models=1)
     assert [cell.n_train for cell in made.cells] == [300, 400]
@@ -90,6 +91,7 @@ def test_an_unknown_numbered_setting_is_refused() -> None:
     assert reported.startswith("grid 1 (digits-linear, sgd): setting 1 of sgd is not in the recipe")
 
 
+@pytest.mark.slow
 def test_options_go_to_the_methods_that_have_them() -> None:
     options = from_options("digits-linear", "sgd,dp-sgd", "1,4", 1, None, ["clip=0.5", "steps=9"], 300)
     cells = make_plan(*read_sweep(by_method(options), "test"), None).cells
@@ -106,6 +108,7 @@ def test_an_option_that_no_method_has_is_an_error() -> None:
     assert "did you mean 'clip'" in "".join(caught.value.problems)
 
 
+@pytest.mark.slow
 def test_noise_is_solved_for_and_stays_below_the_target() -> None:
     cell = plan(DP, models=1).cells[0]
     method = methods.get("dp-sgd")
@@ -292,6 +295,7 @@ def test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine() ->
     assert configurations(engine=["bookkeeping", "opacus"], physical_batch_size=[16, 32]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("delta", "n_train", "warned"),
     [(1e-5, 718, False), (1.39e-3, 718, False), (1.4e-3, 718, True), (0.1, 9, False), (0.2, 5, True)],

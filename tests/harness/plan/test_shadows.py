@@ -72,6 +72,7 @@ def test_a_target_is_scored_by_its_own_logits_and_the_others_by_the_shadows() ->
         np.testing.assert_array_equal(scores[target], expected)
 
 
+@pytest.mark.slow
 def test_rows_distinguish_adaptive_shadows(tmp_path: Path) -> None:
     made = plan({"attack": "lira", "shadows": "sgd"}, "lira", epsilon=(1.0,))
     store = Store.open(tmp_path / "store", create=True)

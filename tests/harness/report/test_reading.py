@@ -148,6 +148,7 @@ def test_a_wrong_condition_is_a_spec_error_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WRITERS)
 def test_a_report_of_an_empty_database_states_what_to_run(write: Any, tmp_path: Path) -> None:
     files = write(make_store(tmp_path / "store", []), tmp_path / "out")

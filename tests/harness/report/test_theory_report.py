@@ -151,6 +151,7 @@ def points_of(file: Path) -> list[list[str]]:
         return list(csv.reader(source))[1:]
 
 
+@pytest.mark.slow
 def test_a_cell_records_that_its_method_has_figures(store: Path) -> None:
     rows = rows_of(store, "select distinct method, illustrated from cell")
     assert rows == [{"method": "pd-sgd", "illustrated": True}]

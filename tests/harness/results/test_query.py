@@ -174,6 +174,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", REFUSED)
 def test_statements_that_write_are_refused(
     path: Path, outside: Path, sql: str, capfd: pytest.CaptureFixture[str]

@@ -88,6 +88,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["results.zip", "results.parquet"])
 def test_an_import_equals_its_export_and_ours_stays(
     archives: Path, theirs: Path, ours: Path, name: str
@@ -119,6 +120,7 @@ def test_a_store_with_imports_survives_the_loss_of_its_store_file(
     assert collect(ours, tmp_path / "elsewhere.duckdb").total == total
 
 
+@pytest.mark.slow
 def test_steps_of_others_are_in_the_view(archives: Path, theirs: Path, ours: Path) -> None:
     import_results(ours, archives / "results.zip", "alice")
     collect(ours)
@@ -126,6 +128,7 @@ def test_steps_of_others_are_in_the_view(archives: Path, theirs: Path, ours: Pat
     assert query(ours, count).rows == query(theirs, "select count(*) from steps").rows
 
 
+@pytest.mark.slow
 def test_a_conflict_is_shown(archives: Path, ours: Path) -> None:
     import_results(ours, archives / "results.zip", "alice")
     collect(ours)
@@ -211,6 +214,7 @@ def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store.path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["results.zip", "results.parquet"])
 def test_private_figures_stay_in_the_store(votes: Path, tmp_path: Path, name: str) -> None:
     export_results(votes, tmp_path / name)
@@ -238,6 +242,7 @@ def test_no_report_shows_what_must_not_be_published(votes: Path, tmp_path: Path)
         assert b"not sanitised" not in content
 
 
+@pytest.mark.slow
 def test_imports_are_not_exported_as_ours(archives: Path, ours: Path, tmp_path: Path) -> None:
     import_results(ours, archives / "results.zip", "alice")
     assert export_results(ours, tmp_path / "mine.zip").tasks == 5
@@ -437,6 +442,7 @@ def invoke(*arguments: str) -> Any:
     return CliRunner().invoke(app.app, list(arguments))
 
 
+@pytest.mark.slow
 def test_the_commands(theirs: Path, ours: Path, tmp_path: Path) -> None:
     file = str(tmp_path / "results.zip")
     done = invoke("export", file, "--store", str(theirs), "--json")
@@ -454,6 +460,7 @@ def test_the_commands(theirs: Path, ours: Path, tmp_path: Path) -> None:
     assert done.output.splitlines()[0] == "n"
 
 
+@pytest.mark.slow
 def test_a_store_with_imports_can_be_moved(archives: Path, ours: Path, tmp_path: Path) -> None:
     import_results(ours, archives / "results.zip", "alice")
     collect(ours)

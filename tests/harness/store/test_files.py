@@ -27,6 +27,7 @@ def nested(inner: Deep) -> Deep:
     return st.lists(inner) | st.dictionaries(st.text(), inner)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), nested)
 )

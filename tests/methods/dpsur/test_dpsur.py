@@ -70,6 +70,7 @@ def test_all_attempts_fit_the_budget_and_one_more_does_not(
     assert guarantee.epsilons["paper"] < guarantee.epsilons["rdp"]
 
 
+@pytest.mark.slow
 def test_the_papers_charge_counts_accepted_attempts(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:

@@ -109,6 +109,7 @@ def room(epsilon: float, rates: tuple[float, float], noises: tuple[float, float]
     return budget.remaining_uses(attempt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=["plain", "momentum", "adam"])
 @pytest.mark.parametrize(
     "chosen",

@@ -332,6 +332,7 @@ class Scaled(nn.Module):
         return x * self.scale
 
 
+@pytest.mark.slow
 def test_auto_is_the_fastest_that_knows_every_layer(truth: "Ask", apart: "Apart") -> None:
     assert make_engine(mlp((16, 3), 1), cross_entropy).name == "bookkeeping"
     model = nn.Sequential(mlp((16, 3), 1), Scaled())

@@ -117,6 +117,7 @@ def test_a_surrogate_of_one_threshold_is_left_at_its_threshold() -> None:
     assert ((after - 0.8).abs() <= (before - 0.8).abs() + 1e-12).all(), "never nearer before than after"
 
 
+@pytest.mark.slow
 def test_the_same_input_gets_the_same_output_whatever_its_batch() -> None:
     torch.manual_seed(1)
     guarded = guard(sure_means_member(), 0.2)

@@ -45,6 +45,7 @@ def votes(members: Records, problem: Problem, run: "SimplestRun", **given: Any) 
     return torch.tensor(ledger.votes)
 
 
+@pytest.mark.slow
 def test_one_member_moves_at_most_one_vote_on_every_query(
     problem: Problem, members: Records, run_of: "Callable[[int], SimplestRun]"
 ) -> None:

@@ -256,6 +256,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
 
 
+@pytest.mark.slow
 def test_an_anomalous_batch_is_rejected_the_more_of_its_labels_are_flipped(run_of: "Runs") -> None:
     stats = [anomaly(share, run_of(0)).stats for share in (0.0, 0.25, 1.0)]
     rates = [each["anomalous_rejection_rate"] for each in stats]

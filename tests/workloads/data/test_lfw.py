@@ -61,7 +61,7 @@ def test_too_few_people(shelf: "Shelf") -> None:
     ("content", "found"),
     [
         (photograph((9, 9, 9), side=64), "64 x 64"),
-        (b"<html>", "something else"),
+        (b"<html>", "a truncated or other file"),
         (photograph((9, 9, 9))[:700], "a truncated or other file"),
     ],
 )

@@ -139,8 +139,8 @@ def test_agreement_among_teachers_is_cheaper(aggregator: str) -> None:
         renyi_votes(NoisyVotesDpEvent((row(*split),), aggregator, 20.0))
         for split in ((250, 0), (200, 50), (150, 100), (130, 120))
     ]
-    for cheaper, dearer in pairwise(prices):
-        assert (cheaper <= dearer + 1e-15).all()
+    for cheaper, costlier in pairwise(prices):
+        assert (cheaper <= costlier + 1e-15).all()
     moments = prices[0] * (np.asarray(ORDERS) - 1)
     assert (np.diff(moments) >= -1e-15).all()
 
@@ -176,7 +176,7 @@ def test_votes_beside_something_else_are_priced_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "word"),
+    ("event", "field"),
     [
         (NoisyVotesDpEvent(((1,),), "laplace", 1.0), "votes"),
         (NoisyVotesDpEvent(((1, -2),), "laplace", 1.0), "votes"),

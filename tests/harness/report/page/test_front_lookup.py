@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def looked_up(
     }
 
 
+@pytest.mark.slow
 @given(
     rows=points(),
     methods=st.sets(st.sampled_from(METHODS)),
