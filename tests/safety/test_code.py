@@ -80,6 +80,7 @@ def test_the_walk_accepts(source: str) -> None:
     assert not list(findings(source))
 
 
+@pytest.mark.slow
 def test_no_source_of_ours_executes_file_content() -> None:
     found = {}
     for package in PACKAGES:

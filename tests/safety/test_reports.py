@@ -97,6 +97,7 @@ def test_pictures_hold_names_as_text(files: dict[str, Path]) -> None:
             assert not any(name.startswith("on") for name in element.attrib)
 
 
+@pytest.mark.slow
 def test_tables_hold_names_as_text(files: dict[str, Path]) -> None:
     kinds = (".md", ".tex")
     tables = {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.suffix in kinds}

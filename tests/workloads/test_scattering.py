@@ -127,6 +127,7 @@ def test_features_are_normalised_in_groups_of_the_image_itself() -> None:
     assert (groups.std(axis=2) < 1.01).all()
 
 
+@pytest.mark.slow
 def test_features_depend_on_no_other_image() -> None:
     """Otherwise they would cost privacy. 1,300 images are more than one chunk."""
     images = np.tile(pictures(13, 1, 28), (100, 1, 1, 1))

@@ -30,6 +30,7 @@ def test_the_posterior_scores_the_stated_accuracy() -> None:
     assert accuracy == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / count))
 
 
+@pytest.mark.slow
 def test_the_posterior_is_calibrated() -> None:
     """Of the records given a probability near p, a share near p has the label."""
     records = GENERATOR.draw(200_000, stream=98)

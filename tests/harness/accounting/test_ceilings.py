@@ -75,6 +75,7 @@ def test_the_lines_of_an_epsilon_twice() -> None:
     assert once["gap"] == pytest.approx((math.e - 1 + 2e-5) / (math.e + 1), abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "coin", "ceiling", "area"),
     [(13.432, 0.0197, 0.0363, 0.646), (4.002, 0.0779, 0.292, 0.896), (2.302, 0.232, 0.777, 0.986)],
@@ -112,6 +113,7 @@ def test_a_ceiling_is_concave_so_means_stay_below(tmp_path: Path) -> None:
     assert answer.gap >= float((tpr - fpr).max()) - 1e-6
 
 
+@pytest.mark.slow
 def test_two_opposite_gradients_come_near_the_ceiling(tmp_path: Path) -> None:
     """A counterexample to one add-or-remove curve: a record is swapped for its opposite, and its mask has a
     fixed size. The best attack on that pair passes what a coin allows and stays below the ceiling."""
@@ -153,6 +155,7 @@ def test_no_guarantee_has_no_ceiling(tmp_path: Path) -> None:
         assert ceilings_of_guarantee(promise.asdict()) is None
 
 
+@pytest.mark.slow
 def test_the_next_model_finds_them_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     event = quickstart(4.002)
     first = found(event, tmp_path)

@@ -41,6 +41,7 @@ def test_a_gaussian_is_exact() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_curve_is_met_by_the_best_attack_on_a_sampled_gaussian() -> None:
     """Thresholding the likelihood ratio of one release is optimal, and reaches the ceiling."""
     rate, noise = 0.3, 1.0

@@ -65,6 +65,7 @@ def test_a_backend_is_named_by_its_own_folder_alone(name: str) -> None:
     assert len(users) == len(allowed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["slurm", "docker", "submitit", "sbatch", "squeue"])
 def test_no_scheduler_or_engine_is_mentioned_elsewhere(word: str) -> None:
     """In no text, comment or variable of the environment."""

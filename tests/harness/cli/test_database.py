@@ -64,6 +64,7 @@ def test_a_file_that_cannot_be_written_is_reported(filled: Path, tmp_path: Path)
         assert "--out" in str(done.exception)
 
 
+@pytest.mark.slow
 def test_a_database_can_be_queried_without_its_store(elsewhere: Path) -> None:
     sql = "select count(*) as n from frontier"
     done = invoke("query", sql, "--format", "json", "--database", str(elsewhere))

@@ -71,6 +71,7 @@ def completed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_completion_loads_no_torch(completed: dict[str, Any]) -> None:
     assert completed["heavy"] == []
 

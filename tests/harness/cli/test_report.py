@@ -25,6 +25,7 @@ def call(store: Path, *options: str) -> Any:
     return CliRunner().invoke(app.app, ["report", *options, "--store", str(store)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "pixels"), [("1", 990), ("2", 2100)])
 def test_figures_are_as_wide_as_the_columns_of_a_paper(
     store: Path, tmp_path: Path, columns: str, pixels: int

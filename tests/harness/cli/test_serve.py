@@ -69,6 +69,7 @@ def test_unchanged_data_are_not_resent(address: str) -> None:
     assert ask(address + "data.json", If_None_Match='"other"').status == 200
 
 
+@pytest.mark.slow
 def test_progress_counts_the_sweep(address: str) -> None:
     found = json.loads(ask(address + "progress.json").body)
     (sweep,) = found["sweeps"]

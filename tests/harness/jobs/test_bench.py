@@ -314,6 +314,7 @@ def test_memory_of_a_step_is_what_it_takes(benched: tuple[Store, Result]) -> Non
     assert entry(document, "hog")["resting_memory_bytes"] > 100 * MIB
 
 
+@pytest.mark.slow
 def test_a_method_that_rejects_has_a_time_per_update(benched: tuple[Store, Result]) -> None:
     _, document = benched
     hog = entry(document, "hog")

@@ -172,6 +172,7 @@ def test_a_missing_gpu_fails_trainings_until_it_is_present_and_no_attack(
     assert lab.result(open_still).provenance["device"] is None
 
 
+@pytest.mark.slow
 def test_the_blind_check_of_a_cell_trained_on_the_whole_pool_gives_no_verdict(
     lab: "Lab", job: JobProcess
 ) -> None:

@@ -78,6 +78,7 @@ def test_attribute_inference_has_its_ceiling_beside_it(store: Path) -> None:
     assert row["ceiling_tpr_at_1pct"] < row["ceiling_tpr_at_10pct"] < row["ceiling_auc"] < lines.auc
 
 
+@pytest.mark.slow
 def test_every_figure_has_its_column(store: Path) -> None:
     """A misspelled one would be null in every row."""
     (row,) = rows(store, "select * from attribute_result limit 1")

@@ -138,6 +138,7 @@ def test_attacks_and_the_blind_check_count_them_as_neither(swept: Any) -> None:
     assert len(frame) == int((~signals["set_aside"]).sum())
 
 
+@pytest.mark.slow
 def test_old_signals_set_no_record_aside(swept: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, store = swept
     read = Store.read_artefact

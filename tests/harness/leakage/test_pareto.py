@@ -112,6 +112,7 @@ def measured(means: list[Point], models: int, generator: np.random.Generator) ->
     return boxes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "means", [[(0.6, 0.9)], [(0.52, 0.80), (0.55, 0.86), (0.60, 0.88), (0.70, 0.95), (0.62, 0.87)]]
 )

@@ -120,6 +120,7 @@ def test_a_condition_limits_both_views_but_never_hides_failures_or_moves_colours
     assert "method = 'sgd'" in reading.query
 
 
+@pytest.mark.slow
 def test_a_condition_hides_no_alarm(tmp_path: Path) -> None:
     audit = db.AuditResult(
         task="audit", cell="dp-sgd-4.0-50", attack="audit-one-run", attack_version="1", attack_params={},

@@ -91,6 +91,7 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
     assert everything(store.database) == before
 
 
+@pytest.mark.slow
 def test_rows_hold_the_content_of_the_files(collected: Store) -> None:
     each = cells("digits-linear")[1]
     key = Task("train", each, index=2).key
@@ -226,6 +227,7 @@ def test_the_tries_of_a_cell_are_the_most_of_any_task(store: Store) -> None:
     assert row["tried_before"] != 9, "of the tasks that are left"
 
 
+@pytest.mark.slow
 def test_a_cell_is_deleted_with_its_last_task(store: Store) -> None:
     each = cell("digits-mlp", "dp-sgd", epsilon=2.5)
     lone = Task("train", each)
@@ -238,6 +240,7 @@ def test_a_cell_is_deleted_with_its_last_task(store: Store) -> None:
     assert len(rows(store.database, "from cell")) == len(before) - 1
 
 
+@pytest.mark.slow
 def test_of_what_looks_as_it_did_only_the_cells_of_what_does_not_are_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +273,7 @@ def test_single_steps_are_thinned_evenly_and_keep_both_ends(collected: Store) ->
     assert kept[-1]["wall_seconds"] == pytest.approx(2.5)
 
 
+@pytest.mark.slow
 def test_a_retried_task_replaces_its_rows(store: Store) -> None:
     task = Task("train", cell("digits-mlp", "dp-sgd", epsilon=8.0))
     collect(store.path)
@@ -306,6 +310,7 @@ def test_many_batches_give_the_rows_of_one(store: Store, monkeypatch: pytest.Mon
     assert everything(store.database) == one
 
 
+@pytest.mark.slow
 def test_unchanged_tasks_are_not_reread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collect(store.path)
     read: list[str] = []
@@ -416,6 +421,7 @@ def test_files_of_others_are_never_replaced(store: Store, tmp_path: Path) -> Non
             assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_database_can_be_elsewhere(store: Store, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.duckdb"
     assert collect(store.path, database=f"duckdb:///{elsewhere}").total == 45
@@ -429,6 +435,7 @@ def test_another_kind_of_database_is_refused(store: Store) -> None:
     assert "word" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_database_in_use_is_reported_with_the_process(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

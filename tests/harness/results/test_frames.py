@@ -41,6 +41,7 @@ def test_every_view_is_a_frame(path: Path) -> None:
     assert set(store.frontier("origin = '' and method = 'sgd' -- only")["method"]) == {"sgd"}
 
 
+@pytest.mark.slow
 def test_json_comes_as_values(path: Path) -> None:
     runs = open_store(path).runs("method = 'dp-sgd'")
     assert {params["lr"] for params in runs["params"]} == {0.5}

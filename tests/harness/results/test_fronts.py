@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
@@ -42,6 +43,7 @@ BY_PAIRS = """
 """Every row against every other: the definition, and how the view found its front before."""
 
 
+@pytest.mark.slow
 def test_the_front_is_what_comparing_every_pair_finds(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     fill(store)
@@ -52,6 +54,7 @@ def test_the_front_is_what_comparing_every_pair_finds(tmp_path: Path) -> None:
     assert {row["on_front"] for row in rows} == {True, False}
 
 
+@pytest.mark.slow
 def test_the_view_marks_the_same_front(tmp_path: Path) -> None:
     points = np.random.default_rng(5).integers(0, 6, size=(40, 2)) / 10 + 0.4
     store = Store.open(tmp_path / "store", create=True)

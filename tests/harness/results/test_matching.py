@@ -205,6 +205,7 @@ def everything(path: Path) -> dict[str, list[str]]:
         return {name: sorted(map(repr, connection.execute(f"from {name}").fetchall())) for name in names}
 
 
+@pytest.mark.slow
 def test_collecting_again_or_rebuilding_gives_the_same_rows(filled: Store, tmp_path: Path) -> None:
     store = Store(shutil.copytree(filled.path, tmp_path / "store"))
     before = everything(store.database)
@@ -215,6 +216,7 @@ def test_collecting_again_or_rebuilding_gives_the_same_rows(filled: Store, tmp_p
     assert everything(store.database) == before
 
 
+@pytest.mark.slow
 def test_numbers_of_another_program_are_replaced(filled: Store, tmp_path: Path) -> None:
     store = Store(shutil.copytree(filled.path, tmp_path / "store"))
     before = everything(store.database)

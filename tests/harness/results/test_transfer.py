@@ -139,6 +139,7 @@ def test_a_conflict_is_shown(archives: Path, ours: Path) -> None:
     assert {row["ours"] for row in found if row["figure"] == "accuracy"} == {0.99}
 
 
+@pytest.mark.slow
 def test_importing_the_same_file_twice_changes_nothing(archives: Path, ours: Path) -> None:
     import_results(ours, archives / "results.zip", "alice")
     before = files(ours)
@@ -146,6 +147,7 @@ def test_importing_the_same_file_twice_changes_nothing(archives: Path, ours: Pat
     assert files(ours) == before
 
 
+@pytest.mark.slow
 def test_an_import_keeps_its_content_unless_replaced(
     archives: Path, theirs: Path, ours: Path, tmp_path: Path
 ) -> None:

@@ -165,6 +165,7 @@ def test_the_quirk_trains_every_batch_twice(problem: Problem, members: Records, 
     assert not torch.equal(flat(one.predictor), flat(other.predictor))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quirk", [False, True])
 @pytest.mark.parametrize("steps", [1, 3, 5, 9, 14])
 def test_it_resumes_in_every_phase(

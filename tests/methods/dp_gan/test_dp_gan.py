@@ -143,6 +143,7 @@ def test_infinite_epsilon_trains_without_noise(
 # -- what comes out --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_learns(problem: Problem, members: Records, run: "SimplestRun") -> None:
     """Three classes far apart, little noise: generated examples must look like their class."""
     chosen = params(

@@ -52,6 +52,7 @@ def started(problem: Problem, run: "SimplestRun") -> list[Tensor]:
     return list(problem.model(run.seed("init")).state_dict().values())
 
 
+@pytest.mark.slow
 def test_all_attempts_fit_the_budget_and_one_more_does_not(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
@@ -90,6 +91,7 @@ def test_the_papers_charge_counts_accepted_attempts(
     assert method.bound(chosen) is None
 
 
+@pytest.mark.slow
 def test_the_official_code_has_a_claim_and_no_price(
     problem: Problem, members: Records, run: "SimplestRun"
 ) -> None:
@@ -113,6 +115,7 @@ def test_accepting_everything_is_dp_sgd(problem: Problem, members: Records, run_
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_proposals_do_not_depend_on_how_they_are_tested(
     problem: Problem, members: Records, run_of: Runs
 ) -> None:

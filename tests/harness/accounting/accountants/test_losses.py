@@ -53,6 +53,7 @@ def test_what_was_sampled_whole_is_not_a_sample() -> None:
     assert sampled == pytest.approx(whole, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 10.0])
 def test_a_pure_guarantee_is_randomised_response(epsilon: float) -> None:
     """Its delta: p - e^eps (1 - p) with p = e^eps0 / (1 + e^eps0)."""
@@ -91,6 +92,7 @@ def test_losses_are_a_pair_of_distributions(event: DpEvent, rate: float) -> None
         assert each.distribution(1e-2).get_delta_for_epsilon(-50.0) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [False, True])
 def test_the_mesh_only_ever_raises_the_price(sampled: bool) -> None:
     event: DpEvent = VonMisesFisherDpEvent(30, 4.0)
