@@ -11,7 +11,15 @@ from workloads.recipe import recipe
 from workloads.records import without
 
 # Grouped by workload, so that the records of a large one are read once.
-every_workload = pytest.mark.parametrize("name", workloads.family.names(), scope="module")
+every_workload = pytest.mark.parametrize(
+    "name",
+    [
+        # Those on published data run with the slow tests, where the data are.
+        pytest.param(name, marks=pytest.mark.data if hasattr(member, "missing") else ())
+        for name, member in sorted(workloads.family.members.items())
+    ],
+    scope="module",
+)
 
 
 def with_records(name: str) -> Workload:

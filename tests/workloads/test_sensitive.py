@@ -15,6 +15,7 @@ def test_tables_declare_one_and_images_do_not() -> None:
     assert "digits-mlp" not in DECLARED
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("name", DECLARED)
 def test_every_value_is_common_enough_to_be_worth_guessing(name: str) -> None:
     workload = workloads.family.get(name)
