@@ -50,9 +50,12 @@ test: $(VENV)/.installed-dev lint
 
 test-all: test test-slow
 
+# All of them; CI leaves some out, for the sake of its time limit (.ci/run).
+SLOW_TESTS ?= tests
+
 test-slow: $(VENV)/.installed-dev docs
 	@echo "==> running the slow tests"
-	$(BIN)/pytest -n 2 --dist loadfile -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -m slow $(SLOW_TESTS)
 	@$(MAKE) --no-print-directory wheel
 
 # Real daemons on a loaded machine are sometimes late: what failed runs once more, alone, and must pass then.

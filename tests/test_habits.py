@@ -68,6 +68,7 @@ def test_every_change_is_checked() -> None:
 def test_slow_targets_run_nightly() -> None:
     assert jobs("nightly") == {
         "daemons": {"test-cluster", "test-docker"},
+        "slow-tests": {"test-slow"},
         "campaigns": {"chaos", "mutations", "calibration-check"},
         "dependencies": {"verify-dependencies", "audit-dependencies"},
     }
