@@ -2,7 +2,9 @@
 
 BenchError
 ├── SpecError         a wrong request; lists every problem found (exit code 2)
-│   └── UnknownName   a name outside a family, with the nearest member
+│   ├── UnknownName   a name outside a family, with the nearest member
+│   │   └── BrokenPlugin   a plug-in that is installed but does not load, with the reason
+│   └── DataError     the records or the model of a workload cannot be used
 ├── StoreError        the store cannot be used as it is (exit code 2)
 │   └── Upstream      an input of the task has no result; the task ends as `upstream`
 ├── AccountingError   a ledger without a price, or a price above its target
@@ -13,7 +15,6 @@ BenchError
 They live in the lowest package so that every layer can raise them.
 """
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 
@@ -58,10 +59,36 @@ class UnknownName(SpecError):
         nearest: The known name most like it, if any is.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         names = tuple(sorted(known))
         self.nearest = find_nearest(name, names)
         super().__init__(unknown(kind, name, names), field=kind, value=name, allowed=names)
+
+
+class BrokenPlugin(UnknownName):
+    """A plug-in that is installed but does not load.
+
+    Attributes:
+        field: The kind of plug-in.
+        value: Its name.
+        origin: The object that its entry point names.
+        reason: The error that loading it raised.
+    """
+
+    def __init__(self, kind: str, name: str, origin: str, reason: str) -> None:
+        self.origin, self.reason, self.nearest = origin, reason, None
+        text = f"{kind} '{name}' is a plug-in ({origin}) that does not load: {reason}"
+        SpecError.__init__(self, text, field=kind, value=name)
+
+
+class DataError(SpecError):
+    """A workload whose records or model cannot be used as they are.
+
+    Attributes:
+        field: What is wrong: pool, test, x, y, model, groups or n_train.
+        value: What was found.
+        allowed: What is needed instead.
+    """
 
 
 class StoreError(BenchError):
@@ -106,5 +133,7 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 
 def find_nearest(name: object, known: Sequence[str]) -> str | None:
     """The known name most like this one; None if none is alike."""
+    import difflib  # not every command is refused
+
     near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
     return near[0] if near else None

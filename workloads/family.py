@@ -11,23 +11,21 @@ Modules and folders without the variable are helpers. An installed package adds 
 group `privbench.<family>`; the entry point's name is the member's name.
 """
 
-import ast
 import importlib
 import importlib.util
-import logging
 import pkgutil
 from collections.abc import Iterator
 from functools import cached_property
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from workloads.errors import BenchError, UnknownName
+from workloads.errors import BenchError, BrokenPlugin, UnknownName
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 
 class Family(Generic[T]):
@@ -40,6 +38,8 @@ class Family(Generic[T]):
         names.
         """
         self.kind, self.package, self.variable, self.named_by = kind, package, variable, named_by
+        self.broken: dict[str, BrokenPlugin] = {}
+        """Plug-ins that do not load, by name; known once all members, or this one, were asked for."""
 
     def names(self) -> list[str]:
         """Every member's name, sorted."""
@@ -56,12 +56,27 @@ class Family(Generic[T]):
         points = entry_points(group=f"privbench.{self.kind}s")
         return sorted({*own, *(point.name for point in points)})
 
+    def plugins(self) -> "list[EntryPoint]":
+        """The entry points of other packages, with nothing loaded."""
+        return list(entry_points(group=f"privbench.{self.kind}s"))
+
+    def load_plugin(self, name: str) -> T | None:
+        """The member of another package called `name`; None if it does not load (`refusal`)."""
+        return next((member for _, _, member in self._entry_points(name)), None)
+
     def get(self, name: str) -> T:
-        """The member called `name`; UnknownName with the nearest one if there is none."""
+        """The member called `name`; UnknownName with the nearest one if there is none.
+
+        BrokenPlugin if it is a plug-in that does not load.
+        """
         try:
             return self.members[name]
         except KeyError:
-            raise UnknownName(self.kind, name, self.members) from None
+            raise self.refusal(name) from None
+
+    def refusal(self, name: str) -> UnknownName:
+        """Why there is no member called `name`: nobody has the name, or its plug-in does not load."""
+        return self.broken.get(name) or UnknownName(self.kind, name, self.members)
 
     def load(self, name: str) -> T:
         """The same as `get`, importing no other member if the name identifies the file."""
@@ -70,10 +85,14 @@ class Family(Generic[T]):
         alike = [member for _, each, member in found if each == name]
         return alike[0] if len(alike) == 1 else self.get(name)
 
+    def own_members(self) -> list[tuple[str, str, T]]:
+        """Origin, name and member of those in this package, without plug-ins."""
+        return list(self._files())
+
     @cached_property
     def own(self) -> frozenset[str]:
         """The names of the members in this package, without plug-ins."""
-        return frozenset(name for _, name, _ in self._files())
+        return frozenset(name for _, name, _ in self.own_members())
 
     @cached_property
     def members(self) -> dict[str, T]:
@@ -121,18 +140,22 @@ class Family(Generic[T]):
                 continue
             try:
                 yield point.value, point.name, point.load()
-            except Exception as error:  # noqa: BLE001 - a broken plug-in must not stop the program
-                log.warning(
-                    "%s plug-in %s (%s) does not load: %s",
-                    self.kind,
-                    point.name,
-                    point.value,
-                    error,
-                )
+            except Exception as error:  # noqa: BLE001 - reported where the plug-in is used, and by `doctor`
+                reason = f"{type(error).__name__}: {error}"
+                self.broken[point.name] = BrokenPlugin(self.kind, point.name, point.value, reason)
+
+
+def entry_points(group: str) -> "EntryPoints":
+    """The entry points of installed packages."""
+    from importlib import metadata  # takes a tenth of `privbench --help`
+
+    return metadata.entry_points(group=group)
 
 
 def bindings(source: str) -> set[str]:
     """The names that a module's source assigns or imports at its top level."""
+    import ast
+
     found: set[str] = set()
     for node in ast.parse(source).body:
         if isinstance(node, ast.ImportFrom):

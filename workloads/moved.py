@@ -9,7 +9,6 @@ import importlib.util
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
@@ -45,14 +44,17 @@ MOVED = {
 """Modules that plug-ins of 0.1 could import and job scripts could start: old name to new."""
 
 
-class Moved(MetaPathFinder, Loader):
-    """Finds modules under their old names."""
+class Moved:
+    """Finds and loads modules under their old names.
+
+    Not a subclass of those in importlib.abc, which load much else and add nothing.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """See importlib.abc.MetaPathFinder."""
-        return ModuleSpec(fullname, self) if fullname in MOVED else None
+        return ModuleSpec(fullname, self) if fullname in MOVED else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module as it is now."""

@@ -9,10 +9,17 @@ clip = { from_epsilon = { "1" = 0.1, "4" = 0.5 }, source = "ours" }
 batch_size = { value = 256, source = "paper" }
 [refused.dp-sgd]
 2 = "the paper does not print its batch size"
+[search]
+epochs = [40, 100]
+[search.dp-gan]
+generator_every = [1, 2]
 
 A value `from_epsilon` holds from that target epsilon up. A numbered setting is laid over the method's own
-settings if a sweep asks for it by `setting = 1`; a refused one states why it is not available.
+settings if a sweep asks for it by `setting = 1`; a refused one states why it is not available. `[search]`
+narrows the axes of every method's search space that has them, `[search.<method>]` those of one method.
 """
+
+from __future__ import annotations
 
 import inspect
 import math
@@ -20,7 +27,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -35,11 +42,15 @@ from pydantic import (
     model_validator,
 )
 
-from workloads.base import Workload
-from workloads.errors import SpecError, unknown
+from workloads.errors import SpecError, UnknownName, unknown
 from workloads.toml import parse_toml
 
+if TYPE_CHECKING:  # reading a recipe must not load torch
+    from workloads.base import Workload
+
 Value = StrictBool | StrictInt | StrictFloat | StrictStr
+Axes = dict[str, list[Value]]
+"""The range, or the choices, of an axis of a search space by its name."""
 
 
 class Setting(BaseModel):
@@ -86,13 +97,13 @@ class Setting(BaseModel):
         return steps
 
     @model_validator(mode="after")
-    def _one_value(self) -> "Setting":
+    def _one_value(self) -> Setting:
         if (self.value is None) == (self.from_epsilon is None):
             raise ValueError("give `value` or `from_epsilon`, one of the two")
         return self
 
     @model_validator(mode="after")
-    def _count_tuning(self) -> "Setting":
+    def _count_tuning(self) -> Setting:
         if (self.source == "tuned") != (self.tried is not None):
             raise ValueError('`tried` (configurations tried) goes with source = "tuned", and only with it')
         if self.tuned_on is not None and self.source != "paper":
@@ -134,6 +145,21 @@ class Recipe(BaseModel):
     """Method to the number of a setting to its values."""
     refused: dict[str, dict[str, str]] = {}
     """Method to the number of a setting to why it is not available."""
+    search: dict[str, list[Value] | Axes] = {}
+    """The axis of every method to its range, and a method to ranges of its own."""
+
+    def ranges(self, method: str, axes: Collection[str]) -> Axes:
+        """The ranges for a method with these axes: those of every method that it has, and its own.
+
+        A range of its own for an axis that it lacks is a SpecError.
+        """
+        own = self.search.get(method, {})
+        own = own if isinstance(own, dict) else {}
+        for name in own:
+            if name not in axes:
+                raise UnknownName(f"axis in [search.{method}] of a recipe", name, axes)
+        shared = {name: each for name, each in self.search.items() if isinstance(each, list) and name in axes}
+        return shared | own
 
     def settings(self, method: str, has: Collection[str], number: str | None = None) -> dict[str, Setting]:
         """The settings for a method with the parameters `has`: defaults, its own, those of a number.
@@ -177,7 +203,17 @@ def recipe(workload: Workload) -> Recipe:
     A workload without a file has an empty recipe. A file with mistakes is a SpecError that lists
     them all.
     """
-    path = Path(inspect.getfile(type(workload))).parent / "recipes" / f"{workload.name}.toml"
+    return recipe_in(recipe_folder(workload), workload.name)
+
+
+def recipe_folder(workload: Workload) -> Path:
+    """The folder that holds the recipe of a workload, if it has one."""
+    return Path(inspect.getfile(type(workload))).resolve().parent / "recipes"
+
+
+def recipe_in(folder: Path, name: str) -> Recipe:
+    """The recipe of the workload called `name` in a folder; see `recipe`."""
+    path = folder / f"{name}.toml"
     return _parsed(path.name, path.read_bytes()) if path.is_file() else Recipe()
 
 

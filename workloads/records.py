@@ -1,7 +1,8 @@
 """Records read on demand, for data larger than memory; and subsets of records."""
 
 import hashlib
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -78,6 +79,8 @@ class LazyRecords(Records):
 
 
 READ_AT_ONCE = 2048
+LAZY_SAMPLE = 1024
+"""Examples of lazy records that their fingerprint covers: reading all of them may take hours."""
 
 
 def every_other(records: Records) -> Records:
@@ -90,12 +93,57 @@ def every_other(records: Records) -> Records:
 
 def without(records: Records, others: Records) -> Records:
     """The records whose example is not among the others' examples, bit for bit."""
-    left_out = set(_fingerprints(others))
-    kept = [row for row, each in enumerate(_fingerprints(records)) if each not in left_out]
+    left_out = set(fingerprints(others))
+    kept = [row for row, each in enumerate(fingerprints(records)) if each not in left_out]
     return records.take(torch.tensor(kept, dtype=torch.int64))
 
 
-def _fingerprints(records: Records) -> Iterator[bytes]:
+def fingerprints(records: Records) -> Iterator[bytes]:
+    """A hash of every example, bit for bit, in order; reads some records at a time."""
     for part in records.batches(READ_AT_ONCE):
         for example in part.cpu().contiguous().numpy():
             yield hashlib.blake2b(example.tobytes(), digest_size=16).digest()
+
+
+_hashed: dict[int, tuple[Any, int, str]] = {}
+"""The digests of examples that are alive: the id of their holder, a reference to it, its version."""
+
+
+def describe(records: Records) -> dict[str, dict[str, Any]]:
+    """Shape, dtype and digest of examples and labels; of lazy ones, a digest of evenly spaced examples.
+
+    The digest is a plain hash: it confirms a guess of all records at once, so publish it keyed only
+    (harness/store/fingerprints.py).
+    """
+    lazy = isinstance(records, LazyRecords) and len(records) > LAZY_SAMPLE
+    rows = torch.linspace(0, len(records) - 1, LAZY_SAMPLE).long() if lazy else None
+    sampled = records if rows is None else records.take(rows)
+    first = next(records.take(torch.arange(min(1, len(records)))).batches(1))
+    shape = [len(records), *first.shape[1:]]
+    x = {"shape": shape, "dtype": _dtype(first), "digest": _digest_of(sampled)}
+    y = {"shape": list(records.y.shape), "dtype": _dtype(records.y), "digest": _digest([records.y])}
+    return {"x": x | ({"sampled": LAZY_SAMPLE} if lazy else {}), "y": y}
+
+
+def _digest_of(records: Records) -> str:
+    """The digest of examples, computed once for those in memory."""
+    if isinstance(records, LazyRecords):
+        return _digest(records.batches(READ_AT_ONCE))
+    x = records.x
+    known = _hashed.get(id(x))
+    if known is None or known[0]() is not x or known[1] != x._version:
+        known = weakref.ref(x), x._version, _digest(records.batches(READ_AT_ONCE))
+        _hashed[id(x)] = known
+    return known[2]
+
+
+def _digest(parts: Iterable[Tensor]) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        values = part.detach().to(CPU).contiguous().flatten().view(torch.uint8)
+        found.update(values.numpy().data)
+    return found.hexdigest()
+
+
+def _dtype(values: Tensor) -> str:
+    return str(values.dtype).removeprefix("torch.")

@@ -28,3 +28,11 @@ def parse_toml(content: bytes, what: str) -> dict[str, Any]:
     except NOT_TOML as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise SpecError(f"{what} is not TOML: {reason}", field=what) from error
+
+
+def parse_value(text: str) -> Any:
+    """Parse as a TOML value, or return the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except NOT_TOML:
+        return text

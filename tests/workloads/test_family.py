@@ -12,7 +12,7 @@ import methods
 import workloads
 from harness import attacks, backends
 from methods.base import Method
-from workloads.errors import BenchError, UnknownName
+from workloads.errors import BenchError, BrokenPlugin, UnknownName
 from workloads.family import Family, bindings
 
 LAZY = (
@@ -88,12 +88,30 @@ def test_a_plug_in_may_not_take_our_name(tmp_path: Path, monkeypatch: pytest.Mon
         fresh.load("sgd")
 
 
-def test_a_plug_in_that_does_not_load_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plug_in_that_does_not_load_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     install(tmp_path, "gone = nowhere_at_all:method")
     monkeypatch.syspath_prepend(str(tmp_path))
     fresh: Family[Method] = Family("method", "methods", "method")
-    with pytest.raises(UnknownName):
-        fresh.load("gone")
+    for ask in (fresh.load, fresh.get):
+        with pytest.raises(BrokenPlugin) as caught:
+            ask("gone")
+        assert (caught.value.field, caught.value.value) == ("method", "gone")
+        assert caught.value.origin == "nowhere_at_all:method"
+        assert "nowhere_at_all" in caught.value.reason
+    assert fresh.get("sgd") is not None
+    assert list(fresh.broken) == ["gone"]
+    assert caplog.records == [], "silent where it is not used"
+
+
+def test_a_refusal_is_of_the_right_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "gone = nowhere_at_all:method")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    fresh: Family[Method] = Family("method", "methods", "method")
+    assert fresh.names()
+    assert isinstance(fresh.refusal("gone"), BrokenPlugin)
+    assert fresh.refusal("sdg").nearest == "sgd"
 
 
 def test_what_a_module_binds() -> None:

@@ -209,12 +209,13 @@ class Published:
 
     def absence(self) -> str:
         """Where it was searched, which places are incomplete, and how to get it."""
-        root, lines = data_root(), [f"data set '{self.name}' is missing"]
+        root = data_root()
+        lines = [f"data set '{self.name}' is missing: run `privbench data fetch {self.name}`"]
         for place in self.places:
             if place.needs and (root / place.path).exists() and len(place.missing(root)) < len(place.needs):
                 lines.append(f"{root / place.path} lacks {', '.join(place.missing(root))}")
         lines.append(f"searched {', '.join(self.looked_for())}")
-        lines.append(f"run `privbench data fetch {self.name}`, or {self.by_hand()}")
+        lines.append(f"or {self.by_hand()}")
         return "; ".join(lines)
 
     def by_hand(self) -> str:

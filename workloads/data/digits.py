@@ -4,7 +4,6 @@ from functools import cache
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 from workloads.base import Records
 from workloads.data.dataset import Embedded
@@ -19,6 +18,8 @@ def load_split() -> tuple[Records, Records]:
     Stratified: the shuffled records are ordered by label and every fifth goes to the test set, so
     each class is split evenly to within one record. Rows keep the order of the source.
     """
+    from sklearn.datasets import load_digits
+
     pixels, labels = load_digits(return_X_y=True)
     shuffled = np.random.default_rng(SPLIT_SEED).permutation(len(labels))
     by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -35,6 +36,8 @@ def load_split() -> tuple[Records, Records]:
 
 def content() -> bytes:
     """Pixels and labels as bytes, for the checksum."""
+    from sklearn.datasets import load_digits
+
     pixels, labels = load_digits(return_X_y=True)
     return bytes(pixels.astype(np.uint8).tobytes() + labels.astype(np.uint8).tobytes())
 

@@ -1,6 +1,5 @@
 """The recurrent network of DPSUR for film reviews, with per-example gradients."""
 
-from opacus.layers import DPLSTM
 from torch import Tensor, nn
 
 from workloads.models.activation import Activation, activation
@@ -15,6 +14,8 @@ class ReviewLstm(nn.Module):
     """
 
     def __init__(self, words: int, act: Activation) -> None:
+        from opacus.layers import DPLSTM  # a second of imports that only this model needs
+
         super().__init__()
         self.embedding = nn.Embedding(words, 100)
         self.narrow = nn.Sequential(nn.Linear(100, 32), activation(act))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -41,6 +42,8 @@ class StandardisedConv2d(nn.Conv2d):
 
     # Below this squared norm a kernel is no longer scaled up.
     floor = 1e-4
+    used: Standardisation | None = None
+    """Of the last call, for its hooks; None if the weights were being trained by autograd."""
 
     def standardisation(self) -> Standardisation:
         """The kernel that the convolution uses, and the map from its gradients to the stored kernel's."""
@@ -51,7 +54,11 @@ class StandardisedConv2d(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve with the standardised kernel."""
-        convolved: Tensor = self._conv_forward(x, self.standardisation().kernel, self.bias)
+        made = self.standardisation()
+        if not torch.compiler.is_compiling():
+            # A graph must not outlive its pass; hooks are called next and may take it.
+            self.used = None if self.weight.requires_grad or not self._forward_hooks else made
+        convolved: Tensor = self._conv_forward(x, made.kernel, self.bias)
         return convolved
 
 
