@@ -46,6 +46,16 @@ class ParallelDpEvent(DpEvent):  # type: ignore[misc]
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
+class OneOfDpEvent(DpEvent):  # type: ignore[misc]
+    """One of several events on the same data, chosen at random independently of the data.
+
+    The choice may be released: at every order the divergence is at most the largest of the parts.
+    """
+
+    events: tuple[DpEvent, ...]
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
 class NoisyVotesDpEvent(DpEvent):  # type: ignore[misc]
     """Labels from a noisy vote of teachers on disjoint shards (PATE, Papernot et al. 2017 and 2018).
 

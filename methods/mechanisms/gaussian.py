@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 from dp_accounting import DpEvent, GaussianDpEvent, NonPrivateDpEvent
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from methods.base import Amount, Batches, Noise, Positive, PrivacyParams, Run
+from methods.search import Search
 from workloads.errors import SpecError
 
 
@@ -17,7 +19,9 @@ class GaussianParams(PrivacyParams):
     noise_multiplier: Amount | None = Field(
         default=None, description="Noise standard deviation over clip; solved for from epsilon."
     )
-    clip: Positive = Field(default=1.0, description="Largest L2 norm of one example's gradient.")
+    clip: Annotated[Positive, Search(0.1, 3, axis=3)] = Field(
+        default=1.0, description="Largest L2 norm of one example's gradient."
+    )
 
     @model_validator(mode="after")
     def _one_privacy_level(self) -> "GaussianParams":
