@@ -100,6 +100,36 @@ class PrivacyParams(Params):
     delta: Probability = Field(default=1e-5, description="Target delta.")
 
 
+class Loss(Protocol):
+    """A loss of one example from its logits and its label; no example's loss depends on another."""
+
+    def __call__(self, logits: Tensor, labels: Tensor, /) -> Tensor:
+        """(B,): one loss per example."""
+        ...
+
+
+@runtime_checkable
+class Differentiated(Protocol):
+    """A loss that declares its gradient, so that engines can do without autograd. Optional."""
+
+    def with_gradient(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The losses (B,) and the gradient of each by its own logits (B, classes), without a graph.
+
+        The gradient has memory of its own, which the caller may overwrite. None: by autograd, for this kind
+        of logits or labels; the decision may depend on shapes and types only, never on values.
+        """
+        ...
+
+
+@runtime_checkable
+class Averaged(Protocol):
+    """A loss with a quicker form of its mean. Optional."""
+
+    def mean(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The mean over examples, as a scalar with its graph."""
+        ...
+
+
 @dataclass(frozen=True)
 class Problem:
     """What a method knows besides its members: no pool, no test set."""
@@ -107,8 +137,8 @@ class Problem:
     classes: int
     model: Callable[[int], nn.Module]
     """A fresh model from a seed."""
-    loss: Callable[[Tensor, Tensor], Tensor]
-    """Maps logits and labels to one loss per example, shape (B,)."""
+    loss: Loss
+    """Maps logits and labels to one loss per example; it may be `Differentiated` or `Averaged`."""
     public: Tensor | None = None
     """The workload's public examples, without labels; only for an `Assisted` method."""
 
@@ -221,6 +251,19 @@ class Run(Protocol):
         same code runs again: finished phases yield nothing and their state is restored, the interrupted one
         resumes at the right step, and the result is bit-identical. `state` must therefore contain everything
         the loop changes; it is restored in place.
+        """
+        ...
+
+    def trial(self, name: str, members: int) -> AbstractContextManager[None]:
+        """A block with one of several trainings of which the best is released.
+
+        Streams, seeds and phases inside belong to the trial. Its releases are recorded apart, and the ledger
+        of the run is then a RepeatAndSelectDpEvent, which must cover every trial. A non-finite observed value
+        does not end the task: a diverged trial keeps its place.
+
+        Args:
+            name: Of the trial: lower-case letters, digits and hyphens.
+            members: The expected number of records, which rates of Poisson sampling refer to.
         """
         ...
 
@@ -405,6 +448,17 @@ class Benched(Protocol):
 
 
 @runtime_checkable
+class Recomputed(Protocol):
+    """A baseline that can compute the same update in other ways, for a bench to time beside its usual one.
+
+    So a reader sees how much of a ratio is due to the way of computing, and how much to privacy.
+    """
+
+    other_ways: ClassVar[Mapping[str, Sequence[Any]]]
+    """Values by parameter, besides its default, which remains the yardstick."""
+
+
+@runtime_checkable
 class Illustrated(Protocol):
     """A method with its own figures: its theory beside the stats of its trainings."""
 
@@ -430,9 +484,9 @@ class Calibrated(Protocol):
         ...
 
 
-FreeKind = Literal["noise", "concentration", "count"]
-"""How epsilon depends on a parameter: it falls with noise, and rises with concentration and with a (whole)
-number of releases."""
+FreeKind = Literal["noise", "concentration", "count", "budget"]
+"""How epsilon depends on a parameter: it falls with noise, and rises with concentration, with a (whole)
+number of releases and with the epsilon of a part."""
 
 
 @runtime_checkable
@@ -450,6 +504,33 @@ class Extensible(Calibrated, Protocol):
     """
 
     extent: ClassVar[str]
+
+
+@runtime_checkable
+class Repeatable(Calibrated, Protocol):
+    """A calibrated method that a private search can train several times (`run.trial`).
+
+    Its sampling rates come from `run.sampler` and the batch size alone, never from the number of its members,
+    and it releases the workload's model.
+    """
+
+    repeatable: ClassVar[bool]
+
+
+Solve = Callable[["Method", Any, int], Any]
+"""Complete the parameters of a method on a number of members: its noise is solved for from epsilon."""
+
+
+@runtime_checkable
+class Nested(Calibrated, Protocol):
+    """A calibrated method whose free parameter is a target of other trainings, to be solved first."""
+
+    settled: ClassVar[str]
+    """The parameter that `settle` fills in."""
+
+    def settle(self, params: Any, n_train: int, solve: Solve) -> Any:
+        """The parameters with all that follows from the free one."""
+        ...
 
 
 @runtime_checkable
@@ -520,3 +601,11 @@ class Assisted(Protocol):
 
     public_use: ClassVar[str]
     """What it needs them for."""
+
+
+@runtime_checkable
+class PerExample(Protocol):
+    """A method of per-example gradients: planning refuses models that mix the examples of a batch."""
+
+    per_example: ClassVar[bool]
+    """True if a layer such as batch normalisation is refused (`make_engine` does so)."""

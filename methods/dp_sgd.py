@@ -4,39 +4,35 @@ import logging
 from typing import Any, ClassVar
 
 from dp_accounting import DpEvent
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from torch import nn
 
-from methods.base import Count, Problem, Released, Role, Run
+from methods.base import Problem, Released, Role, Run
 from methods.gradients import Engine, make_engine
 from methods.gradients.params import ClippingParams
 from methods.gradients.tally import Tally
 from methods.gradients.views import AugmentationParams, views_engine
 from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
 from methods.training.averaging import Average, AveragingParams
-from methods.training.optimizer import OptimizerParams, make_optimizer
+from methods.training.noisy_descent import NoisyDescentParams
+from methods.training.optimizer import Update, make_optimizer
 from methods.training.sampling import poisson_event, poisson_rate
 from workloads.base import Records
 
 log = logging.getLogger(__name__)
 
 
-class DpSgdParams(AveragingParams, AugmentationParams, ClippingParams, OptimizerParams, GaussianParams):
+class DpSgdParams(AveragingParams, AugmentationParams, ClippingParams, NoisyDescentParams, GaussianParams):
     """Parameters of dp-sgd. Give epsilon or noise_multiplier; a planned task has both.
 
     epsilon, delta, noise_multiplier, clip                                       GaussianParams
-    steps, batch_size, learning_rate, optimizer, momentum, weight_decay          OptimizerParams
+    steps, batch_size, learning_rate, optimizer, momentum, weight_decay          NoisyDescentParams
     clipping, engine, physical_batch_size, secure                                ClippingParams
     augmentations, augmentation_shift, augmentation_flip                         AugmentationParams
     averaging                                                                    AveragingParams
 
     Pydantic lists the fields of the last base first.
     """
-
-    batch_size: Count = Field(
-        default=64,
-        description="Expected examples per step: every member is drawn with probability batch_size / n.",
-    )
 
     @model_validator(mode="after")
     def _views_are_stored(self) -> "DpSgdParams":
@@ -55,7 +51,7 @@ class DpSgd:
     weights, and large batches by gradient accumulation. None of them changes the ledger.
     """
 
-    version: ClassVar[str] = "5"
+    version: ClassVar[str] = "6"
     about: ClassVar[str] = "DP-SGD: per-example clipping, Gaussian noise, Poisson batches"
     source: ClassVar[str] = "Abadi et al. 2016, Deep Learning with Differential Privacy (CCS)"
     guarantee: ClassVar[str] = "approximate-dp"
@@ -69,8 +65,10 @@ class DpSgd:
         "clipped_share and the other stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpSgdParams]] = DpSgdParams
+    per_example: ClassVar[bool] = True
     free: ClassVar[str] = "noise_multiplier"
     extent: ClassVar[str] = "steps"
+    repeatable: ClassVar[bool] = True
     mechanism: ClassVar[str] = "subsampled-gaussian"
 
     def planned(self, params: DpSgdParams, n_train: int) -> DpEvent:
@@ -108,7 +106,7 @@ def train_model(
     engine = choose_engine(model, members, problem, params, run)
     noise = make_noise(run, engine.weights, params, params.secure, sampler)
     log.info("gradients by engine '%s' (%s)", engine.name, engine.why)
-    tally = Tally()
+    update, tally = Update(optimizer, engine.weights), Tally()
     average = Average(engine.weights, params.averaging) if params.averaging else None
     state: dict[str, Any] = {"model": model, "optimizer": optimizer, "sampler": sampler, "tally": tally}
     state |= {"average": average} if average else {}
@@ -125,9 +123,7 @@ def train_model(
         with run.clock("noise"):
             noise.finish(gradient, divisor)
         with run.clock("update"):
-            for weight, mean in zip(engine.weights, gradient, strict=True):
-                weight.grad = mean
-            optimizer.step()
+            update.step(gradient)
             if average:
                 average.add()
         tally.add(clipped)

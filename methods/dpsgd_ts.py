@@ -1,7 +1,7 @@
 """dpsgd-ts: DP-SGD with tempered sigmoids instead of the model's activations."""
 
 import logging
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from dp_accounting import DpEvent
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from methods.base import Problem, Rate, Released, Run
 from methods.dp_sgd import DpSgdParams, planned_ledger, train_model
+from methods.search import Fixed, Search
 from workloads.base import Records
 
 log = logging.getLogger(__name__)
@@ -34,17 +35,21 @@ ACTIVATIONS = (
 class DpsgdTsParams(DpSgdParams):
     """Parameters of dpsgd-ts: those of dp-sgd, and the shape of the activation."""
 
-    scale: Rate = Field(
+    scale: Annotated[Rate, Search(1, 4)] = Field(
         default=2.0, description="s of s * sigmoid(T x) - o (Papernot et al. 2021); 2, 2, 1 is tanh."
     )
-    temperature: Rate = Field(default=2.0, description="T: the slope at 0 is s T / 4.")
-    offset: float = Field(default=1.0, allow_inf_nan=False, description="o: values lie between -o and s - o.")
+    temperature: Annotated[Rate, Search(0.5, 4)] = Field(
+        default=2.0, description="T: the slope at 0 is s T / 4."
+    )
+    offset: Annotated[float, Fixed()] = Field(
+        default=1.0, allow_inf_nan=False, description="o: values lie between -o and s - o."
+    )
 
 
 class DpsgdTs:
     """DP-SGD with bounded activations (Papernot et al. 2021). The guarantee is that of dp-sgd."""
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     about: ClassVar[str] = "DP-SGD with tempered sigmoids instead of the model's activations"
     source: ClassVar[str] = (
         "Papernot et al. 2021, Tempered Sigmoid Activations for Deep Learning with Differential Privacy "
@@ -59,11 +64,16 @@ class DpsgdTs:
         "the caveats of dp-sgd on adjacency, generators and stats apply",
     )
     Params: ClassVar[type[DpsgdTsParams]] = DpsgdTsParams
+    per_example: ClassVar[bool] = True
     free: ClassVar[str] = "noise_multiplier"
 
     def planned(self, params: DpsgdTsParams, n_train: int) -> DpEvent:
         """The ledger of `train` on `n_train` members."""
         return planned_ledger(params, n_train)
+
+    def derive(self, values: dict[str, Any], n_train: int) -> dict[str, Any]:
+        """The offset that makes the activation odd."""
+        return {"offset": values["scale"] / 2}
 
     def train(self, members: Records, problem: Problem, params: DpsgdTsParams, run: Run) -> Released:
         """Replace the activations, train for `params.steps` steps and release the model."""

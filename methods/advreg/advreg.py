@@ -22,6 +22,7 @@ from methods.base import (
     Released,
     Run,
 )
+from methods.search import Fixed, Search
 from methods.training.descent import Descent, DescentParams
 from methods.training.holdout import hold_out
 from methods.training.sampling import HOST, refuse_larger_than
@@ -31,7 +32,9 @@ from workloads.base import Records, sent
 class AdvregParams(DescentParams):
     """Parameters of advreg. In brackets: values of the SELENA repository for Purchase-100 and CIFAR-100."""
 
-    steps: Count = Field(default=500, description="Training steps of the classifier, including the warm-up.")
+    steps: Annotated[Count, Search(8, 64, unit="epochs", axis=2)] = Field(
+        default=500, description="Training steps of the classifier, including the warm-up."
+    )
     alpha: Annotated[Amount, Level()] = Field(
         default=3.0, description="Weight of the penalty; 0 is plain training (Purchase 3, CIFAR-100 6)."
     )
@@ -39,21 +42,21 @@ class AdvregParams(DescentParams):
         default=0.2,
         description="Members set aside: the adversary's non-members, on which the classifier never trains.",
     )
-    warm_up: Fraction = Field(
+    warm_up: Annotated[Fraction, Fixed(0.03)] = Field(
         default=0.03, description="Share of steps without a penalty (Purchase 1/30, CIFAR-100 4/200)."
     )
-    adversary_passes: Amount = Field(
+    adversary_passes: Annotated[Amount, Fixed()] = Field(
         default=5.0,
         description="Passes of the adversary over the reference records after the warm-up (Purchase 5).",
     )
-    adversary_steps: Count = Field(
+    adversary_steps: Annotated[Count, Fixed()] = Field(
         default=1,
         description="Steps of the adversary per step of the classifier (CIFAR-100 1, Purchase 13).",
     )
-    adversary_rate: Rate = Field(
+    adversary_rate: Annotated[Rate, Search(1e-5, 1e-3)] = Field(
         default=1e-4, description="Learning rate of the adversary (Adam; 1e-4 for both)."
     )
-    reference_code_quirk: bool = Field(
+    reference_code_quirk: Annotated[bool, Fixed()] = Field(
         default=False,
         description="Overlapping steps, as in the code: each also trains on the next step's batch, so that "
         "the classifier sees every batch twice.",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from methods.base import (
     Count,
+    Fraction,
     FreeKind,
     Positive,
     PrivacyParams,
@@ -29,6 +30,7 @@ from methods.gradients.tally import LOOK_EVERY
 from methods.mechanisms.bessel import mean_resultant_length
 from methods.mechanisms.events import VonMisesFisherDpEvent
 from methods.mechanisms.noise import cut
+from methods.search import Fixed, Search
 from methods.training.optimizer import OptimizerParams, make_optimizer
 from methods.training.sampling import fixed_size_event
 from workloads.base import Records
@@ -51,26 +53,31 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
         default=None,
         description="Concentration of a draw, the paper's epsilon_V; inf: no noise. Solved for from epsilon.",
     )
-    batch_size: Count = Field(
+    steps: Annotated[Count, Search(8, 64, unit="epochs", axis=2)] = Field(
+        default=500, description="Training steps."
+    )
+    learning_rate: Annotated[Rate, Search(0.05, 5, axis=0)] = Field(default=0.1, description="Learning rate.")
+    momentum: Annotated[Fraction, Fixed()] = Field(default=0.0, description="Momentum of optimizer 'sgd'.")
+    batch_size: Annotated[Count, Search(2, 64, axis=1)] = Field(
         default=64, description="Examples per step: exactly that many, drawn without replacement."
     )
-    granularity: Granularity = Field(
+    granularity: Annotated[Granularity, Fixed()] = Field(
         default="whole",
         description="What has its own direction: the whole gradient, each weight tensor, or each bias and "
         "each row of a weight (along its first axis).",
     )
-    row_magnitude: Literal["unit", "keep"] = Field(
+    row_magnitude: Annotated[Literal["unit", "keep"], Fixed()] = Field(
         default="unit",
         description="Norm of a noisy direction: 1, or that of the gradient ('keep': no guarantee).",
     )
-    aggregate_then_vmf: bool = Field(
+    aggregate_then_vmf: Annotated[bool, Fixed()] = Field(
         default=False,
         description="Perturb the direction of the batch's summed gradient, not those of its examples.",
     )
-    debias: bool = Field(
+    debias: Annotated[bool, Fixed()] = Field(
         default=False, description="Divide by A(kappa), the length of a draw's mean: an unbiased direction."
     )
-    directions: str | None = Field(
+    directions: Annotated[str | None, Fixed()] = Field(
         default=None,
         description="Directions as COUNTxDIMENSION (12x75,1x10); derived from the model when planning.",
     )
@@ -101,7 +108,7 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
 class DirDpSgd:
     """DirDP-SGD, Algorithm 2: gradients scaled to norm 1, then redrawn (Weggenmann and Kerschbaum 2021)."""
 
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     about: ClassVar[str] = "DirDP-SGD: von Mises-Fisher noise on the direction of every example's gradient"
     source: ClassVar[str] = "Directional Privacy for Deep Learning (DirDP-SGD; anonymous, under review)"
     guarantee: ClassVar[str] = "metric-dp"
@@ -118,6 +125,7 @@ class DirDpSgd:
         "the stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DirDpSgdParams]] = DirDpSgdParams
+    per_example: ClassVar[bool] = True
     free: ClassVar[str] = "kappa"
     free_kind: ClassVar[FreeKind] = "concentration"
     mechanism: ClassVar[str] = "directional"

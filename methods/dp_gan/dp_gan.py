@@ -1,7 +1,7 @@
 """dp-gan: a GAN whose discriminator is trained by DP-SGD, and a classifier trained on generated examples."""
 
 import logging
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from dp_accounting import DpEvent
@@ -9,12 +9,13 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn, optim
 from torch.nn.functional import softplus
 
-from methods.base import Count, Problem, Rate, Released, Run
+from methods.base import Count, Fraction, Problem, Rate, Released, Run
 from methods.dp_gan.generator import BETAS, Forger, Generator
 from methods.gradients import Loss, make_engine
 from methods.gradients.params import ClippingParams
 from methods.gradients.tally import Tally
 from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
+from methods.search import Fixed, Search
 from methods.training.descent import Descent, DescentParams
 from methods.training.sampling import poisson_event, poisson_rate
 from workloads.base import Records
@@ -29,22 +30,38 @@ class DpGanParams(ClippingParams, DescentParams, GaussianParams):
     Learning rate, optimizer, momentum, weight decay and schedule are those of the classifier.
     """
 
-    steps: Count = Field(default=1000, description="Steps of the discriminator, which cost privacy.")
-    batch_size: Count = Field(
+    steps: Annotated[Count, Search(4, 100, unit="epochs", axis=2)] = Field(
+        default=1000, description="Steps of the discriminator, which cost privacy."
+    )
+    batch_size: Annotated[Count, Search(1 / 16, 1, unit="rate", axis=1)] = Field(
         default=64, description="Expected members, and generated examples, per step of the discriminator."
     )
-    discriminator_rate: Rate = Field(default=2e-4, description="Learning rate of the discriminator (Adam).")
-    generator_rate: Rate = Field(default=2e-4, description="Learning rate of the generator (Adam).")
-    generator_every: Count = Field(
+    learning_rate: Annotated[Rate, Fixed()] = Field(default=0.1, description="Learning rate.")
+    momentum: Annotated[Fraction, Fixed()] = Field(default=0.0, description="Momentum of optimizer 'sgd'.")
+    discriminator_rate: Annotated[Rate, Search(5e-4, 2e-2, axis=0)] = Field(
+        default=2e-4, description="Learning rate of the discriminator (Adam)."
+    )
+    generator_rate: Annotated[Rate, Search(2e-4, 1e-2)] = Field(
+        default=2e-4, description="Learning rate of the generator (Adam)."
+    )
+    generator_every: Annotated[Count, Search(choices=(1, 2, 3))] = Field(
         default=3, description="Steps of the discriminator per step of the generator."
     )
-    latent: Count = Field(default=64, description="Dimension of the generator's input.")
-    width: Count = Field(default=256, description="Units in each hidden layer of the generator.")
-    low: float = Field(default=0.0, description="Minimum of a feature; public, not read from members.")
-    high: float = Field(default=1.0, description="Maximum of a feature; public.")
-    samples: Count = Field(default=5000, description="Generated examples to train the classifier on.")
-    classifier_steps: Count = Field(default=500, description="Training steps of the classifier.")
-    classifier_batch_size: Count = Field(
+    latent: Annotated[Count, Fixed()] = Field(default=64, description="Dimension of the generator's input.")
+    width: Annotated[Count, Fixed()] = Field(
+        default=256, description="Units in each hidden layer of the generator."
+    )
+    low: Annotated[float, Fixed()] = Field(
+        default=0.0, description="Minimum of a feature; public, not read from members."
+    )
+    high: Annotated[float, Fixed()] = Field(default=1.0, description="Maximum of a feature; public.")
+    samples: Annotated[Count, Fixed()] = Field(
+        default=5000, description="Generated examples to train the classifier on."
+    )
+    classifier_steps: Annotated[Count, Fixed()] = Field(
+        default=500, description="Training steps of the classifier."
+    )
+    classifier_batch_size: Annotated[Count, Fixed()] = Field(
         default=64, description="Generated examples per step of the classifier."
     )
 
@@ -62,7 +79,7 @@ class DpGan:
     generated ones. Only its steps read members. Generator and classifier are post-processing.
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     about: ClassVar[str] = "DP-GAN: a classifier trained on examples of a DP-SGD-trained GAN"
     source: ClassVar[str] = (
         "Xie et al. 2018, Differentially Private Generative Adversarial Network (arXiv:1802.06739); "
@@ -80,7 +97,9 @@ class DpGan:
         "clipped_share and the other stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpGanParams]] = DpGanParams
+    per_example: ClassVar[bool] = True
     free: ClassVar[str] = "noise_multiplier"
+    repeatable: ClassVar[bool] = True
 
     def planned(self, params: DpGanParams, n_train: int) -> DpEvent:
         """The ledger of `train` on `n_train` members: that of DP-SGD."""

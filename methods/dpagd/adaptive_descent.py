@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from dp_accounting import ZCDpEvent
@@ -14,6 +14,7 @@ from methods.dpagd.zcdp import ZcdpBudget, gaussian_deviation, pure_epsilon, rho
 from methods.gradients import Engine, make_engine
 from methods.mechanisms.draws import add_gaussian_each, noisy_argmin
 from methods.mechanisms.line_search import LineSearch, pieces
+from methods.search import Fixed, Search
 from workloads.base import Records
 
 RENEW_EVERY, HEADROOM = 10, 1.1
@@ -25,17 +26,27 @@ class AdaptiveParams(Params):
 
     epsilon: Rate = Field(description="Budget: the run stops before a release that would exceed it.")
     delta: Probability = Field(default=1e-5, description="Delta of the budget.")
-    steps: Count = Field(default=1000, description="Maximum steps; the budget should end the run earlier.")
-    clip: Rate = Field(default=1.0, description="Largest L2 norm of one example's gradient (C_grad).")
-    C_obj: Rate = Field(default=3.0, description="Upper bound of one example's loss.")
-    splits: Count = Field(
+    steps: Annotated[Count, Fixed()] = Field(
+        default=1000, description="Maximum steps; the budget should end the run earlier."
+    )
+    clip: Annotated[Rate, Search(0.1, 3, axis=3)] = Field(
+        default=1.0, description="Largest L2 norm of one example's gradient (C_grad)."
+    )
+    C_obj: Annotated[Rate, Search(1, 10)] = Field(
+        default=3.0, description="Upper bound of one example's loss."
+    )
+    splits: Annotated[Count, Search(10, 120, axis=2)] = Field(
         default=60, description="Steps that the budget allows if no gradient is remeasured (ours)."
     )
-    gamma: Rate = Field(
+    gamma: Annotated[Rate, Search(0.05, 0.5)] = Field(
         default=0.1, description="Relative growth of a gradient's budget if the zero step wins."
     )
-    step_max: Rate = Field(default=2.0, description="Initial maximum step size.")
-    candidates: Count = Field(default=20, description="Step sizes to choose from, besides 0.")
+    step_max: Annotated[Rate, Search(0.5, 8, axis=0)] = Field(
+        default=2.0, description="Initial maximum step size."
+    )
+    candidates: Annotated[Count, Fixed(20)] = Field(
+        default=20, description="Step sizes to choose from, besides 0."
+    )
 
 
 def follow_paper(members: Records, problem: Problem, params: AdaptiveParams, run: Run) -> Released:

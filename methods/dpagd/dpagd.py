@@ -7,6 +7,7 @@ from pydantic import Field
 from methods.base import Count, Level, Problem, Rate, Released, Run
 from methods.dpagd.adaptive_descent import AdaptiveParams, follow_paper
 from methods.dpagd.adaptive_descent_code import follow_code
+from methods.search import Fixed
 from workloads.base import Records
 
 
@@ -17,14 +18,14 @@ class DpagdParams(AdaptiveParams):
         default="paper",
         description="Lee and Kifer's algorithm, or the code of DPSUR's authors with its bugs.",
     )
-    batch_size: Count = Field(
+    batch_size: Annotated[Count, Fixed()] = Field(
         default=64,
         description="Expected examples per step of official_code; the paper's steps use all members.",
     )
-    sigma_t: Rate = Field(
+    sigma_t: Annotated[Rate, Fixed()] = Field(
         default=2.0, description="Noise of official_code's gradients: standard deviation over clip."
     )
-    sigma_v: Rate = Field(
+    sigma_v: Annotated[Rate, Fixed()] = Field(
         default=1.5, description="Noise of official_code's comparisons: scale over C_obj (1.5 to 15)."
     )
 
@@ -36,7 +37,7 @@ class Dpagd:
     noisy: it gets more budget, and so do all later gradients.
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     about: ClassVar[str] = "DP-AGD: full-batch descent that privately chooses step sizes and noise"
     source: ClassVar[str] = (
         "Lee and Kifer 2018, Concentrated Differentially Private Gradient Descent with Adaptive "
@@ -54,6 +55,7 @@ class Dpagd:
         "the stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpagdParams]] = DpagdParams
+    per_example: ClassVar[bool] = True
 
     def bound(self, params: DpagdParams) -> float | None:
         """The budget; None for the code, whose budget follows its authors' accounting."""

@@ -3,7 +3,7 @@
 import logging
 import math
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from dp_accounting import DpEvent, GaussianDpEvent
@@ -17,7 +17,9 @@ from methods.gradients.params import ClippingParams
 from methods.mechanisms.draws import add_gaussian_number
 from methods.mechanisms.gaussian import GaussianParams, make_noise, resolved_noise
 from methods.mechanisms.line_search import pieces
-from methods.training.optimizer import OptimizerParams, make_optimizer
+from methods.search import Fixed, Search
+from methods.training.noisy_descent import NoisyDescentParams
+from methods.training.optimizer import make_optimizer
 from methods.training.sampling import HOST
 from workloads.base import Records
 
@@ -27,22 +29,28 @@ SHORT = 1e-12
 """A clip below every gradient norm, which leaves only the direction."""
 
 
-class DpisParams(ClippingParams, OptimizerParams, GaussianParams):
+class DpisParams(ClippingParams, NoisyDescentParams, GaussianParams):
     """Parameters of dpis. Give epsilon or noise_multiplier; a planned task has both."""
 
     noise_multiplier: Amount | None = Field(
         default=None,
         description="Noise standard deviation over a record's contribution; solved for from epsilon.",
     )
-    clip: Rate = Field(default=1.0, description="Largest L2 norm of one example's gradient.")
-    batch_size: Count = Field(default=64, description="Expected examples per step.")
-    boost: Rate = Field(
+    clip: Annotated[Rate, Search(0.1, 3, axis=3)] = Field(
+        default=1.0, description="Largest L2 norm of one example's gradient."
+    )
+    batch_size: Annotated[Count, Search(1 / 16, 1, unit="rate", axis=1)] = Field(
+        default=64, description="Expected examples per step."
+    )
+    boost: Annotated[Rate, Search(1.05, 2)] = Field(
         default=1.5, description="Maximum probability of a record, relative to batch_size / n; >= 1."
     )
-    normaliser_noise: Rate = Field(
+    normaliser_noise: Annotated[Rate, Search(30, 300)] = Field(
         default=60.0, description="Noise of each normaliser: standard deviation over its sensitivity."
     )
-    refresh_every: Count = Field(default=50, description="Steps between two measurements of the normalisers.")
+    refresh_every: Annotated[Count, Fixed()] = Field(
+        default=50, description="Steps between two measurements of the normalisers."
+    )
 
     @model_validator(mode="after")
     def _clipping_is_flat(self) -> "DpisParams":
@@ -69,7 +77,7 @@ class Dpis:
     noise.
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     about: ClassVar[str] = "DPIS: DP-SGD with importance sampling by gradient norms"
     source: ClassVar[str] = (
         "Wei et al. 2022, DPIS: An Enhanced Mechanism for Differentially Private SGD with Importance "
@@ -90,6 +98,7 @@ class Dpis:
         "the stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpisParams]] = DpisParams
+    per_example: ClassVar[bool] = True
     free: ClassVar[str] = "noise_multiplier"
 
     def planned(self, params: DpisParams, n_train: int) -> DpEvent:
@@ -98,6 +107,10 @@ class Dpis:
         refreshes = math.ceil(params.steps / params.refresh_every)
         noise = resolved_noise(params)
         return importance_event(rate, noise, params.steps, params.normaliser_noise, refreshes)
+
+    def derive(self, values: dict[str, Any], n_train: int) -> dict[str, Any]:
+        """Four measurements of the normalisers."""
+        return {"refresh_every": math.ceil(values["steps"] / 4)}
 
     def train(self, members: Records, problem: Problem, params: DpisParams, run: Run) -> Released:
         """Train for `params.steps` steps and release the last iterate."""

@@ -1,6 +1,6 @@
 """dpsgd-hf: DP-SGD on handcrafted features with private normalisation."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from dp_accounting import ComposedDpEvent, DpEvent, NonPrivateDpEvent
@@ -16,22 +16,25 @@ from methods.dpsgd_hf.normalisation import (
     moments_event,
     refuse_unfit,
 )
+from methods.search import Fixed, Search
 from workloads.base import Records
 
 
 class DpsgdHfParams(DpSgdParams):
     """Parameters of dpsgd-hf: those of dp-sgd, and how features are normalised."""
 
-    normalisation: Literal["private", "group", "none"] = Field(
+    normalisation: Annotated[Literal["private", "group", "none"], Fixed()] = Field(
         default="private",
         description="By private statistics of every channel, by groups of a record's own channels, or none.",
     )
-    groups: Count = Field(default=27, description="Groups of channels for normalisation = 'group'.")
-    norm_noise: Rate = Field(
+    groups: Annotated[Count, Fixed()] = Field(
+        default=27, description="Groups of channels for normalisation = 'group'."
+    )
+    norm_noise: Annotated[Rate, Search(4, 32, when=("normalisation", "private"))] = Field(
         default=8.0,
         description="Noise of the private statistics: standard deviation over sensitivity.",
     )
-    bound_epsilon: Rate = Field(
+    bound_epsilon: Annotated[Rate, Fixed()] = Field(
         default=0.05,
         description="Pure epsilon of each of the two clipping bounds of the statistics.",
     )
@@ -44,7 +47,7 @@ class DpsgdHf:
     records are normalised.
     """
 
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     about: ClassVar[str] = "Handcrafted-DP: DP-SGD on normalised scattering features"
     source: ClassVar[str] = (
         "Tramer and Boneh 2021, Differentially Private Learning Needs Better Features (or Much More Data) "
@@ -65,6 +68,7 @@ class DpsgdHf:
         "the caveats of dp-sgd on adjacency, generators and stats apply",
     )
     Params: ClassVar[type[DpsgdHfParams]] = DpsgdHfParams
+    per_example: ClassVar[bool] = True
     free: ClassVar[str] = "noise_multiplier"
 
     def planned(self, params: DpsgdHfParams, n_train: int) -> DpEvent:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -29,15 +29,16 @@ from methods.gradients import make_engine
 from methods.gradients.params import ClippingParams
 from methods.gradients.tally import Tally
 from methods.mechanisms.events import SelectiveReleaseDpEvent
-from methods.training.optimizer import OptimizerParams
-from methods.training.sampling import HOST
+from methods.search import Fixed, Search, round_up
+from methods.training.noisy_descent import NoisyDescentParams
+from methods.training.sampling import HOST, poisson_event, poisson_rate
 from workloads.base import Records
 from workloads.errors import SpecError
 
 log = logging.getLogger(__name__)
 
 
-class DpsurParams(ClippingParams, OptimizerParams, PrivacyParams):
+class DpsurParams(ClippingParams, NoisyDescentParams, PrivacyParams):
     """Parameters of dpsur, by the paper's names; recipes have the paper's values."""
 
     epsilon: Rate = Field(description="Budget: the run stops before an attempt that would exceed it.")
@@ -50,21 +51,29 @@ class DpsurParams(ClippingParams, OptimizerParams, PrivacyParams):
         default="clean",
         description="The algorithm as published, or the authors' code with its leaks (charge 'paper' only).",
     )
-    steps: Count = Field(
+    steps: Annotated[Count, Search(4, 100, unit="epochs", axis=2)] = Field(
         default=10_000, description="Maximum attempts; the budget should end the run earlier."
     )
-    batch_size: Count = Field(
+    batch_size: Annotated[Count, Search(1 / 16, 1, unit="rate", axis=1)] = Field(
         default=64,
         description="Expected examples per proposal: every member is drawn with probability batch_size / n.",
     )
-    clip: Rate = Field(default=0.1, description="Largest L2 norm of one example's gradient (C_t).")
+    clip: Annotated[Rate, Search(0.1, 3, axis=3)] = Field(
+        default=0.1, description="Largest L2 norm of one example's gradient (C_t)."
+    )
     sigma_t: Rate = Field(default=2.0, description="Noise of a proposal: standard deviation over clip.")
-    B_v: Count | None = Field(
+    B_v: Annotated[Count | None, Fixed()] = Field(
         default=None, description="Expected examples per validation batch; none: as many as batch_size."
     )
-    C_v: Rate = Field(default=0.001, description="The change of the validation loss is clipped to +-C_v.")
-    sigma_v: Rate = Field(default=1.3, description="Noise of a test: standard deviation over 2 C_v.")
-    beta: float = Field(default=-1.0, description="A noisy change below beta C_v is accepted.")
+    C_v: Annotated[Rate, Fixed(0.001)] = Field(
+        default=0.001, description="The change of the validation loss is clipped to +-C_v."
+    )
+    sigma_v: Annotated[Rate, Search(0.05, 0.5, name="test_share")] = Field(
+        default=1.3, description="Noise of a test: standard deviation over 2 C_v."
+    )
+    beta: Annotated[float, Search(-1, 0, "linear")] = Field(
+        default=-1.0, description="A noisy change below beta C_v is accepted."
+    )
 
     def one_step(self, count: int, rate: float) -> dict[str, Any]:
         """The settings of one accepted attempt on all of `count` records (methods/base.py, Stepped)."""
@@ -96,7 +105,7 @@ class Dpsur:
     clipped and with Gaussian noise, must be below beta C_v. Otherwise the step is reverted.
     """
 
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     about: ClassVar[str] = "DPSUR: DP-SGD steps that are kept only if a noisy validation loss falls"
     source: ClassVar[str] = (
         "Fu et al. 2024, DPSUR: Accelerating Differentially Private Stochastic Gradient Descent Using "
@@ -119,11 +128,36 @@ class Dpsur:
         "the stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DpsurParams]] = DpsurParams
+    per_example: ClassVar[bool] = True
     mechanism: ClassVar[str] = "selective"
+    spending: ClassVar[str] = "sigma_t"
 
     def bound(self, params: DpsurParams) -> float | None:
         """The budget, if it was charged for every attempt, as the harness accounts for it."""
         return params.epsilon if params.charge == "all_attempts" else None
+
+    def spent(self, values: dict[str, Any], n_train: int) -> DpEvent:
+        """The event of `steps` attempts, with the noise of tests that `derive` gives."""
+        tests = self.derive(values, n_train)
+        return SelfComposedDpEvent(
+            ComposedDpEvent(
+                [
+                    poisson_event(poisson_rate(n_train, values["batch_size"]), values["sigma_t"], 1),
+                    poisson_event(poisson_rate(n_train, tests["B_v"]), tests["sigma_v"], 1),
+                ]
+            ),
+            values["steps"],
+        )
+
+    def derive(self, values: dict[str, Any], n_train: int) -> dict[str, Any]:
+        """Tests on half a batch, with the share of the budget that was drawn for them.
+
+        The cost of a noisy sum over a Poisson sample grows about as (rate / noise)^2.
+        """
+        batch, share = values["batch_size"], values["sigma_v"]
+        judges = max(1, round(batch / 2))
+        ratio = judges / batch * math.sqrt((1 - share) / share)
+        return {"B_v": judges, "sigma_v": round_up(values["sigma_t"] * ratio)}
 
     def train(self, members: Records, problem: Problem, params: DpsurParams, run: Run) -> Released:
         """Attempt until the budget or `params.steps` is used up; release the last accepted iterate."""

@@ -6,9 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from methods.mechanisms.noise import cut
 from methods.training.optimizer import OptimizerParams, make_optimizer
 from workloads.errors import SpecError
+
+ALIGNED = 16
+"""Weights begin at multiples of this, as tensors of their own do: products depend on it in their last bit."""
 
 
 class Rollback:
@@ -27,16 +29,18 @@ class Rollback:
                 "model of one type on one device",
                 field="workload",
             )
-        self.weights, self.size = weights, sum(weight.numel() for weight in weights)
+        self.weights, self._sizes = weights, [_padded(weight.numel()) for weight in weights]
+        self.size = sum(self._sizes)
         memories = _memories(params)
         counts = params.optimizer == "adam"
         length = self.size * (1 + len(memories)) + counts
         self._rows = torch.zeros(2, length, dtype=weights[0].dtype, device=weights[0].device)
         self._now, self._kept = self._rows
         flat, *rows = torch.split(self._now[: length - counts], self.size)
-        for weight, piece in zip(weights, cut(flat, weights), strict=True):
+        for weight, piece in zip(weights, self._cut(flat), strict=True):
             weight.data = piece.copy_(weight.detach())
-        self._flat = nn.Parameter(flat)
+        self._flat, self._gradient = nn.Parameter(flat), torch.zeros_like(flat)
+        self._gradients = self._cut(self._gradient)
         self._optimizer = make_optimizer([self._flat], params)
         # The optimiser would start with zeros, too; set here, they are in the buffer.
         memory = dict(zip(memories, rows, strict=True)) | ({"step": self._now[-1]} if counts else {})
@@ -49,7 +53,8 @@ class Rollback:
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """Make one optimiser step with a gradient for each weight."""
-        self._flat.grad = torch.cat([gradient.flatten() for gradient in gradients])
+        torch._foreach_copy_(self._gradients, list(gradients))
+        self._flat.grad = self._gradient
         self._optimizer.step()
         self._flat.grad = None
 
@@ -63,9 +68,19 @@ class Rollback:
 
     def pairs(self) -> list[Tensor]:
         """Views (2, *shape) of each weight: now, and at the last `keep`."""
-        sizes = [weight.numel() for weight in self.weights]
-        pieces = torch.split(self._rows[:, : self.size], sizes, dim=1)
-        return [piece.view(2, *weight.shape) for piece, weight in zip(pieces, self.weights, strict=True)]
+        pieces = torch.split(self._rows[:, : self.size], self._sizes, dim=1)
+        return [
+            piece[:, : weight.numel()].view(2, *weight.shape)
+            for piece, weight in zip(pieces, self.weights, strict=True)
+        ]
+
+    def _cut(self, flat: Tensor) -> list[Tensor]:
+        """Views of a row of the buffer, one like each weight."""
+        pieces = torch.split(flat, self._sizes)
+        return [
+            piece[: weight.numel()].view(weight.shape)
+            for piece, weight in zip(pieces, self.weights, strict=True)
+        ]
 
     def release(self) -> None:
         """Give every weight its own memory again."""
@@ -86,3 +101,8 @@ def _memories(params: OptimizerParams) -> tuple[str, ...]:
     if params.optimizer == "adam":
         return ("exp_avg", "exp_avg_sq")
     return ("momentum_buffer",) if params.momentum else ()
+
+
+def _padded(size: int) -> int:
+    """A number of elements rounded up, so that the next weight is aligned."""
+    return -(-size // ALIGNED) * ALIGNED

@@ -2,17 +2,15 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from methods.base import Loss as Loss
 from methods.gradients.contributions import joined
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Maps logits and labels to one loss per example, shape (B,)."""
 
 Clipping = Literal["flat", "per_layer"]
 """What is clipped: the whole gradient, or each layer's part of it.
@@ -25,7 +23,7 @@ that the whole clipped gradient is still at most clip (McMahan et al. 2018).
 GUARD = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, which takes microseconds of every step
 class Clipped:
     """The clipped gradients of a batch of B examples, summed."""
 
@@ -124,9 +122,10 @@ class BatchEngine(ABC):
         if x.shape[0] == 0:
             empty = self.weights[0].detach().new_zeros(0)
             return Clipped(onto, empty, empty, empty.bool(), 0)
-        parts = [self._clip(*part, clip, onto, share) for part in self._split(x, y)]
-        if len(parts) == 1:
-            return parts[0]
+        batches = self._split(x, y)
+        if len(batches) == 1:
+            return self._clip(x, y, clip, onto, share)
+        parts = [self._clip(*part, clip, onto, share) for part in batches]
         norms, losses = torch.cat([p.norms for p in parts]), torch.cat([p.losses for p in parts])
         beyond = torch.cat([p.beyond for p in parts])
         return Clipped(onto, norms, losses, beyond, sum(p.nonfinite for p in parts))
@@ -168,7 +167,7 @@ class BatchEngine(ABC):
         """See Engine."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Factors:
     """Factors of every example's gradient in the sum."""
 

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, all_finite, clip_factors
 from methods.gradients.capture import Capture
-from methods.gradients.chain import find_chain
+from methods.gradients.chain import Slope, find_chain
 from methods.gradients.contributions import Absent, Contribution, joined
 from methods.gradients.layers import Layer, by_layer, refuse_mixing_layers, tied_weights, trainable_layers
-from methods.gradients.rules import STORING, find_problem, sum_uses
+from methods.gradients.rules import find_problem, stores, sum_uses
 from workloads.errors import SpecError
 
 # Maximum bytes of stored gradients: on a CPU close to the cache size, elsewhere many examples per call.
@@ -49,7 +49,7 @@ class BookkeepingEngine(BatchEngine):
         physical = physical_batch_size or affordable_batch(self.layers)
         super().__init__(weights, clipping, physical)
         self.why, self._model, self._loss = why, model, loss
-        self._chain = find_chain(model)
+        self._chain, self._slope = find_chain(model), Slope(loss)
         self._capture = Capture(self.layers)
         self._checked = False
 
@@ -75,7 +75,7 @@ class BookkeepingEngine(BatchEngine):
 
     def _contributions(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Contribution]]:
         """The losses and every layer's contribution, from one pass each way."""
-        by_hand = self._chain.contributions(x, y, self._loss) if self._chain else None
+        by_hand = self._chain.contributions(x, y, self._slope) if self._chain else None
         return by_hand or self._captured(x, y)
 
     def _captured(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Contribution]]:
@@ -166,7 +166,7 @@ def leave_out(
 
 def affordable_batch(layers: list[Layer]) -> int | None:
     """The number of examples whose stored gradients fit into memory; None if nothing is stored."""
-    weights = [w for layer in layers if isinstance(layer.module, STORING) for w in layer.weights.values()]
+    weights = [w for layer in layers if stores(layer.module) for w in layer.weights.values()]
     if not weights:
         return None
     limit = STORED_ON_CPU if weights[0].device.type == "cpu" else STORED_ELSEWHERE

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from methods.gradients.contributions import Arena, Call, Contribution
 from methods.gradients.layers import Layer
-from methods.gradients.rules import READS_OUTPUT, RULES
+from methods.gradients.rules import READS_OUTPUT, contribute
 from workloads.errors import SpecError
 
 
@@ -17,6 +17,7 @@ class Use:
 
     def __init__(self, layer: Layer, a: Tensor, arena: Arena) -> None:
         self.layer, self.arena = layer, arena
+        self.used = vars(layer.module).pop("used", None)
         self.a, self.a_version = a, a._version
         self.y: Tensor | None = None
         self.y_version = 0
@@ -38,9 +39,9 @@ class Use:
                 value=self.layer.name,
             )
         intact = self.y is not None and self.y._version == self.y_version
-        call = Call(self.layer, self.a, self.y if intact else None, b, self.arena)
-        self.contribution = RULES[type(self.layer.module)](call)
-        del self.a, self.y
+        call = Call(self.layer, self.a, self.y if intact else None, b, self.arena, self.used)
+        self.contribution = contribute(call)
+        del self.a, self.y, self.used
 
 
 class Tap(torch.autograd.Function):

@@ -1,12 +1,21 @@
 """Models that end in a chain of linear layers: both passes are explicit, without hooks or autograd."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from methods.base import Differentiated, Loss
 from methods.gradients.contributions import Outer, row_norms
+from workloads.errors import SpecError
+
+# Fewer outputs than these are quicker by columns: in their product, their losses and their sums (measured).
+FEW_OUTPUTS = 64
+# Allowed deviation of a declared gradient from autograd, relative to its norm and absolute.
+TOLERANCE = 0.01
+ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -36,22 +45,77 @@ class Link:
     """A linear layer and the activation behind it."""
 
     layer: nn.Linear
+    trains: tuple[bool, bool]
+    """Whether the weight and the bias are trained."""
     activation: Activation | None = None
 
-    def forward(self, a: Tensor) -> Tensor:
-        """The output, in its own memory."""
+    def forward(self, a: Tensor, by_columns: bool = False) -> Tensor:
+        """The output, in its own memory, laid out by rows or by columns."""
         weight, bias = self.layer.weight, self.layer.bias
-        z = a @ weight.t() if bias is None else torch.addmm(bias, a, weight.t())
+        if by_columns:
+            z = (weight @ a.t() if bias is None else torch.addmm(bias[:, None], weight, a.t())).t()
+        else:
+            z = a @ weight.t() if bias is None else torch.addmm(bias, a, weight.t())
         return z if self.activation is None else self.activation.apply_(z)
 
     def backward(self, gradient: Tensor, output: Tensor) -> Tensor:
         """From the gradient of the output to that of the linear layer's output."""
         return gradient if self.activation is None else self.activation.backward(gradient, output)
 
-    def trains(self) -> tuple[bool, bool]:
-        """Whether the weight and the bias are trained."""
-        bias = self.layer.bias
-        return self.layer.weight.requires_grad, bias is not None and bias.requires_grad
+
+class Slope:
+    """Losses of a batch and their gradient by the outputs, declared by the loss or by autograd.
+
+    The declared gradient of the first batch is compared with autograd's: a wrong one would train another
+    model, and one that mixes examples would not bound the sensitivity. Off the CPU, where reading a batch
+    would wait for the device, made-up examples are compared.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        self._declared = loss.with_gradient if isinstance(loss, Differentiated) else None
+        self._checked = False
+
+    def __call__(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor, bool]:
+        """The losses, the gradient, and whether the caller may overwrite it."""
+        found = None if self._declared is None else self._declared(output, y)
+        if found is None:
+            return *self._by_autograd(output, y), False
+        if not self._checked:
+            self._check(*(output, y) if output.device.type == "cpu" else made_up(output, y))
+        return *found, True
+
+    def _by_autograd(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient may be shared, or one row for all."""
+        with torch.enable_grad():
+            output = output.detach().requires_grad_()
+            losses = self._loss(output, y)
+            (gradient,) = torch.autograd.grad(losses, output, torch.ones_like(losses))
+        return losses.detach(), gradient
+
+    def _check(self, output: Tensor, y: Tensor) -> None:
+        found = None if self._declared is None else self._declared(output, y)
+        if found is None:
+            return
+        declared, expected = found[1], self._by_autograd(output, y)[1]
+        size = float(torch.linalg.vector_norm(expected))
+        if not math.isfinite(size):
+            return  # the next batch
+        if not float(torch.linalg.vector_norm(declared - expected)) <= TOLERANCE * size + ROUNDING:
+            raise SpecError(
+                f"the gradient that {type(self._loss).__name__} declares is not autograd's: correct its "
+                "`with_gradient`, or leave it out",
+                field="loss",
+                value=type(self._loss).__name__,
+            )
+        self._checked = True
+
+
+def made_up(output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs and labels of the same kind on the CPU, as many as there are outputs."""
+    classes = output.shape[1]
+    outputs = torch.randn(classes, classes, generator=torch.Generator().manual_seed(0), dtype=output.dtype)
+    return outputs, torch.arange(classes).to(y.dtype).view(-1, *[1] * (y.dim() - 1))
 
 
 @dataclass(frozen=True)
@@ -61,9 +125,7 @@ class Chain:
     before: list[nn.Module]
     links: list[Link]
 
-    def contributions(
-        self, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]
-    ) -> tuple[Tensor, list[Outer]] | None:
+    def contributions(self, x: Tensor, y: Tensor, slope: Slope) -> tuple[Tensor, list[Outer]] | None:
         """The losses and every layer's contribution; None if the chain gets several rows per example."""
         with torch.no_grad():
             for module in self.before:
@@ -71,28 +133,30 @@ class Chain:
             if x.dim() != 2 or x.shape[0] != y.shape[0]:
                 return None
             values, norms = [x], []
-            for link in self.links:
+            for link in self.links[:-1]:
                 # Now, while the input is cached.
                 norms.append(row_norms(values[-1]))
                 values.append(link.forward(values[-1]))
-        output = values.pop().requires_grad_()
-        losses = loss(output, y)
-        (gradient,) = torch.autograd.grad(losses, output, torch.ones_like(losses))
-        return losses.detach(), self._backward(values, norms, output.detach(), gradient)
+            norms.append(row_norms(values[-1]))
+            last = self.links[-1]
+            output = last.forward(values[-1], by_columns=last.layer.out_features < FEW_OUTPUTS)
+            losses, gradient, own = slope(output, y)
+            return losses, self._backward(values, norms, output, gradient, own)
 
-    @torch.no_grad()
     def _backward(
-        self, inputs: list[Tensor], norms: list[Tensor], output: Tensor, gradient: Tensor
+        self, inputs: list[Tensor], norms: list[Tensor], output: Tensor, gradient: Tensor, own: bool
     ) -> list[Outer]:
-        """Every trained layer's contribution, from the inputs of all links and the end of the chain."""
+        """Every trained layer's contribution, from the inputs of all links and the end of the chain.
+
+        `own`: whether the gradient may be overwritten.
+        """
         parts = []
         last = len(self.links) - 1
         for place in range(last, -1, -1):
             link, a = self.links[place], inputs[place]
             b = link.backward(gradient, output)
-            if any(link.trains()):
-                # The loss may return a gradient that is shared, or one row for all.
-                parts.append(Outer(a, b, *link.trains(), norms[place], spare=place < last))
+            if any(link.trains):
+                parts.append(Outer(a, b, *link.trains, norms[place], spare=own or place < last))
             if place > 0:
                 gradient, output = b @ link.layer.weight, a
         return parts[::-1]
@@ -111,7 +175,8 @@ def find_chain(model: nn.Module) -> Chain | None:
         if is_changed(module):
             return None
         if type(module) is nn.Linear:
-            links.append(Link(module))
+            bias = module.bias is not None and module.bias.requires_grad
+            links.append(Link(module, (module.weight.requires_grad, bias)))
         elif links and links[-1].activation is None and type(module) in ACTIVATIONS:
             links[-1] = replace(links[-1], activation=ACTIVATIONS[type(module)])
         else:

@@ -11,7 +11,7 @@ from methods.gradients.base import Clipping, Loss
 from methods.gradients.bookkeeping import BookkeepingEngine, set_trainable
 from methods.gradients.contributions import Arena, Call, Contribution
 from methods.gradients.layers import Layer
-from methods.gradients.rules import READS_OUTPUT, RULES
+from methods.gradients.rules import READS_OUTPUT, contribute
 from workloads.errors import SpecError
 
 
@@ -106,7 +106,7 @@ class CompiledEngine(BookkeepingEngine):
             set_trainable(self.weights, True)
         uses: list[list[Contribution]] = [[] for _ in self.layers]
         for index, call in calls:
-            uses[index].append(RULES[type(call.layer.module)](call))
+            uses[index].append(contribute(call))
         return losses, self._summed(uses, x.shape[0])
 
     def _traced(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[tuple[int, Call]]]:

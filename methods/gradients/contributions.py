@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import reduce
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from methods.gradients.layers import Layer
 # A squared norm from terms that cancel carries an error of about 1e-7 of their scale; below this share of the
 # scale the gradient itself is formed.
 TRUSTED = 1e-3
+ONE = torch.ones(())
+"""On the CPU, where tensors of any device can read it."""
 
 
 class Contribution(Protocol):
@@ -76,6 +79,8 @@ class Call:
     b: Tensor
     """(B, ...): the gradient of its output."""
     arena: Arena
+    used: Any = None
+    """What its module computed from the weights in the call, if it keeps that."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ class Absent:
         return self
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Outer:
     """Rank-one gradients b_i a_i' of a matrix (Goodfellow 2015), and b_i of its bias."""
 
@@ -155,14 +160,14 @@ class Outer:
             return of_b
         of_a = row_norms(self.a) if self.of_a is None else self.of_a
         # The bias acts like an input that is always 1.
-        return of_b.mul_(of_a.hypot(of_a.new_ones(())) if self.bias else of_a)
+        return of_b.mul_(of_a.hypot(ONE) if self.bias else of_a)
 
     def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
         if self.bias:
             onto[-1].addmv_(self.b.t(), factors)
         if self.weight:
-            scaled = torch.mul(self.b, factors[:, None], out=self.b if self.spare else None)
+            scaled = self.b.mul_(factors[:, None]) if self.spare else self.b * factors[:, None]
             # The result is laid out by rows of b: this way round the product is quicker than transposed.
             onto[0].addmm_(scaled.t(), self.a)
 
@@ -224,16 +229,17 @@ def masked(values: Tensor, good: Tensor) -> Tensor:
 
 def row_norms(rows: Tensor) -> Tensor:
     """(B,): the norm of every row of a matrix."""
+    if rows.stride(0) == 1 and rows.shape[1] > 1:  # laid out by columns, where vector_norm is slow (measured)
+        columns = rows.t()
+        return torch.mul(columns, columns).sum(dim=0).sqrt_()
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
     return norms
 
 
 def joined(norms: Sequence[Tensor]) -> Tensor:
     """The norms of gradients from the norms of their parts."""
-    if len(norms) == 1:
-        return norms[0]
-    whole: Tensor = torch.linalg.vector_norm(torch.stack(list(norms)), dim=0)
-    return whole
+    # Quicker than the norm over a stack of them (measured), and nothing overflows.
+    return reduce(torch.hypot, norms)
 
 
 def gram_norms(a: Tensor, b: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 The usual im2col copies the input into columns (kernel height x kernel width times larger) and multiplies.
 Here only the kernel's width is unrolled, and as many of its rows as the stride skips: with positions in row
 order, the input of these kernel rows is one contiguous slice of that copy, which enters the product directly.
-With channels last, each position's part of the copy is one contiguous slice of the input.
+With channels last, each position's part of the copy is one contiguous slice of the input. Kernel rows of few
+entries are unrolled together, since narrow products are slow.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +32,8 @@ from workloads.models.wrn import Standardisation, StandardisedConv2d
 # Unrolled entries at a time: on a CPU small enough for the cache, elsewhere many examples per call.
 AT_ONCE = 2**18
 AT_ONCE_ELSEWHERE = 2**26
+# With fewer entries of the kernel in a product, one product of all its entries is quicker (measured).
+NARROW = 16
 
 Pull = Callable[[Tensor], Tensor]
 """A linear map from gradients of the weight used by a convolution to gradients of the stored weight."""
@@ -132,7 +135,7 @@ def convolve(call: Call, weight: bool, bias: bool) -> KernelGradients | KernelGr
     x = padded(layer, call.a.contiguous(memory_format=torch.channels_last))
     if x.device.type != "cpu":
         return stored_gradients(call, x, of_bias, norms)
-    left_out = LeftOut.of(layer, x, b, call.y) if isinstance(layer, StandardisedConv2d) else None
+    left_out = LeftOut.of(layer, x, call) if isinstance(layer, StandardisedConv2d) else None
     pull = left_out.made.pull_back if left_out else unchanged
     if layer.groups == 1 and gram_is_cheaper(b[0, 0].numel(), shape[1:].numel(), shape[0]):
         columns = unroll(layer, x, shape[2], b.shape[3])
@@ -153,8 +156,7 @@ def stored_gradients(call: Call, x: Tensor, of_bias: Tensor | None, norms: list[
     shape = layer.weight.shape
     blocks = kernel_blocks(layer, x, call.b, call.arena)
     if isinstance(layer, StandardisedConv2d):
-        with torch.no_grad():
-            pull = layer.standardisation().pull_back
+        pull = standardised(layer, call).pull_back
         norms = [*norms, row_norms(pull(arranged(blocks, shape)).flatten(1))]
     else:
         pull = unchanged
@@ -180,19 +182,18 @@ class LeftOut:
     """(B,): the sum over outputs of scale^2 (fan_in mean(g)^2 + <r, g>^2)."""
 
     @classmethod
-    def of(cls, layer: StandardisedConv2d, x: Tensor, b: Tensor, y: Tensor | None) -> "LeftOut":
-        """From the padded input, the output's gradient and, if known, the output."""
-        count, groups = len(x), layer.groups
+    def of(cls, layer: StandardisedConv2d, x: Tensor, call: Call) -> "LeftOut":
+        """From the padded input and what is known of the call."""
+        b, y, count, groups = call.b, call.y, len(x), layer.groups
         stride, dilation = pair(layer.stride), pair(layer.dilation)
-        with torch.no_grad():
-            made = layer.standardisation()
+        made = standardised(layer, call)
         if y is None or layer.bias is not None:
             y = F.conv2d(x, made.kernel, None, stride, 0, dilation, groups)
         along = (b * y).sum(dim=(2, 3)).mul_(made.free.flatten())
-        seen = x.reshape(count, groups, -1, *x.shape[2:]).sum(dim=2)
-        ones = x.new_ones(groups, 1, *layer.kernel_size)
-        seen = F.conv2d(seen, ones, None, stride, 0, dilation, groups)
-        means = torch.bmm(b.reshape(count * groups, -1, seen[0, 0].numel()), seen.view(count * groups, -1, 1))
+        seen = window_sums(x.reshape(count, groups, -1, *x.shape[2:]).sum(dim=2), layer)
+        # A row times a matrix, in the layout of b: quicker than the matrix times a column.
+        places = b.reshape(count * groups, -1, seen[0, 0].numel()).transpose(1, 2)
+        means = torch.bmm(seen.reshape(count * groups, 1, -1), places)
         means = means.view(count, -1).mul_(layer.weight[0].numel() ** -0.5)
         return cls(made, (means.square_() + along.square_()) @ made.scale.flatten().square())
 
@@ -218,6 +219,23 @@ class LeftOut:
         return trusted_roots(whole - self.squares, scale, form)
 
 
+def standardised(layer: StandardisedConv2d, call: Call) -> Standardisation:
+    """The standardisation of the call, computed again if the call did not keep it."""
+    if isinstance(call.used, Standardisation):
+        return call.used
+    with torch.no_grad():
+        return layer.standardisation()
+
+
+def window_sums(x: Tensor, layer: nn.Conv2d) -> Tensor:
+    """The sum of a padded input over every position of the kernel, each channel by itself."""
+    stride, dilation = pair(layer.stride), pair(layer.dilation)
+    if dilation == (1, 1):  # a quarter of the time of a convolution with ones (measured)
+        return F.avg_pool2d(x, pair(layer.kernel_size), stride, divisor_override=1)
+    ones = x.new_ones(x.shape[1], 1, *layer.kernel_size)
+    return F.conv2d(x, ones, None, stride, 0, dilation, x.shape[1])
+
+
 def kernel_blocks(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> list[Tensor]:
     """Every example's kernel gradient, in blocks (B, groups, outputs, kernel rows * kernel width * inputs).
 
@@ -236,8 +254,8 @@ def kernel_blocks(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> list[
         (len(blocks) - 1) * at_once * layer.dilation[0] + (high - 1) * layer.stride[0] + at_once - x.shape[2]
     )
     x = F.pad(x, (0, 0, 0, missing)) if missing > 0 else x
-    at_once = AT_ONCE if x.device.type == "cpu" else AT_ONCE_ELSEWHERE
-    size = max(1, at_once // (x[0].numel() // x.shape[3] * wide * width))
+    copied = x[0].numel() // x.shape[3] * wide * width * max(1, at_once // layer.stride[0])
+    size = max(1, (AT_ONCE if x.device.type == "cpu" else AT_ONCE_ELSEWHERE) // copied)
     for start in range(0, len(x), size):
         chunk = slice(start, start + size)
         _fill([block[chunk] for block in blocks], layer, x[chunk], b[chunk])
@@ -245,8 +263,10 @@ def kernel_blocks(layer: nn.Conv2d, x: Tensor, b: Tensor, arena: Arena) -> list[
 
 
 def rows_at_once(layer: nn.Conv2d) -> int:
-    """Number of kernel rows that never see the same input row, so that they share one copy."""
-    return min(layer.stride[0], layer.kernel_size[0]) if layer.dilation[0] == 1 else 1
+    """Number of kernel rows that share one copy: those that never see the same input row, or all of few."""
+    _, inputs, height, width = layer.weight.shape
+    apart = min(layer.stride[0], height) if layer.dilation[0] == 1 else 1
+    return height if apart * width * inputs < NARROW else apart
 
 
 def _fill(blocks: Sequence[Tensor], layer: nn.Conv2d, x: Tensor, b: Tensor) -> None:
@@ -287,12 +307,10 @@ def padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 def arranged(blocks: Sequence[Tensor], shape: torch.Size) -> Tensor:
-    """`kernel_blocks` to (B, *shape of the kernel), in their own memory."""
-    outputs, inputs, height, width = shape
-    parts = [block.view(len(block), outputs, -1, inputs).transpose(1, 2) for block in blocks]
-    # Two passes over long runs of memory are faster than one over short runs.
-    taps = torch.cat(parts, dim=1).view(len(blocks[0]), height * width, outputs * inputs)
-    return taps.transpose(1, 2).clone(memory_format=torch.contiguous_format).view(-1, *shape)
+    """`kernel_blocks` to (B, *shape of the kernel), with channels last, the order of computation."""
+    outputs, inputs, _, width = shape
+    parts = [block.view(len(block), outputs, -1, width, inputs) for block in blocks]
+    return (parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)).permute(0, 1, 4, 2, 3)
 
 
 def pair(values: tuple[int, ...]) -> tuple[int, int]:

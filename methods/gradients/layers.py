@@ -1,10 +1,10 @@
 """Trainable layers and their weights, and layers without per-example gradients."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -133,8 +133,29 @@ def _problems(layer: nn.Module) -> list[str]:
             "batch normalisation mixes the examples of a batch, so per-example gradients "
             "cannot be clipped; use GroupNorm instead"
         ]
+    if type(layer) in UNCHECKED or _unknown_to_opacus(type(layer)):
+        return []
+    from opacus.validators import ModuleValidator  # a second of imports that few models need
+
     validate = ModuleValidator.VALIDATORS.get(type(layer))
     return [str(error) for error in validate(layer)] if validate else []
+
+
+UNCHECKED = frozenset(
+    {
+        *(nn.Linear, nn.Conv2d, nn.Embedding, nn.GroupNorm, nn.LayerNorm),
+        *(nn.Sequential, nn.ModuleList, nn.Identity, nn.Flatten),
+        *(nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.SELU, nn.LeakyReLU, nn.Softplus),
+        *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Dropout, nn.Dropout2d),
+    }
+)
+"""Types without a validator of Opacus, whose gradients need none of its samplers: models of these alone do
+not load it."""
+
+
+def _unknown_to_opacus(kind: type[nn.Module]) -> bool:
+    """Whether it is not torch's own, and Opacus, which a plug-in may have told of it, is not loaded."""
+    return "opacus" not in sys.modules and not kind.__module__.startswith("torch.")
 
 
 def forget_activations(model: nn.Module) -> None:

@@ -1,7 +1,6 @@
 """Per-example gradients from Opacus's hooks: every gradient is stored, then clipped and summed."""
 
 import torch
-from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
 from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, clip_factors
@@ -23,6 +22,8 @@ class OpacusEngine(BatchEngine):
         why: str = "requested",
     ) -> None:
         """Put hooks on `model`; SpecError for a layer that mixes examples."""
+        from opacus.grad_sample import GradSampleModule  # a second of imports that few tasks need
+
         refuse_mixing_layers(model)
         self.layers = trainable_layers(model)
         weights = [weight for layer in self.layers for weight in layer.weights.values()]

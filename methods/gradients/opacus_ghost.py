@@ -1,7 +1,6 @@
 """Clipped sums from Opacus's ghost clipping: norms from a first backward pass, the sum from a second."""
 
 import torch
-from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from torch import Tensor, nn
 
 from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, clip_factors
@@ -23,6 +22,8 @@ class OpacusGhostEngine(BatchEngine):
         why: str = "requested",
     ) -> None:
         """Put hooks on `model`; SpecError for models that the engine does not support."""
+        from opacus.grad_sample import GradSampleModuleFastGradientClipping
+
         refuse_mixing_layers(model)
         problems = [
             f"tied weights {names}: engine 'opacus-ghost' needs one layer per weight; use engine = 'opacus'"

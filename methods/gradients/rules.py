@@ -4,8 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from opacus.grad_sample import GradSampleModule
-from opacus.layers.dp_rnn import RNNLinear
 from torch import nn
 from torch.nn import functional as F
 
@@ -68,6 +66,8 @@ def embedding(call: Call) -> Contribution:
 
 def by_opacus(call: Call) -> Contribution:
     """Stored gradients from Opacus's sampler for the layer's type."""
+    from opacus.grad_sample import GradSampleModule  # a second of imports that few models need
+
     layer = call.layer
     # The samplers skip weights that do not require gradients, which the engine has switched off.
     for weight in layer.weights.values():
@@ -93,16 +93,38 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.InstanceNorm2d: by_opacus,
     nn.InstanceNorm3d: by_opacus,
     nn.RMSNorm: by_opacus,
-    RNNLinear: by_opacus,
 }
-"""By exact type: a subclass may do anything in its forward."""
+"""By exact type: a subclass may do anything in its forward. `find_rule` adds the linear layers of Opacus's
+DPLSTM."""
 
-STORING = (nn.Conv2d, nn.Conv1d, nn.Conv3d, RNNLinear)
-"""Types whose rules may store a gradient per example."""
+RNN_LINEAR = "opacus.layers.dp_rnn.RNNLinear"
+"""By name: only a model that has one has loaded Opacus."""
 
 
 READS_OUTPUT = (StandardisedConv2d,)
 """Types whose rules read the output as well."""
+
+
+def find_rule(module: nn.Module) -> Rule | None:
+    """The rule of a layer, by its exact type; None if it has none."""
+    return by_opacus if _is_rnn_linear(module) else RULES.get(type(module))
+
+
+def contribute(call: Call) -> Contribution:
+    """The contribution of one call of a layer, by its rule; `find_problem` has refused layers without."""
+    rule = find_rule(call.layer.module)
+    if rule is None:
+        raise ValueError(f"{call.layer} has no rule")
+    return rule(call)
+
+
+def stores(module: nn.Module) -> bool:
+    """Whether the layer's rule may store a gradient per example."""
+    return isinstance(module, nn.Conv2d | nn.Conv1d | nn.Conv3d) or _is_rnn_linear(module)
+
+
+def _is_rnn_linear(module: nn.Module) -> bool:
+    return f"{type(module).__module__}.{type(module).__qualname__}" == RNN_LINEAR
 
 
 def trains(layer: Layer) -> tuple[bool, bool]:
@@ -113,8 +135,8 @@ def trains(layer: Layer) -> tuple[bool, bool]:
 def find_problem(layer: Layer) -> str | None:
     """Why the layer has no rule; None if it has."""
     module = layer.module
-    if type(module) not in RULES:
-        known = ", ".join(sorted(each.__name__ for each in RULES))
+    if find_rule(module) is None:
+        known = ", ".join(sorted([*(each.__name__ for each in RULES), "RNNLinear"]))
         return f"{layer} has no rule in engine 'bookkeeping'; use engine = 'opacus', or one of: {known}"
     if isinstance(module, nn.Embedding):
         if module.scale_grad_by_freq:

@@ -10,6 +10,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from methods.base import Amount, Count, Level, Problem, Rate, Released, Run
 from methods.memguard.guard import Guarded, make_surrogate
+from methods.search import Fixed
 from methods.training.descent import Descent, DescentParams, predict
 from methods.training.holdout import hold_out
 from methods.training.sampling import HOST, refuse_larger_than
@@ -24,13 +25,15 @@ class MemguardParams(DescentParams):
         description="Bound on the expected L1 change of a confidence vector; 0 changes none, 2 is no bound "
         "(the authors' code: 0 to 1).",
     )
-    iterations: Count = Field(
+    iterations: Annotated[Count, Fixed()] = Field(
         default=300, description="Maximum steps of the search for a noise vector (the authors' code: 300)."
     )
-    surrogate_steps: Count | None = Field(
+    surrogate_steps: Annotated[Count | None, Fixed()] = Field(
         default=None, description="Training steps of the surrogate attack; none: as many as steps."
     )
-    surrogate_rate: Rate = Field(default=0.001, description="Learning rate of the surrogate attack (Adam).")
+    surrogate_rate: Annotated[Rate, Fixed()] = Field(
+        default=0.001, description="Learning rate of the surrogate attack (Adam)."
+    )
 
 
 class Memguard:

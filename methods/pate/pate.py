@@ -2,7 +2,7 @@
 
 import logging
 import math
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from dp_accounting import DpEvent
@@ -12,6 +12,7 @@ from torch import Tensor
 from methods.base import (
     Amount,
     Count,
+    Fraction,
     Level,
     Positive,
     PrivacyParams,
@@ -22,6 +23,7 @@ from methods.base import (
     Run,
 )
 from methods.pate.aggregation import NO_ANSWER, Aggregator, AggregatorName, count_votes
+from methods.search import Fixed, Search
 from methods.training.descent import Descent, DescentParams
 from methods.training.ensembles import Ensemble, Shards
 from methods.training.optimizer import OptimizerParams
@@ -47,31 +49,40 @@ class PateParams(DescentParams, PrivacyParams):
         default="gnmax",
         description="Noise on the votes: Laplace (2017), Gaussian, or Gaussian after a threshold test.",
     )
-    teachers: Count = Field(default=250, description="Disjoint shards, with a teacher each (papers: 250).")
-    queries: Count = Field(
+    teachers: Annotated[Count, Search(5, 60, unit="per_member", axis=1, name="members_per_teacher")] = Field(
+        default=250, description="Disjoint shards, with a teacher each (papers: 250)."
+    )
+    queries: Annotated[Count, Search(20, 400, unit="public")] = Field(
         default=100,
         description="Public examples that the teachers label; solved for from epsilon and noise.",
     )
-    threshold: Probability = Field(
+    threshold: Annotated[Probability, Fixed()] = Field(
         default=0.8, description="confident-gnmax: share of teachers that must agree (2018: 200 of 250)."
     )
-    threshold_ratio: Rate = Field(
+    threshold_ratio: Annotated[Rate, Fixed()] = Field(
         default=3.75, description="confident-gnmax: noise of the test over noise (2018: 150 over 40)."
     )
-    answers: Count | None = Field(
+    answers: Annotated[Count | None, Fixed()] = Field(
         default=None,
         description="confident-gnmax: maximum number of answers, which is charged; none: all queries.",
     )
-    teacher_steps: Count = Field(default=200, description="Training steps of a teacher.")
-    teacher_batch_size: Count = Field(
+    teacher_steps: Annotated[Count, Search(8, 128, unit="epochs", axis=2, batch="teacher_batch_size")] = (
+        Field(default=200, description="Training steps of a teacher.")
+    )
+    teacher_batch_size: Annotated[Count, Fixed()] = Field(
         default=16, description="Examples per step of a teacher, drawn with replacement."
     )
-    teacher_learning_rate: Rate = Field(default=0.1, description="Learning rate of the teachers.")
-    steps: Count = Field(default=500, description="Training steps of the student.")
-    batch_size: Count = Field(
+    teacher_learning_rate: Annotated[Rate, Search(0.02, 1)] = Field(
+        default=0.1, description="Learning rate of the teachers."
+    )
+    steps: Annotated[Count, Fixed(200)] = Field(default=500, description="Training steps of the student.")
+    batch_size: Annotated[Count, Fixed()] = Field(
         default=64, description="Examples per step of the student; at most the number of answers."
     )
-    learning_rate: Rate = Field(default=0.1, description="Learning rate of the student.")
+    learning_rate: Annotated[Rate, Search(0.01, 0.5, axis=0)] = Field(
+        default=0.1, description="Learning rate of the student."
+    )
+    momentum: Annotated[Fraction, Fixed()] = Field(default=0.0, description="Momentum of optimizer 'sgd'.")
 
     @model_validator(mode="after")
     def _one_privacy_level(self) -> "PateParams":
@@ -134,6 +145,10 @@ class Pate:
     def detached(self, params: PateParams) -> str | None:
         """The teachers are not released."""
         return "only the teachers read records, and a student trained on public examples is released"
+
+    def derive(self, values: dict[str, Any], n_train: int) -> dict[str, Any]:
+        """Epochs of a teacher, whose members are a shard."""
+        return {"teacher_steps": max(1, round(values["teacher_steps"] / values["teachers"]))}
 
     def train(self, members: Records, problem: Problem, params: PateParams, run: Run) -> Released:
         """Train the teachers, count their votes with noise, and release a student trained on the labels."""

@@ -1,12 +1,12 @@
 """The gradient of a batch's mean loss as one flat vector."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
+from methods.base import Loss
 from methods.gradients.layers import refuse_unordered_layers
 from methods.mechanisms.noise import cut
+from methods.training.cross_entropy import mean_of
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -14,10 +14,10 @@ from workloads.errors import SpecError
 class BatchGradient:
     """Gradients over all trainable weights of a model, written into the caller's flat vectors."""
 
-    def __init__(self, model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
         refuse_running_statistics(model)
         refuse_unordered_layers(model)
-        self.model, self.loss = model, loss
+        self.model, self._mean_loss = model, mean_of(loss)
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         if not self.weights:
             raise SpecError(
@@ -33,7 +33,7 @@ class BatchGradient:
 
     def write(self, batch: Records, out: Tensor) -> Tensor:
         """Write the gradient of the batch's mean loss into `out`; return the loss."""
-        loss = self.loss(self.model(batch.x), batch.y).mean()
+        loss = self._mean_loss(self.model(batch.x), batch.y)
         parts = torch.autograd.grad(loss, self.weights, materialize_grads=True)
         torch.cat([part.reshape(-1) for part in parts], out=out)
         return loss.detach()

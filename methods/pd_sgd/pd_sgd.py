@@ -17,6 +17,7 @@ from methods.pd_sgd.deniability import DeniabilityTest, Verdict, count_plausible
 from methods.pd_sgd.illustration import illustrate
 from methods.pd_sgd.partition import TOGETHER, Partition, flip_labels
 from methods.pd_sgd.rejections import Rejections
+from methods.search import Fixed, Search
 from methods.training.optimizer import OptimizerParams, make_optimizer
 from methods.training.sampling import HOST
 from workloads.base import Records
@@ -39,12 +40,20 @@ def _share(value: float) -> float:
 class PdSgdParams(OptimizerParams):
     """Parameters of pd-sgd."""
 
-    batch_size: Count | None = Field(  # type: ignore[assignment]  # the number of batches may stand for it
+    steps: Annotated[Count, Search(8, 64, unit="epochs", axis=2)] = Field(
+        default=500, description="Training steps."
+    )
+    # The number of batches may stand for it.
+    batch_size: Annotated[Count | None, Search(1 / 32, 1 / 4, unit="rate", axis=1)] = Field(  # type: ignore[assignment]
         default=64,
         description="Approximate records per batch: the members are split into members / batch_size batches, "
         "at least T. None if batches is given.",
     )
-    batches: Count | None = Field(
+    learning_rate: Annotated[Rate, Search(0.02, 1, unit="step", axis=0)] = Field(
+        default=0.1, description="Learning rate."
+    )
+    momentum: Annotated[Fraction, Fixed(0.0)] = Field(default=0.0, description="Momentum of optimizer 'sgd'.")
+    batches: Annotated[Count | None, Fixed()] = Field(
         default=None,
         description="Batches that the members are split into in every step, instead of batch_size.",
     )
@@ -65,10 +74,10 @@ class PdSgdParams(OptimizerParams):
         description="'only_noise' leaves out the test, 'only_test' the noise on the update; "
         "'random_rejection' rejects by chance instead of the test.",
     )
-    rejection_rate: Fraction | None = Field(
+    rejection_rate: Annotated[Fraction | None, Fixed()] = Field(
         default=None, description="For ablation 'random_rejection': the share of steps to reject."
     )
-    anomalous_share: Annotated[float, AfterValidator(_share)] | None = Field(
+    anomalous_share: Annotated[Annotated[float, AfterValidator(_share)] | None, Fixed()] = Field(
         default=None,
         description="Experiment: one fixed batch has this share of its labels flipped, and every tenth step "
         "tests it as seed without an update; none: no experiment.",
@@ -120,7 +129,7 @@ class PdSgdParams(OptimizerParams):
 class PdSgd:
     """Plausibly deniable SGD: Algorithm 1, its ablations (Table 4), its anomalous batch (Figure 3)."""
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     about: ClassVar[str] = (
         "PD-SGD: noisy batch gradients, taken only if other batches could have produced them"
     )
@@ -145,6 +154,10 @@ class PdSgd:
     def illustrate(self, trained: Sequence[Trained], printed: Sequence[Printed]) -> Drawing:
         """Which batches pass the privacy test."""
         return illustrate(trained, printed)
+
+    def derive(self, values: dict[str, Any], n_train: int) -> dict[str, Any]:
+        """Batches of the searched size, not a given number of them."""
+        return {"batches": None}
 
     def train(self, members: Records, problem: Problem, params: PdSgdParams, run: Run) -> Released:
         """Try `params.steps` steps and release the last iterate; a rejected step does not change it."""

@@ -1,6 +1,6 @@
 """selena: predictions of sub-models that did not see a record, distilled into one model."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from dp_accounting import NonPrivateDpEvent
@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from methods.base import Count, Level, Problem, Released, Run
+from methods.search import Search
 from methods.selena.split_ai import SplitAi, draw_absences
 from methods.training.descent import Descent, DescentParams, predict
 from methods.training.sampling import HOST, refuse_larger_than
@@ -18,13 +19,15 @@ from workloads.base import Records
 class SelenaParams(DescentParams):
     """Parameters of selena; K and L by the paper's names and with its values."""
 
-    steps: Count = Field(default=500, description="Training steps of every sub-model.")
+    steps: Annotated[Count, Search(8, 64, unit="epochs", axis=2)] = Field(
+        default=500, description="Training steps of every sub-model."
+    )
     K: Annotated[Count, Level()] = Field(default=25, description="Sub-models (Tang et al. 2022: 25).")
     L: Annotated[Count, Level()] = Field(
         default=10,
         description="Sub-models that do not see a record and label it (Tang et al. 2022: 10).",
     )
-    distil_steps: Count | None = Field(
+    distil_steps: Annotated[Count | None, Search(choices=(1, 2), name="distil_share")] = Field(
         default=None, description="Training steps of the released model; none: as many as steps."
     )
 
@@ -63,6 +66,11 @@ class Selena:
         "releases the last iterate; the authors' code keeps the epoch with the best test accuracy",
     )
     Params: ClassVar[type[SelenaParams]] = SelenaParams
+
+    def derive(self, values: dict[str, Any], n_train: int) -> dict[str, Any]:
+        """Epochs of a sub-model, which does not see L / K of the members; distillation in multiples of it."""
+        steps = max(1, round(values["steps"] * (1 - values["L"] / values["K"])))
+        return {"steps": steps, "distil_steps": values["distil_steps"] * steps}
 
     def train(self, members: Records, problem: Problem, params: SelenaParams, run: Run) -> Released:
         """Train K sub-models, collect their predictions, and release the model distilled from them."""

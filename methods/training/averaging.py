@@ -1,19 +1,20 @@
 """Averages of a run's iterates: less noisy than the last, and free, as post-processing."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from methods.base import Fraction, Params
+from methods.search import Fixed
 
 
 class AveragingParams(Params):
     """Which iterate is released."""
 
-    averaging: Fraction = Field(
+    averaging: Annotated[Fraction, Fixed(0.0)] = Field(
         default=0.0,
         description="Decay of the moving average of the weights that is released; 0: the last iterate.",
     )

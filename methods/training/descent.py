@@ -1,14 +1,15 @@
 """Plain gradient descent on records, shared by methods without per-example gradients."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from methods.base import Run
+from methods.base import Count, Fraction, Rate, Run
 from methods.gradients.layers import refuse_unordered_layers
+from methods.search import Search
 from methods.training.optimizer import OptimizerParams, Schedule, make_optimizer, set_rate
 from workloads.base import Records
 
@@ -16,8 +17,20 @@ PREDICTED_AT_ONCE = 2048
 
 
 class DescentParams(OptimizerParams):
-    """Parameters of a method of plain gradient steps."""
+    """Parameters of a method of plain gradient steps, and their search space."""
 
+    steps: Annotated[Count, Search(8, 64, unit="epochs", axis=2)] = Field(
+        default=500, description="Training steps."
+    )
+    batch_size: Annotated[Count, Search(1 / 64, 1 / 4, unit="rate", axis=1)] = Field(
+        default=64, description="Examples per step."
+    )
+    learning_rate: Annotated[Rate, Search(0.02, 2, unit="step", axis=0)] = Field(
+        default=0.1, description="Learning rate."
+    )
+    momentum: Annotated[Fraction, Search(choices=(0.0, 0.9), when=("optimizer", "sgd"))] = Field(
+        default=0.0, description="Momentum of optimizer 'sgd'."
+    )
     schedule: Schedule = Field(
         default="constant", description="Learning-rate schedule: constant, or a cosine decay to 0."
     )

@@ -1,11 +1,12 @@
 """The optimisers of methods of gradient steps, and their parameters."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+import torch
 from pydantic import Field, model_validator
-from torch import nn, optim
+from torch import Tensor, nn, optim
 
 from methods.base import Amount, Count, Fraction, Params, Rate
 
@@ -52,9 +53,36 @@ def make_optimizer(weights: Iterable[nn.Parameter], params: OptimizerParams) -> 
     )
 
 
+class Update:
+    """Updates of weights by given gradients, through the optimiser that belongs to the state."""
+
+    def __init__(self, optimizer: optim.Optimizer, weights: Sequence[nn.Parameter]) -> None:
+        self._optimizer, self._weights = optimizer, list[Tensor](weights)
+        (group,) = optimizer.param_groups
+        # Plain SGD has no state: one call for all weights, with the optimiser's arithmetic.
+        self._plain = (
+            type(optimizer) is optim.SGD
+            and not group["momentum"]
+            and not group["weight_decay"]
+            and not group["maximize"]
+        )
+
+    @torch.no_grad()
+    def step(self, gradients: list[Tensor]) -> None:
+        """Make one step."""
+        if self._plain:
+            torch._foreach_add_(self._weights, gradients, alpha=-self._optimizer.param_groups[0]["lr"])
+            return
+        for weight, gradient in zip(self._weights, gradients, strict=True):
+            weight.grad = gradient
+        self._optimizer.step()
+
+
 def set_rate(optimizer: optim.Optimizer, schedule: Schedule, rate: float, step: int, total: int) -> None:
     """Set the learning rate of a step: constant, or half a cosine from `rate` towards 0 (Loshchilov and
     Hutter 2017). It depends only on the step, so it is not part of a checkpoint."""
-    share = 1.0 if schedule == "constant" else (1 + math.cos(math.pi * step / total)) / 2
+    if schedule == "constant":
+        return
+    share = (1 + math.cos(math.pi * step / total)) / 2
     for group in optimizer.param_groups:
         group["lr"] = rate * share

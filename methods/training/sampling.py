@@ -59,9 +59,10 @@ class PoissonSampler:
         rate: float | None = None,
     ) -> None:
         self.members, self.generator, self.device = members, generator, device or generator.device
-        usual = poisson_rate(members, batch_size)
-        self.rate = usual if rate is None else rate
+        self.rate = poisson_rate(members, batch_size) if rate is None else rate
         self.draws = 0
+        # Doubles, so that the probability equals the rate to 2^-53, not 2^-24; the same memory in every draw.
+        self._chance = torch.empty(members, device=generator.device, dtype=torch.float64)
 
     def draw(self, rate: float | None = None) -> Tensor:
         """The row numbers of the next batch, ascending; `rate` may lower the ledger's."""
@@ -70,14 +71,8 @@ class PoissonSampler:
         elif not rate <= self.rate:
             raise ValueError(f"a sampling rate of {rate} is not covered by the ledger's {self.rate}")
         self.draws += 1
-        # Doubles, so that the probability equals the rate to 2^-53, not 2^-24.
-        chance = torch.rand(
-            self.members,
-            generator=self.generator,
-            device=self.generator.device,
-            dtype=torch.float64,
-        )
-        return sent((chance < rate).nonzero().flatten(), self.device)
+        chance = self._chance.uniform_(generator=self.generator)
+        return sent((chance < rate).nonzero().squeeze(1), self.device)
 
     def sampled(self, release: DpEvent) -> DpEvent:
         """The DP event of one release on one batch; without noise there is no privacy."""
@@ -161,13 +156,13 @@ class ShuffleSampler:
 
     def draw(self) -> Tensor:
         """The row numbers of the next batch."""
-        if self.taken >= len(self.order):
+        if self.taken >= self.order.shape[0]:
             order = torch.randperm(self.members, generator=self.generator, device=self.generator.device)
             self.order = sent(order, self.device)
             self.taken = 0
-        batch = self.order[self.taken : self.taken + self.batch_size]
-        self.taken += len(batch)
-        return batch
+        size = min(self.batch_size, self.order.shape[0] - self.taken)
+        self.taken += size
+        return self.order.narrow(0, self.taken - size, size)
 
     def state_dict(self) -> dict[str, Any]:
         """The order of the epoch and the position in it."""

@@ -42,6 +42,9 @@ class SimplestRun(ReleaseRecorder):
         self.states[phase] = state
         yield from range(total)
 
+    def trial(self, name: str, members: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def clock(self, name: str) -> AbstractContextManager[None]:
         return nullcontext()
 

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from methods.gradients import Clipping
 from methods.gradients.bookkeeping import BookkeepingEngine
-from methods.gradients.chain import find_chain
+from methods.gradients.chain import FEW_OUTPUTS, find_chain
+from methods.training.cross_entropy import CrossEntropy
+from workloads.errors import SpecError
 from workloads.models.init import seeded
 
 if TYPE_CHECKING:
@@ -52,6 +54,10 @@ class Half(nn.ReLU):
 
 CHAINS: dict[str, Callable[[], nn.Module]] = {
     "one layer": lambda: nn.Linear(6, 3),
+    "many outputs": lambda: nn.Linear(6, FEW_OUTPUTS),
+    "many outputs, no bias": lambda: nn.Sequential(
+        nn.Linear(6, 5, bias=False), nn.ReLU(), nn.Linear(5, FEW_OUTPUTS + 6, bias=False)
+    ),
     "no bias": lambda: nn.Sequential(nn.Linear(6, 5, bias=False), nn.ReLU(), nn.Linear(5, 3, bias=False)),
     "activations": lambda: nn.Sequential(
         nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Sigmoid(), nn.Linear(4, 4), nn.Linear(4, 3), nn.Tanh()
@@ -93,7 +99,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("name", CHAINS)
-@pytest.mark.parametrize("loss", [cross_entropy, total])
+@pytest.mark.parametrize("loss", [cross_entropy, CrossEntropy(), total])
 @pytest.mark.parametrize("clipping", ["flat", "per_layer"])
 def test_a_chain_agrees_with_one_example_at_a_time(
     name: str,
@@ -141,3 +147,18 @@ def test_sequences_go_the_other_way(truth: "Ask", apart: "Apart") -> None:
     x = torch.stack([x, 2 * x, -x], dim=1)
     expected = truth(model, energy, x, y).sums(0.5)
     assert apart(BookkeepingEngine(model, energy).clipped_sum(x, y, 0.5).sums, expected) < 1e-9
+
+
+class Wrong(CrossEntropy):
+    """A loss whose declaration is another one's."""
+
+    def with_gradient(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor] | None:
+        found = super().with_gradient(logits, labels)
+        return None if found is None else (found[0], 2 * found[1])
+
+
+def test_a_declared_gradient_that_is_not_autograd_s_is_refused() -> None:
+    x, y = batch()
+    with pytest.raises(SpecError) as caught:
+        BookkeepingEngine(build(CHAINS["nested"]), Wrong()).clipped_sum(x, y, 0.5)
+    assert caught.value.field == "loss"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from opacus.layers import DPLSTM
 from torch import Tensor, nn
 
-from methods.gradients import make_engine
+from methods.gradients import convolution, make_engine
 from methods.gradients.contributions import Arena, Call, Sequences, Stored
 from methods.gradients.convolution import KernelGradients, KernelGram
 from methods.gradients.layers import trainable_layers
@@ -80,12 +81,14 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
 # Torch says once in a process that such a padding costs it a copy.
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @settings(max_examples=60, deadline=None, derandomize=True)
+@pytest.mark.parametrize("narrow", [0, convolution.NARROW])
 @given(made=convolutions())
 def test_convolutions_of_any_geometry(
-    made: tuple[nn.Module, tuple[int, ...]], truth: "Ask", apart: "Apart"
+    narrow: int, made: tuple[nn.Module, tuple[int, ...]], truth: "Ask", apart: "Apart"
 ) -> None:
     model, shape = made
-    agree(model, random_input(*shape), truth, apart)
+    with patch.object(convolution, "NARROW", narrow):  # at 0 kernel rows are never unrolled together
+        agree(model, random_input(*shape), truth, apart)
 
 
 def stack(*layers: nn.Module) -> nn.Sequential:
