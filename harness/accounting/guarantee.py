@@ -5,6 +5,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from dp_accounting import DpEvent
+
+from harness.accounting.ledger import is_private, natural_adjacency, walk
+from methods.mechanisms.events import ClaimedDpEvent, SelectiveReleaseDpEvent
 from workloads.errors import AccountingError
 
 TARGET_SLACK = 1e-6
@@ -61,3 +65,14 @@ def check(guarantee: Guarantee, target: float | None) -> None:
             value=guarantee.epsilon,
             allowed=target,
         )
+
+
+def without_guarantee(event: DpEvent, adjacency: str | None = None) -> Guarantee | None:
+    """The price of a priceable event that has no guarantee and claims none; None for any other event.
+
+    The only price that needs no accountant.
+    """
+    claims = (isinstance(each, SelectiveReleaseDpEvent | ClaimedDpEvent) for each in walk(event))
+    if is_private(event) or any(claims):
+        return None
+    return Guarantee("none", None, None, adjacency or natural_adjacency(event), "none")

@@ -24,6 +24,7 @@ from methods.mechanisms.events import (
     ClaimedDpEvent,
     MetricDpEvent,
     NoisyVotesDpEvent,
+    OneOfDpEvent,
     ParallelDpEvent,
     PureDpEvent,
     SelectiveReleaseDpEvent,
@@ -67,6 +68,7 @@ ASSUMPTIONS: dict[type[DpEvent], tuple[str, ...]] = {
         "one; lengths are not used",
     ),
     ParallelDpEvent: ("every record is in exactly one part, and the parts were made without looking at it",),
+    OneOfDpEvent: ("which of the parts was run was drawn independently of the data",),
     NoisyVotesDpEvent: (
         "one record is in the shard of one teacher and so moves one vote; queries do not depend on "
         "unreleased private data",
@@ -125,9 +127,45 @@ def count_releases(event: DpEvent) -> int:
         return int(event.count) * count_releases(event.event)
     if isinstance(event, ComposedDpEvent):
         return sum(count_releases(part) for part in event.events)
-    if isinstance(event, ParallelDpEvent):
+    if isinstance(event, ParallelDpEvent | OneOfDpEvent):
         return max((count_releases(part) for part in event.events), default=0)
     return 1
+
+
+def check_search(whole: DpEvent, trials: Sequence[DpEvent], beside: Sequence[tuple[DpEvent, int]]) -> None:
+    """AccountingError unless `whole` covers a search: the best of several trials.
+
+    Args:
+        whole: The event of the search. The first part of a trial is its training, the others are what each
+            trial releases about other records, such as its score.
+        trials: The event of every training.
+        beside: The other releases, each with its count.
+    """
+    if not isinstance(whole, RepeatAndSelectDpEvent):
+        raise AccountingError(
+            f"{len(trials)} trials were run, of which a RepeatAndSelectDpEvent is the ledger, got {whole}",
+            field="ledger",
+            value=type(whole).__name__,
+            allowed="RepeatAndSelectDpEvent",
+        )
+    training, *others = whole.event.events if isinstance(whole.event, ParallelDpEvent) else [whole.event]
+    candidates = training.events if isinstance(training, OneOfDpEvent) else (training,)
+    for event in trials:
+        if event not in candidates:
+            raise AccountingError(
+                f"a trial released {event}, which is none of the ledger's candidates",
+                field="trial",
+                value=event,
+                allowed=candidates,
+            )
+    for event, count in beside:
+        if event not in others or count > len(trials):
+            raise AccountingError(
+                f"{count} x {event} beside {len(trials)} trials is not covered by the ledger",
+                field="beside",
+                value=(event, count),
+                allowed=tuple((each, len(trials)) for each in others),
+            )
 
 
 def natural_adjacency(event: DpEvent) -> str:
@@ -162,8 +200,8 @@ def expand(event: DpEvent, charge: str = "all_attempts") -> DpEvent:
         return expand(event.event, charge)
     if isinstance(event, ComposedDpEvent):
         return ComposedDpEvent([expand(part, charge) for part in event.events])
-    if isinstance(event, ParallelDpEvent):
-        return ParallelDpEvent(tuple(expand(part, charge) for part in event.events))
+    if isinstance(event, ParallelDpEvent | OneOfDpEvent):
+        return attr.evolve(event, events=tuple(expand(part, charge) for part in event.events))
     if isinstance(getattr(event, "event", None), DpEvent):
         return attr.evolve(event, event=expand(event.event, charge))
     return event

@@ -21,7 +21,7 @@ from harness.accounting.accountants.rdp import (
 from harness.accounting.accountants.selective import find_selection, worst_case_lower
 from harness.accounting.accountants.sphere import Floats
 from harness.accounting.adjacency import find_relation
-from harness.accounting.guarantee import Guarantee
+from harness.accounting.guarantee import Guarantee, without_guarantee
 from harness.accounting.ledger import (
     assumptions,
     check_priceable,
@@ -67,6 +67,9 @@ def price(event: DpEvent, delta: float | None, adjacency: str | None = None) -> 
     check_priceable(event)
     adjacency = adjacency or natural_adjacency(event)
     relation = find_relation(adjacency)
+    nothing = without_guarantee(event, adjacency)
+    if nothing is not None:
+        return nothing
     if not is_private(event):
         return _price_claim(event, delta, adjacency, relation)
     if delta == 0:

@@ -21,7 +21,7 @@ from harness.accounting.ledger import (
 )
 from harness.accounting.numbers import check_delta
 from harness.accounting.pricing import find_curve, price_bounds
-from harness.accounting.solution_cache import default_folder, read_cached, write_cached
+from workloads.disk_cache import default_folder, read_cached, write_cached
 from workloads.errors import AccountingError
 
 TARGETS = (0.01, 1000.0)
@@ -46,6 +46,8 @@ class Free:
     whole: bool = False
     remedy: str = "ask for that much, or for fewer steps or smaller batches"
     """What to do if no value meets the target."""
+    start: float | None = None
+    """The share of the target to try first, if an event is too expensive to search for a first guess."""
 
     def within(self, value: float) -> float:
         """The nearest value in the range; of two whole ones, the more private."""
@@ -60,8 +62,16 @@ CONCENTRATION = Free(
 )
 COUNT = Free("count", 1, 1e7, protects=False, whole=True, remedy="ask for that much, or for more noise")
 """A number of releases."""
+BUDGET = Free(
+    "budget",
+    *TARGETS,
+    protects=False,
+    remedy="ask for that much, or for fewer trials or more score noise",
+    start=0.4,
+)
+"""The epsilon of one part of a mechanism, such as of each training of a search."""
 
-SEARCHES = {each.name: each for each in (NOISE, CONCENTRATION, COUNT)}
+SEARCHES = {each.name: each for each in (NOISE, CONCENTRATION, COUNT, BUDGET)}
 """The search of each kind of parameter that a method can declare.
 
 A wrong declaration cannot break a guarantee, since the finished ledger is priced as well.
@@ -177,6 +187,8 @@ class Search:
 
     def guess(self) -> float:
         """The position at which the Rényi price meets the target, to a few per cent: usually too private."""
+        if self.free.start is not None:
+            return -math.log(self.free.within(self.free.start * self.target))
         left, right = self.ends()
         # Finitely many orders cannot resolve an epsilon near 0; there it is proportional to the value.
         aim = max(self.target, 2 * self.renyi(right))

@@ -42,7 +42,7 @@ from harness.accounting.ledger import (
     is_private,
     natural_adjacency,
 )
-from harness.accounting.solution_cache import default_folder, digest, read_cached, write_cached
+from workloads.disk_cache import default_folder, digest, read_cached, write_cached
 from workloads.errors import AccountingError
 
 CURVE_DELTA = 1e-5

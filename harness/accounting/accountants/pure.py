@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from harness.accounting.accountants.losses import covers, sensitivity
 from harness.accounting.accountants.sphere import Floats
-from methods.mechanisms.events import ParallelDpEvent, PureDpEvent, VonMisesFisherDpEvent
+from methods.mechanisms.events import OneOfDpEvent, ParallelDpEvent, PureDpEvent, VonMisesFisherDpEvent
 
 
 def epsilon_pure(event: DpEvent, relation: NeighboringRelation) -> float | None:
@@ -31,7 +31,7 @@ def epsilon_pure(event: DpEvent, relation: NeighboringRelation) -> float | None:
         return sensitivity(relation) / float(event.noise_multiplier)
     if isinstance(event, VonMisesFisherDpEvent):
         return 2 * event.kappa if covers(event, relation) else None
-    if isinstance(event, ComposedDpEvent | ParallelDpEvent):
+    if isinstance(event, ComposedDpEvent | ParallelDpEvent | OneOfDpEvent):
         found = [epsilon_pure(part, relation) for part in event.events]
         known = [epsilon for epsilon in found if epsilon is not None]
         if len(known) < len(found):

@@ -26,7 +26,7 @@ from harness.accounting.accountants.losses import covers
 from harness.accounting.accountants.pure import amplified, epsilon_pure, renyi_pure, sampling_rate
 from harness.accounting.accountants.renyi import renyi_mixture, renyi_sampled
 from harness.accounting.accountants.sphere import Floats, renyi_von_mises_fisher
-from methods.mechanisms.events import ParallelDpEvent, PureDpEvent, VonMisesFisherDpEvent
+from methods.mechanisms.events import OneOfDpEvent, ParallelDpEvent, PureDpEvent, VonMisesFisherDpEvent
 
 ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512])
 WHOLE_ORDERS = (*range(2, 64), 128, 256, 512)
@@ -120,8 +120,8 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
     _rdp: Floats
 
     def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool) -> Any:
-        if isinstance(event, ParallelDpEvent):
-            return self._parallel(event, count, do_compose)
+        if isinstance(event, ParallelDpEvent | OneOfDpEvent):
+            return self._largest(event, count, do_compose)
         if not self._is_ours(event):
             return super()._maybe_compose(self._full_reach(event), count, do_compose)
         if do_compose:
@@ -183,8 +183,8 @@ class Renyi(RdpAccountant):  # type: ignore[misc]  # dp-accounting is untyped
             return attr.evolve(event, event=_halve(event.event))
         return _halve(event) if isinstance(event, GaussianDpEvent | LaplaceDpEvent) else event
 
-    def _parallel(self, event: ParallelDpEvent, count: int, do_compose: bool) -> Any:
-        """Disjoint parts: at every order the largest of their divergences."""
+    def _largest(self, event: ParallelDpEvent | OneOfDpEvent, count: int, do_compose: bool) -> Any:
+        """Disjoint parts, or one of several: at every order the largest of their divergences."""
         before, largest = self._rdp, np.zeros_like(self._orders, dtype=np.float64)
         for part in event.events:
             if do_compose:

@@ -31,6 +31,7 @@ from harness.accounting.ledger import (
 from methods.mechanisms.events import (
     MetricDpEvent,
     NoisyVotesDpEvent,
+    OneOfDpEvent,
     ParallelDpEvent,
     PureDpEvent,
     SelectiveReleaseDpEvent,
@@ -53,6 +54,7 @@ EVENTS: list[DpEvent] = [
     MetricDpEvent(0.5, 2.0),
     VonMisesFisherDpEvent(10, 2.0),
     ParallelDpEvent((PureDpEvent(1.0), PureDpEvent(2.0))),
+    OneOfDpEvent((PureDpEvent(1.0), GaussianDpEvent(2.0))),
     NoisyVotesDpEvent(((9, 1), (5, 5)), "gaussian", 4.0),
     SelectiveReleaseDpEvent(GaussianDpEvent(9.0), 1, 3),
 ]
@@ -110,6 +112,7 @@ def test_impossible_numbers_are_refused(event: DpEvent, field: str) -> None:
         NoisyVotesDpEvent(((1, 2),), "laplace", 0.0),
         SelectiveReleaseDpEvent(GaussianDpEvent(0.0), 1, 2),
         ParallelDpEvent((GaussianDpEvent(1.0), GaussianDpEvent(0.0))),
+        OneOfDpEvent((GaussianDpEvent(1.0), GaussianDpEvent(0.0))),
     ],
 )
 def test_without_noise_there_is_no_guarantee(event: DpEvent) -> None:
@@ -140,3 +143,4 @@ def test_releases_are_counted() -> None:
     event = ComposedDpEvent([SelfComposedDpEvent(PureDpEvent(1.0), 3), NoOpDpEvent(), ZCDpEvent(1.0)])
     assert count_releases(event) == 4
     assert count_releases(ParallelDpEvent((event, PureDpEvent(1.0)))) == 4
+    assert count_releases(OneOfDpEvent((event, PureDpEvent(1.0)))) == 4

@@ -16,8 +16,8 @@ from dp_accounting import (
 )
 
 from harness.accounting import CONCENTRATION, COUNT, calibrate, price
-from harness.accounting.solution_cache import default_folder
 from methods.mechanisms.events import VonMisesFisherDpEvent
+from workloads.disk_cache import default_folder
 from workloads.errors import AccountingError
 
 Family = Callable[[float], DpEvent]

@@ -22,7 +22,13 @@ from harness.accounting.accountants.pure import (
     epsilon_pure,
     renyi_pure,
 )
-from methods.mechanisms.events import MetricDpEvent, ParallelDpEvent, PureDpEvent, VonMisesFisherDpEvent
+from methods.mechanisms.events import (
+    MetricDpEvent,
+    OneOfDpEvent,
+    ParallelDpEvent,
+    PureDpEvent,
+    VonMisesFisherDpEvent,
+)
 
 ADD_OR_REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 
@@ -70,6 +76,7 @@ def test_composition_adds_and_parts_take_the_largest() -> None:
     assert epsilon_pure(event, ADD_OR_REMOVE) == 2.5
     assert epsilon_pure(event, REPLACE) == 3.0, "a replaced record moves a sum twice as far"
     assert epsilon_pure(ParallelDpEvent((PureDpEvent(0.5), PureDpEvent(0.7))), REPLACE) == 0.7
+    assert epsilon_pure(OneOfDpEvent((PureDpEvent(0.5), PureDpEvent(0.7))), REPLACE) == 0.7
     assert epsilon_pure(ComposedDpEvent([PureDpEvent(1.0), GaussianDpEvent(1.0)]), REPLACE) is None
 
 
