@@ -1,20 +1,17 @@
-"""Open a database of either kind, and insert Arrow tables.
-
-A database is the path of a DuckDB file, `duckdb:///PATH`, or `postgresql+psycopg://USER@HOST/NAME`.
-"""
+"""Open a database of either kind (db/address.py), and insert Arrow tables."""
 
 from pathlib import Path
 
 import pyarrow as pa
 import sqlalchemy as sa
-from sqlalchemy.engine import make_url
 
 from db import file, postgres
-from db.errors import DatabaseError
+from db.access import PATIENCE_SECONDS
+from db.address import database_path, server_url
 
 
 def open_database(
-    database: str | Path, read_only: bool = False, patience_seconds: float = file.PATIENCE_SECONDS
+    database: str | Path, read_only: bool = False, patience_seconds: float = PATIENCE_SECONDS
 ) -> sa.Engine:
     """Open a database; unless read-only, create what is missing.
 
@@ -25,38 +22,6 @@ def open_database(
     if url is not None:
         return postgres.open_server(url, read_only)
     return file.open_file(database_path(database), read_only, patience_seconds)
-
-
-def server_url(database: str | Path) -> sa.URL | None:
-    """The URL of a PostgreSQL database; None for a file."""
-    if isinstance(database, Path) or "://" not in database:
-        return None
-    try:
-        url = make_url(database)
-    except (sa.exc.ArgumentError, ValueError) as error:
-        raise DatabaseError(
-            "the database's URL cannot be parsed: write postgresql+psycopg://USER@HOST/NAME or duckdb:///PATH"
-        ) from error
-    return url if url.get_backend_name() in ("postgresql", "postgres") else None
-
-
-def database_path(database: str | Path) -> Path:
-    """The file a path or a `duckdb:///` URL names; DatabaseError for other kinds of database."""
-    if isinstance(database, str) and "://" in database:
-        url = make_url(database)
-        if url.get_backend_name() != "duckdb" or not url.database or url.database == ":memory:":
-            raise DatabaseError(
-                f"'{postgres.shown(url)}' cannot hold results: give the path of a DuckDB file, "
-                "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
-            )
-        return Path(url.database)
-    return Path(database)
-
-
-def database_name(database: str | Path) -> str:
-    """The database's name for display, without a password."""
-    url = server_url(database)
-    return postgres.shown(url) if url is not None else str(database_path(database))
 
 
 def begin_writing(connection: sa.Connection, rebuild: bool = False) -> None:

@@ -12,9 +12,6 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-VERSION = 3
-"""Raised when the meaning of a column changes; databases are then rebuilt."""
-
 
 class Base(DeclarativeBase):
     """Types of all tables; sa.Float would be 32 bit in DuckDB."""
@@ -124,6 +121,8 @@ class Task(Base):
     checksum: Mapped[str]
     """Of the result; by it the collector knows what it has."""
     origin: Mapped[str] = mapped_column(default="")
+    forgotten: Mapped[bool] = mapped_column(default=False)
+    """Whether its results were taken out of all other tables, by `privbench forget`; a failure stays."""
 
 
 class TaskStamp(Base):
@@ -133,6 +132,42 @@ class TaskStamp(Base):
 
     task: Mapped[str] = mapped_column(primary_key=True)
     stamp: Mapped[str]
+
+
+class Sweep(Base):
+    """A sweep of this store as it was last enqueued; imports have none."""
+
+    __tablename__ = "sweep"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    enqueued: Mapped[datetime | None]
+    backend: Mapped[str | None]
+    tasks: Mapped[int]
+    stamp: Mapped[str]
+    """Size and time of its file when it was collected: an unchanged one is not re-read."""
+
+
+class SweepTask(Base):
+    """A task of a sweep, ended or not; one task may be part of several sweeps."""
+
+    __tablename__ = "sweep_task"
+
+    sweep: Mapped[str] = mapped_column(primary_key=True)
+    task: Mapped[str] = mapped_column(primary_key=True)
+    cell: Mapped[str | None]
+    """Its cell, if that is one of the sweep; null for a bench, and for shadows that only attacks need."""
+
+
+class ForgottenResult(Base):
+    """A record of `privbench forget`: a cell with all of its tasks, or an attack or a bench alone."""
+
+    __tablename__ = "forgotten_result"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    """`cell`, `attack` or `bench`."""
+    forgotten: Mapped[datetime]
+    why: Mapped[str]
 
 
 class ModelRun(Base):
@@ -152,6 +187,8 @@ class ModelRun(Base):
     train_accuracy: Mapped[float | None]
     nonmember_accuracy: Mapped[float | None]
     train_loss: Mapped[float | None]
+    majority_accuracy: Mapped[float | None]
+    """Accuracy on test records of always predicting their most common class; null in results of 0.1."""
     set_aside: Mapped[int | None]
     """Members that the method set aside, by its declaration: counted neither as members nor non-members."""
     guarantee_kind: Mapped[str]
@@ -191,6 +228,10 @@ class ModelRun(Base):
     peak_memory_bytes: Mapped[int | None]
     extra_memory_bytes: Mapped[int | None]
     """Peak above the level at the phase's start."""
+    code_fingerprint: Mapped[str | None]
+    """Of the code that it was trained with; null for results of privbench 0.1."""
+    data_fingerprint: Mapped[str | None]
+    """Of pool and test records, keyed by a secret of its store: comparable within one origin only."""
 
 
 class StepTime(Base):

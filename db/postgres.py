@@ -12,6 +12,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from pyarrow import csv
 
+from db.address import shown
 from db.errors import DatabaseError
 from db.models import Schema
 from db.schema import check_schema, create_schema
@@ -118,11 +119,6 @@ def insert(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
         raise DatabaseError(
             f"rows of {table.name} cannot be written: {error.diag.message_primary or error}"
         ) from error
-
-
-def shown(url: sa.URL) -> str:
-    """The URL for display, without its password."""
-    return url.render_as_string(hide_password=True)
 
 
 def _check(connection: sa.Connection, url: sa.URL) -> None:

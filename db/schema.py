@@ -1,17 +1,16 @@
-"""The schema of a database: its tables and views, created together and identified by one fingerprint."""
+"""The schema of a database: its tables and views, created together and checked by their fingerprint."""
 
-import hashlib
 import re
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
-from db.errors import DatabaseError, DatabaseOutdated
-from db.models import VERSION, Base, Schema
+from db import findings  # noqa: F401  # their tables are part of Base.metadata
+from db.definition import check_fingerprint, fingerprint, view_statements
+from db.models import Base, Schema
 
 ARROW: dict[type[sa.types.TypeEngine[Any]], pa.DataType] = {
     sa.BigInteger: pa.int64(),
@@ -38,30 +37,10 @@ def check_schema(connection: sa.Connection, name: str) -> None:
     check_fingerprint(connection.scalar(sa.select(Schema.fingerprint)) if ours else None, name)
 
 
-def check_fingerprint(made_with: str | None, name: str) -> None:
-    """The same from the fingerprint found in it; None if it has none."""
-    if made_with is None:
-        raise DatabaseError(f"{name} is not a database of privbench: give another one")
-    if made_with != fingerprint():
-        raise DatabaseOutdated(f"{name} is of another version of privbench: `privbench collect` rebuilds it")
-
-
-def fingerprint() -> str:
-    """A hash of all tables and views, so that no change of the schema goes unnoticed."""
-    tables = [str(CreateTable(table)) for table in Base.metadata.sorted_tables]
-    text = "\n".join([str(VERSION), *tables, *view_statements()])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def view_statements() -> list[str]:
-    """The statements of views.sql, in order."""
-    text = resources.files("db").joinpath("views.sql").read_text(encoding="utf-8")
-    return [each.strip() for each in text.split(";\n") if each.strip()]
-
-
-def view_names() -> list[str]:
-    """The views' names, in the order of views.sql."""
-    return re.findall(r"^create view (\w+)", "\n".join(view_statements()), re.MULTILINE)
+def tables_sql() -> str:
+    """The content of tables.sql: a statement per table, as the models define it."""
+    statements = (str(CreateTable(table)).strip() for table in Base.metadata.sorted_tables)
+    return "\n".join(re.sub(r"[ \t]+$", "", f"{each};\n", flags=re.MULTILINE) for each in statements)
 
 
 @cache

@@ -1,6 +1,18 @@
 -- The views that users query. Their columns are an interface; views.toml describes them.
 -- Plain SQL for both DuckDB and PostgreSQL. A statement ends with a semicolon at the end of a line.
 
+-- cell_sweep, task_sweep: the sweeps that a cell or a task is part of, sorted and joined by commas.
+create view cell_sweep as
+select cell, string_agg(distinct sweep, ', ' order by sweep) as sweep
+from sweep_task
+where cell is not null
+group by cell;
+
+create view task_sweep as
+select task, string_agg(sweep, ', ' order by sweep) as sweep
+from sweep_task
+group by task;
+
 -- bench: the cost of a step relative to the plain baseline, one row per bench, workload, batch size and method. The
 -- steps of all methods of a bench are interleaved in one process. ratio and its 95 % interval are of CPU time
 -- (device time on a GPU) without drawing the batch; ratio_whole_step includes it; ratio_wall is by the wall clock.
@@ -19,6 +31,7 @@ select
     b.median_cpu_seconds, b.iqr_cpu_seconds, b.median_wall_seconds, b.iqr_wall_seconds,
     b.median_net_seconds, b.seconds_per_update,
     b.peak_memory_bytes, b.resting_memory_bytes, b.memory_ratio, b.clocks, b.phases, b.malloc,
+    w.sweep,
     b.workload_version, b.method_version, t.finished, t.origin, t.protocol,
     row_number() over (
         partition by
@@ -27,7 +40,8 @@ select
         order by case when b.status = 'done' and b.trustworthy then 0 else 1 end, t.finished desc nulls last, b.task
     ) = 1 as newest
 from bench_result b
-join task t on t.key = b.task;
+join task t on t.key = b.task
+left join task_sweep w on w.task = t.key;
 
 -- model_cost: one row per trained model, with its cost as ratios to the plain baseline:
 --   step_overhead       time of a step relative to one of the baseline at this cell's batch size, with its 95 % interval,
@@ -119,17 +133,19 @@ join ratio o on o.task = r.task and o.place = 1;
 create view runs as
 select
     r.task, r.cell, c.workload, c.method, c.label, c.params, c.epsilon_asked, c.n_train, c.seed, r.index,
-    r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy, r.set_aside,
+    r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy, r.majority_accuracy, r.set_aside,
     r.guarantee_kind, r.epsilon, r.delta, r.adjacency, r.accountant, r.epsilon_rdp, r.epsilon_paper,
     r.steps, r.step_seconds_median as step_seconds, r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
     m.batch_size, m.step_overhead, m.example_overhead, m.example_cpu_overhead, m.overhead_by, m.training_overhead,
     m.memory_overhead, r.stats,
-    t.host, t.device, t.threads, t.started, t.finished, t.wall_seconds,
+    t.host, t.device, t.threads, t.started, t.finished, t.wall_seconds, r.code_fingerprint, r.data_fingerprint,
+    w.sweep,
     c.workload_version, c.method_version, c.canary, c.canaries, c.canary_version, c.origin, c.protocol
 from model_run r
 join cell c on c.key = r.cell
 join task t on t.key = r.task
-join model_cost m on m.task = r.task;
+join model_cost m on m.task = r.task
+left join task_sweep w on w.task = t.key;
 
 -- newest_attack: among the attacks of one kind on one cell (other parameters are another kind) the one that the views
 -- show: the newest version, then the most models. With accuracy and guarantee of exactly the models it attacked, so
@@ -160,6 +176,7 @@ select
     count(r.test_accuracy) as n,
     avg(r.test_accuracy order by r.index) as accuracy,
     stddev_samp(r.test_accuracy order by r.index) as accuracy_sd,
+    max(r.majority_accuracy) as majority_accuracy,
     avg(r.train_accuracy order by r.index) as train_accuracy,
     avg(r.nonmember_accuracy order by r.index) as validation_accuracy,
     stddev_samp(r.nonmember_accuracy order by r.index) as validation_sd,
@@ -170,6 +187,8 @@ select
     max(r.epsilon_rdp) as epsilon_rdp,
     max(r.epsilon_paper) as epsilon_paper,
     max(r.delta) as delta,
+    count(distinct r.code_fingerprint) > 1 as mixed_code,
+    count(distinct r.data_fingerprint) > 1 as mixed_data,
     -- The highest ceiling over the models, with its loosest derivation; null if any model has none.
     case when count(r.ceiling_by) = count(*) then min(r.ceiling_by) end as ceiling_by,
     case when count(r.ceiling_by) = count(*) then max(r.ceiling_auc) end as ceiling_auc,
@@ -195,7 +214,7 @@ group by a.task;
 
 -- tried: how many configurations were trained for a method at equal privacy: cells with a training that ended,
 -- including failed ones, whose failure is known; seeds are not distinguished. The count can be too small (other stores,
--- deleted tasks), never too large.
+-- deleted tasks), never too large. Forgotten cells count: to forget a result does not undo its trial.
 --   levels           parameters besides epsilon that trade privacy for accuracy, as JSON
 --   configurations   distinct settings of all chosen parameters
 create view tried as
@@ -209,9 +228,11 @@ select
     c.origin, c.protocol, c.workload, c.workload_version, c.method, c.method_version, c.n_train, c.epsilon_asked,
     cast(c.levels as varchar) as levels,
     count(distinct c.configuration) as configurations, count(*) as cells,
-    cast(sum(n.trainings) as bigint) as trainings, cast(sum(n.failed) as bigint) as failed
+    cast(sum(n.trainings) as bigint) as trainings, cast(sum(n.failed) as bigint) as failed,
+    count(g.key) as forgotten
 from cell c
 join cell_count n on n.cell = c.key
+left join forgotten_result g on g.key = c.key
 where c.canary is null
 group by
     c.origin, c.protocol, c.workload, c.workload_version, c.method, c.method_version, c.n_train, c.epsilon_asked,
@@ -221,6 +242,8 @@ group by
 -- If a cell was attacked several times, the row shows the attack's newest version and the task
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
 --   accuracy_low, _high   95 % t-interval of the mean over models; null for a single model; within 0 and 1
+--   majority_accuracy     test accuracy of always predicting the most common class; null in results of 0.1
+--   beats_majority        accuracy_low (accuracy itself for a single model) is above it
 --   step_seconds, extra_memory_bytes, train_seconds and the overheads are medians over models; model_cost describes
 --                         the overheads and overhead_by
 --   role                  plain-baseline or private-baseline, which others are compared with; null for other methods
@@ -309,6 +332,8 @@ point as (
         -- An accuracy is at most 1; least() alone would turn a null into that.
         case when o.t is not null then greatest(0, o.accuracy - o.t * o.accuracy_sd) end as accuracy_low,
         case when o.t is not null then least(1, o.accuracy + o.t * o.accuracy_sd) end as accuracy_high,
+        o.majority_accuracy,
+        coalesce(o.accuracy - o.t * o.accuracy_sd, o.accuracy) > o.majority_accuracy + 1e-9 as beats_majority,
         o.train_accuracy, o.validation_accuracy,
         case when o.validation_sd is not null then greatest(0, o.validation_accuracy - o.t * o.validation_sd)
         end as validation_accuracy_low,
@@ -353,13 +378,16 @@ point as (
             when c.tried_before is not null then c.tried_before || ' in the recipe'
             else 'no'
         end as tuned,
-        cast(c.levels as varchar) as levels, b.auc as blind_auc, b.valid, a.task as attack_task,
+        cast(c.levels as varchar) as levels, b.auc as blind_auc, b.valid, o.mixed_code, o.mixed_data,
+        a.task as attack_task,
+        i.sweep,
         c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, c.origin, c.protocol
     from attacked o
     join attack_result a on a.task = o.task
     join cell c on c.key = a.cell
     left join blind_ranked b on b.cell = a.cell and b.place = 1
     left join proved d on d.cell = a.cell
+    left join cell_sweep i on i.cell = a.cell
     left join tried k
         on k.origin = c.origin
         and k.protocol = c.protocol
@@ -429,6 +457,12 @@ select
     r.attack, r.models, r.difference, r.low, r.high, r.se, r.p, r.p_holm, r.pairs, r.effect_size, r.detectable,
     r.reason, r.accuracy_test_se,
     f.place = 1 or g.place = 1 or 'private-baseline' in (coalesce(c.role, ''), coalesce(o.role, '')) as shown,
+    (
+        select string_agg(distinct s.sweep, ', ' order by s.sweep)
+        from sweep_task s
+        join sweep_task e on e.sweep = s.sweep
+        where s.cell = r.cell and e.cell = r.other
+    ) as sweep,
     c.n_train, c.seed, c.workload_version, c.canary, c.canaries, c.canary_version, c.origin, c.protocol
 from comparison_result r
 join cell c on c.key = r.cell
@@ -453,11 +487,13 @@ select
         when a.epsilon_priced is null then 'effective epsilon at these canaries'
         else 'the guarantee put to the test'
     end as meaning,
+    i.sweep,
     c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task,
     c.origin, c.protocol
 from newest_attack p
 join audit_result a on a.task = p.task
-join cell c on c.key = a.cell;
+join cell c on c.key = a.cell
+left join cell_sweep i on i.cell = a.cell;
 
 -- reconstruction: one row per gradient inversion of a cell: how well members' images were reconstructed from the
 -- gradients that single steps of the method share. If a cell was attacked several times in the same way, the
@@ -476,11 +512,13 @@ select
     a.ssim_mean, a.ssim_mean_low, a.ssim_mean_high, a.psnr_median,
     a.beats_mean_colour, a.beats_mean_colour_low, a.beats_mean_colour_high,
     a.success_rate, a.success_rate_low, a.success_rate_high, a.label_accuracy,
+    i.sweep,
     c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task,
     c.origin, c.protocol
 from newest_attack p
 join reconstruction_result a on a.task = p.task
-join cell c on c.key = a.cell;
+join cell c on c.key = a.cell
+left join cell_sweep i on i.cell = a.cell;
 
 -- attribute: one row per attribute inference on a cell: how often a sensitive column is inferred.
 -- If a cell was attacked several times in the same way, the newest version with the most models.
@@ -496,11 +534,13 @@ select
     a.prior, a.accuracy_members, a.accuracy_nonmembers, a.imputation_members, a.imputation_nonmembers,
     a.advantage_members, a.advantage_nonmembers, a.gap, a.gap_low, a.gap_high, a.gap_interval,
     p.ceiling_gap as gap_ceiling, p.ceiling_by,
+    i.sweep,
     c.n_train, c.seed, c.workload_version, c.method_version, a.attack_version, a.task as attack_task,
     c.origin, c.protocol
 from newest_attack p
 join attribute_result a on a.task = p.task
-join cell c on c.key = a.cell;
+join cell c on c.key = a.cell
+left join cell_sweep i on i.cell = a.cell;
 
 -- overhead: the cost of training, one row per cell and kind of machine (device and threads; usually one).
 -- All figures are medians over the cell's models. _p25 and _p75 are quartiles over one model's steps. model_cost
@@ -539,25 +579,45 @@ select
     o.step_overhead, o.step_overhead_low, o.step_overhead_high, o.example_overhead, o.example_cpu_overhead, o.overhead_by,
     o.train_seconds, o.training_overhead,
     o.peak_memory_bytes, o.extra_memory_bytes, o.memory_overhead, c.tried_before, c.tuned_by, c.tuned_on,
+    i.sweep,
     c.origin, c.protocol
 from cost o
-join cell c on c.key = o.cell;
+join cell c on c.key = o.cell
+left join cell_sweep i on i.cell = o.cell;
 
 -- failures: every task that ended without a result, and every method that failed in a bench, with its reason.
 create view failures as
 select
     t.key as task, t.kind, t.reason, t.message, c.label, t.workload, t.method,
-    c.epsilon_asked as epsilon, t.attack, t.index, t.cell, t.host, t.wall_seconds, t.finished, t.origin, t.protocol
+    c.epsilon_asked as epsilon, t.attack, t.index, t.cell, t.host, t.wall_seconds, t.finished,
+    w.sweep, t.forgotten,
+    t.origin, t.protocol
 from task t
 left join cell c on c.key = t.cell
+left join task_sweep w on w.task = t.key
 where t.status = 'failed'
 union all
 select
     t.key, t.kind, b.reason, b.message, b.variant, b.workload, b.method,
-    null, null, null, null, t.host, t.wall_seconds, t.finished, t.origin, t.protocol
+    null, null, null, null, t.host, t.wall_seconds, t.finished,
+    w.sweep, t.forgotten,
+    t.origin, t.protocol
 from bench_result b
 join task t on t.key = b.task
+left join task_sweep w on w.task = t.key
 where b.status = 'failed';
+
+-- forgotten: what `privbench forget` took out of all other views but tried and failures, one row per record.
+create view forgotten as
+select
+    g.key, g.kind, g.forgotten, g.why, coalesce(c.key, t.cell) as cell, coalesce(c.workload, d.workload, t.workload) as workload,
+    coalesce(c.method, d.method) as method, coalesce(c.label, d.label) as label,
+    coalesce(c.epsilon_asked, d.epsilon_asked) as epsilon_asked, t.attack,
+    (select count(*) from task a where a.forgotten and (a.key = g.key or a.cell = g.key)) as tasks
+from forgotten_result g
+left join cell c on c.key = g.key
+left join task t on t.key = g.key
+left join cell d on d.key = t.cell;
 
 -- reproduction: every published number beside ours, one row per number, in the paper's unit.
 -- A cell is the paper's if workload, method and the identifying parameters agree; of several, the row shows the one

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 import db
-from db import schema as schema_module
+from db import definition
 
 
 def cell(**changes: Any) -> dict[str, Any]:
@@ -164,10 +164,10 @@ def test_another_version_is_reported_and_left_alone(tmp_path: Path, read_only: b
 
 
 def test_a_changed_view_is_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = schema_module.fingerprint()
-    views = schema_module.view_statements()
-    monkeypatch.setattr(schema_module, "view_statements", lambda: [*views[:-1], views[-1] + " "])
-    assert schema_module.fingerprint() != before
+    before = definition.fingerprint()
+    views = definition.view_statements()
+    monkeypatch.setattr(definition, "view_statements", lambda: [*views[:-1], views[-1] + " "])
+    assert definition.fingerprint() != before
 
 
 def test_a_database_of_others_is_left_alone(tmp_path: Path) -> None:

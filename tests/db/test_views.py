@@ -80,7 +80,7 @@ def add_cell(rows: Rows, accuracies: list[float], **changes: Any) -> str:
 MACHINE = {"device": "cpu", "threads": 1}
 RUN = (
     *("step_seconds_median", "step_cpu_seconds_median", "train_seconds", "extra_memory_bytes", "epsilon"),
-    *("guarantee_kind", "nonmember_accuracy"),
+    *("guarantee_kind", "nonmember_accuracy", "majority_accuracy", "code_fingerprint", "data_fingerprint"),
 )
 
 
@@ -104,6 +104,27 @@ def test_the_interval_is_students_for_any_number_of_models_within_what_an_accura
     assert {
         row["cell"]: (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) for row in table
     } == wanted
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "share", "beats"),
+    [
+        ([0.9, 0.91, 0.92], 0.5, True),
+        ([0.5, 0.6, 0.7], 0.55, False),  # the mean is above, its interval is not
+        ([0.55, 0.55, 0.55], 0.55, False),  # always the most common class
+        ([0.1 + 0.2] * 3, 0.3, False),  # the same up to rounding
+        ([0.6], 0.55, True),
+        ([0.5], 0.55, False),
+        ([0.9, 0.91], None, None),  # a result of 0.1
+    ],
+)
+def test_an_accuracy_beats_the_most_common_class_by_its_interval(
+    rows: Rows, accuracies: list[float], share: float | None, beats: bool | None
+) -> None:
+    cell = add_cell(rows, accuracies, majority_accuracy=share)
+    add_attack(rows, cell, models=len(accuracies))
+    (row,) = rows.query("select majority_accuracy, beats_majority from frontier")
+    assert (row["majority_accuracy"], row["beats_majority"]) == (share, beats)
 
 
 def test_a_ceiling_is_the_highest_over_the_attacked_models_and_none_where_one_has_none(rows: Rows) -> None:
@@ -199,6 +220,29 @@ def test_the_front_equals_its_definition(
     table = rows.query("select cell, on_front from frontier")
     rows.connection.rollback()
     assert {row["cell"]: row["on_front"] for row in table} == wanted
+
+
+def test_a_cell_whose_models_differ_in_code_or_data_is_mixed(rows: Rows) -> None:
+    alike = add_cell(rows, [0.5, 0.6], code_fingerprint="a", data_fingerprint="d")
+    old = add_cell(rows, [0.5, 0.6])
+    mixed = add_cell(rows, [0.5])
+    for index, (code, data) in enumerate((("a", "d"), ("b", "d"), ("b", "e")), 1):
+        row = {"task": f"{mixed}-{index}", "cell": mixed, "index": index, "test_accuracy": 0.5}
+        rows.insert("model_run", **row, code_fingerprint=code, data_fingerprint=data)
+        rows.insert("task", key=row["task"], cell=mixed, kind="train", status="done", **MACHINE)
+    for cell in (alike, old):
+        add_attack(rows, cell)
+    add_attack(rows, mixed, attack="loss", models=2)
+    add_attack(rows, mixed, attack="lira", models=3)
+    add_attack(rows, mixed, attack="rmia", models=4)
+    table = rows.query("select cell, attack, mixed_code, mixed_data from frontier")
+    assert {(row["cell"], row["attack"]): (row["mixed_code"], row["mixed_data"]) for row in table} == {
+        (alike, "lira"): (False, False),
+        (old, "lira"): (False, False),
+        (mixed, "loss"): (False, False),  # of an unknown and a known one
+        (mixed, "lira"): (True, False),
+        (mixed, "rmia"): (True, True),
+    }
 
 
 def test_the_front_goes_by_accuracy_on_non_members(rows: Rows) -> None:
