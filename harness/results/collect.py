@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,14 @@ import sqlalchemy as sa
 import db
 from harness.results.bench_matching import write_bench_matches
 from harness.results.comparisons import write_comparisons
+from harness.results.forgetting import write_records
 from harness.results.fronts import write_fronts
 from harness.results.matching import write_matches, write_published
 from harness.results.rows import TABLES, Row, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
+from harness.results.sweep_tables import write_sweeps
 from harness.spec import Task
 from harness.store import Store, read_result
+from harness.store.forgotten import Forgotten, is_forgotten, read_forgotten
 from harness.store.imports import Origin, origins
 from harness.store.result import Result
 from workloads.errors import StoreError
@@ -76,9 +79,9 @@ class Collected:
 def collect(store_path: Path | str, database: Path | str | None = None, rebuild: bool = False) -> Collected:
     """Update the database from the store; `rebuild` replaces it by a new one.
 
-    A database is a path or a URL (db.engine); the store's own by default. One of another version of privbench
-    is rebuilt automatically. Damaged files are skipped and reported. StoreError if the database cannot be
-    written.
+    A database is a path or a URL (db/address.py); the store's own by default. One of another version of
+    privbench is rebuilt automatically. Damaged files are skipped and reported. StoreError if the database
+    cannot be written.
     """
     begin = time.perf_counter()
     store = Store.open(store_path)
@@ -147,6 +150,7 @@ def _update(engine: sa.Engine, store: Store, begin: float, identity: str, rebuil
                 for folder in origin.store.folders():
                     collector.take(origin, folder)
             collector.finish()
+            write_sweeps(connection, store, collector.broken)
     finally:
         engine.dispose()
     counts = (collector.new, collector.changed, len(collector.gone), len(collector.seen))
@@ -162,7 +166,11 @@ class Collector:
 
     def __init__(self, connection: sa.Connection, origins: Sequence[Origin]) -> None:
         self.connection, self.origins = connection, origins
+        self.broken: list[Path] = []
+        self.forgotten: Mapping[str, Forgotten] = read_forgotten(origins[0].store, self.broken)
+        """What the store itself has forgotten; imports have no records."""
         self.known = _pairs(connection, db.Task.key, db.Task.checksum)
+        self.hidden = _pairs(connection, db.Task.key, db.Task.forgotten)
         self.stamps = _pairs(connection, db.TaskStamp.task, db.TaskStamp.stamp)
         self.homes = _pairs(connection, db.Task.key, db.Task.cell)
         """The cells of known tasks."""
@@ -174,7 +182,6 @@ class Collector:
         """The cells of tasks that were read."""
         self.pending: Rows = defaultdict(list)
         self.stale: list[str] = []
-        self.broken: list[Path] = []
         self.new = self.changed = self.remeasured = 0
 
     @property
@@ -187,7 +194,8 @@ class Collector:
         key, stamp = origin.key(folder.name), _stamp_of(folder)
         if stamp is None:
             return
-        if self.stamps.get(key) == stamp:
+        hides = not origin.name and (key in self.forgotten or self.homes.get(key) in self.forgotten)
+        if self.stamps.get(key) == stamp and self.hidden.get(key) == hides:
             self.seen[key] = stamp
             self.same.append((origin, folder.name))
             return
@@ -195,13 +203,14 @@ class Collector:
         if ended is None:
             return
         task, result = ended
-        fresh = self.known.get(key) != result.checksum
+        hides = not origin.name and is_forgotten(self.forgotten, task)
+        fresh = self.known.get(key) != result.checksum or self.hidden.get(key) != hides
         try:
             cell = cell_row(origin, task)
-            if fresh and is_outdated(result):
+            if fresh and not hides and is_outdated(result):
                 result = remeasured(origin, task, result)
                 self.remeasured += 1
-            rows = task_rows(origin, task, result, self.broken) if fresh else {}
+            rows = task_rows(origin, task, result, self.broken, hides) if fresh else {}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             log.warning("task %s cannot be read: %r", key, error)
             self.broken.append(folder / "result.json")
@@ -225,6 +234,7 @@ class Collector:
     def finish(self) -> None:
         """Write pending rows, and the tables that depend on all tasks."""
         altered = bool(self.new or self.changed or self.gone)
+        write_records(self.connection, self.forgotten)
         touched = self.cells.keys() | {self.homes[key] for key in self.gone}
         if altered:
             self.stale += self.gone
@@ -289,7 +299,7 @@ def _take_for(connection: sa.Connection, store: Store, identity: str) -> None:
         )
 
 
-def _pairs(connection: sa.Connection, key: Any, value: Any) -> dict[str, str]:
+def _pairs(connection: sa.Connection, key: Any, value: Any) -> dict[str, Any]:
     return {row[0]: row[1] for row in connection.execute(sa.select(key, value))}
 
 

@@ -1,6 +1,7 @@
 """Results as pandas data frames, for notebooks: `privbench.open_store`."""
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +86,10 @@ class Results:
         """Tasks that ended without a result, with the reason."""
         return self._view("failures", where)
 
+    def forgotten(self, where: str | None = None) -> "pd.DataFrame":
+        """What `privbench forget` took out of the other frames, and why."""
+        return self._view("forgotten", where)
+
     def conflicts(self, where: str | None = None) -> "pd.DataFrame":
         """Figures of imported tasks that differ from ours of the same task."""
         return self._view("conflicts", where)
@@ -105,18 +110,29 @@ class Results:
     def scores(self, task: str) -> "pd.DataFrame":
         """An attack's score of every record for every target, and whether it was a member.
 
-        Without members that a target's method set aside, which do not count.
+        Without members that a target's method set aside, which do not count. Of an attack that chooses among
+        several, such as `strongest`, the scores of each, named in a column `attack`.
         """
         store, result = self._result(task)
         if "scores" not in result.artefacts:
             raise StoreError(f"task {task} has no scores: give the attack_task of a row of the frontier")
         kept = load(store.read_artefact(result, "scores"))
-        target, record = np.indices(kept["scores"].shape).reshape(2, -1)
-        columns = {"target": target, "record": record, "score": kept["scores"].ravel()}
+        parts = {name: scores for name, scores in kept.items() if name.partition("/")[0] == "scores"}
+        if not parts:
+            raise StoreError(f"task {task} has no scores: its metrics say why they could not be measured")
+        frames = [self._scores(name.partition("/")[2], scores, kept) for name, scores in parts.items()]
+        return _pandas().concat(frames, ignore_index=True)
+
+    def _scores(self, attack: str, scores: Any, kept: Mapping[str, Any]) -> "pd.DataFrame":
+        """One row per target and record."""
+        target, record = np.indices(scores.shape).reshape(2, -1)
+        columns = {"target": target, "record": record, "score": scores.ravel()}
         frame = _pandas().DataFrame({**columns, "member": kept["members"].ravel()})
+        if attack:
+            frame.insert(0, "attack", attack)
         if "set_aside" not in kept:  # an older attack, or no record set aside
             return frame
-        return frame[~kept["set_aside"].ravel()].reset_index(drop=True)
+        return frame[~kept["set_aside"].ravel()]
 
     @property
     def _store(self) -> Store:

@@ -22,7 +22,7 @@ from harness.store import Store
 from workloads.errors import SpecError, StoreError
 
 Source = Path | str
-"""The source of rows: a store's folder, or the URL of a database (db.engine)."""
+"""The source of rows: a store's folder, or the URL of a database (db/address.py)."""
 
 FUNCTIONS = frozenset(
     {
@@ -96,7 +96,9 @@ def query(source: Source, sql: str) -> QueryResult:
 
 
 def refuse_other_bytes(sql: str) -> None:
-    """SpecError for bytes of the command line that are not text."""
+    """SpecError for bytes of the command line that are not text, and for NUL, which ends a statement."""
+    if "\0" in sql:
+        raise SpecError("a query must be text without NUL characters", field="query", value=sql[:100])
     try:
         sql.encode()
     except UnicodeEncodeError as error:
@@ -112,7 +114,7 @@ def explained(message: str, views: list[str], remark: str = "") -> str:
     """The database's message with its hint, without the position; and the available views and tables."""
     # Text after the first blank line repeats the statement.
     problem = " ".join(message.strip().split("\n\n")[0].split())
-    tables = sorted(set(db.Base.metadata.tables) - {"privbench_schema"})
+    tables = sorted(set(db.table_names()) - {"privbench_schema"})
     return f"{problem}\nviews: {', '.join(views)}; tables: {', '.join(tables)}{remark}"
 
 
@@ -218,7 +220,10 @@ def _parsed(parser: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> J
     if statement.type == duckdb.StatementType.EXPLAIN:
         # The explained statement must itself only read: EXPLAIN ANALYZE runs it.
         text = re.sub(r"^\s*explain(\s+analyze)?\s", "", text, count=1, flags=re.IGNORECASE)
-    row = parser.execute("select json_serialize_sql(?::varchar)", [text]).fetchone()
+    if "\0" in text:  # ends a statement, but no text in it
+        return None
+    # Not as a parameter: to find out its type DuckDB would import pandas, which takes longer than the query.
+    row = parser.execute(f"select json_serialize_sql({_quoted(text)})").fetchone()
     tree: Json = json.loads(row[0]) if row else {"error": True}
     return None if tree["error"] else tree
 

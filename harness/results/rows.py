@@ -19,6 +19,7 @@ from harness.leakage.intervals import DEPENDENCE
 from harness.results.old_tasks import find_declared, find_uncounted
 from harness.spec import Task, configuration_of, spelled
 from harness.store.checks import purged_files
+from harness.store.fingerprints import short_digest
 from harness.store.imports import Origin
 from harness.store.outcomes import (
     AuditOutcome,
@@ -54,22 +55,26 @@ Rows = dict[str, list[pa.Table]]
 """Table name to pieces to insert."""
 
 
-def task_rows(origin: Origin, task: Task, result: Result, broken: list[Path]) -> Rows:
+def task_rows(
+    origin: Origin, task: Task, result: Result, broken: list[Path], forgotten: bool = False
+) -> Rows:
     """All rows of one task except its cell's; an unreadable file of steps is added to `broken`.
 
+    A forgotten one keeps the row of the task, by which configurations are counted, and its failures.
     ValueError if the outcome has another shape.
     """
     result = publishable(result)
     key, cell = origin.key(result.key), task.cell_key and origin.key(task.cell_key)
     row = {**_task_row(task, result), "key": key, "cell": cell, "origin": origin.name}
-    row["steps_file"] = _steps_file(origin, result)
+    row["steps_file"], row["forgotten"] = None if forgotten else _steps_file(origin, result), forgotten
     rows: Rows = {"task": [to_arrow("task", [row])]}
-    if not result.done:
+    if not result.done or (forgotten and task.kind != "bench"):
         return rows
     head = {"task": key, "cell": cell}
     if task.kind == "train":
         training = result.training
-        rows["model_run"] = [to_arrow("model_run", [{**head, **_model_row(task, training)}])]
+        row = {**head, **_model_row(task, training), **_fingerprints(result)}
+        rows["model_run"] = [to_arrow("model_run", [row])]
         quantiles = to_arrow("step_time", _quantile_rows(key, training.phases))
         rows["step_time"] = [quantiles, *_single_steps(origin, result, broken)]
     elif task.kind == "attack":
@@ -77,7 +82,9 @@ def task_rows(origin: Origin, task: Task, result: Result, broken: list[Path]) ->
         row["attack_defaults"] = task.notes.attack_defaults
         rows[name] = [to_arrow(name, [{**row, **head}])]
     else:
-        rows["bench_result"] = [to_arrow("bench_result", _bench_rows(key, task, result.bench.bench))]
+        every = _bench_rows(key, task, result.bench.bench)
+        kept = [each for each in every if each["status"] == "failed"] if forgotten else every
+        rows["bench_result"] = [to_arrow("bench_result", kept)]
     return rows
 
 
@@ -145,8 +152,8 @@ def _task_row(task: Task, result: Result) -> Row:
         "status": result.status,
         "reason": result.reason,
         "message": result.message,
-        "started": _moment(result.started),
-        "finished": _moment(result.finished),
+        "started": as_moment(result.started),
+        "finished": as_moment(result.finished),
         "wall_seconds": result.wall_seconds,
         "host": provenance.get("host"),
         "device": provenance.get("device"),
@@ -158,9 +165,18 @@ def _task_row(task: Task, result: Result) -> Row:
     }
 
 
-def _moment(text: str | None) -> datetime | None:
+def as_moment(text: str | None) -> datetime | None:
     """UTC without a zone: DuckDB's zoned type needs another package in Python."""
     return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None) if text else None
+
+
+def _fingerprints(result: Result) -> Row:
+    """Short fingerprints of code and data; null if the result has none."""
+    parts = {name: result.provenance.get(name) for name in ("code", "data")}
+    return {
+        f"{name}_fingerprint": short_digest(part) if isinstance(part, dict) else None
+        for name, part in parts.items()
+    }
 
 
 def _model_row(task: Task, training: Training) -> Row:

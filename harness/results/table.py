@@ -126,6 +126,11 @@ def _as_table(result: QueryResult) -> str:
     return "\n".join([*lines, f"({count} row{'' if count == 1 else 's'})"]) + "\n"
 
 
+def text_rows(result: QueryResult) -> list[dict[str, str]]:
+    """The rows as the text table shows them, by column."""
+    return [dict(zip(result.columns, map(_cell_text, row), strict=True)) for row in result.rows]
+
+
 def _cell_text(value: Any) -> str:
     if value is None:
         return ""

@@ -24,6 +24,7 @@ from harness.spec import PROTOCOL
 from harness.store import Store, read_result
 from harness.store.checks import PURGED
 from harness.store.files import dump, dump_checked, parse_json
+from harness.store.forgotten import is_forgotten, read_forgotten
 from harness.store.imports import IMPORTS, MANIFEST
 from harness.store.journal import Purged
 from harness.store.private import publishable
@@ -37,8 +38,10 @@ ALWAYS = ("steps", "laps")
 """Artefacts that are always exported: times, which rows depend on."""
 TASKS = """
     (select t.key, t.kind, t.workload, t.method, t.attack, t.index, t.status, t.reason, t.host, t.device,
-        t.finished, t.protocol, c.label, c.epsilon_asked, c.delta, c.params, c.n_train, c.seed, c.canary
-    from task t left join cell c on c.key = t.cell where t.origin = '') task
+        t.finished, t.protocol, c.label, c.epsilon_asked, c.delta, c.params, c.n_train, c.seed, c.canary,
+        s.sweep
+    from task t left join cell c on c.key = t.cell left join task_sweep s on s.task = t.key
+    where t.origin = '') task
 """
 """The relation that a condition selects from: our own tasks with the columns of their cells."""
 
@@ -57,22 +60,29 @@ def export_results(store_path: Path, file: Path, where: str | None = None, weigh
     """Pack our own ended tasks, or those that `where` selects (see TASKS), and return the manifest.
 
     Without `weights` only what rows depend on: specs, results and times; never what a store keeps to itself
-    (store/private.py). SpecError if nothing is selected.
+    (store/private.py), nor what it has forgotten. SpecError if nothing is selected.
     """
     check_suffix(file)
     store = Store.open(store_path)
     if weights and file.suffix != ".zip":
         raise SpecError("weights are exported to a zip only: give a FILE that ends in .zip")
     wanted = _selected(store, where) if where else None
+    forgotten = read_forgotten(store)
     contents: dict[str, bytes | Path] = {}
     tasks = 0
     for folder in store.folders():
         if (wanted is None or folder.name in wanted) and read_result(folder) is not None:
+            if forgotten and is_forgotten(forgotten, store.task(folder.name)):
+                continue
             contents |= _files(store, folder, weights)
             tasks += 1
     if not tasks:
         condition = f" that has {where}" if where else ""
-        raise SpecError(f"{store.path} holds no ended task{condition}: there is nothing to export")
+        raise SpecError(
+            f"{store.path} holds no ended task{condition}: there is nothing to export",
+            field="--where" if where else "--store",
+            value=where or store.path,
+        )
     head = Manifest(
         format=FORMAT,
         privbench=version("privbench"),

@@ -33,6 +33,8 @@ class Utility(Frozen):
     train_loss: float | None = None
     nonmember_accuracy: float | None = None
     """None if every record of the pool is a member."""
+    majority_accuracy: float | None = None
+    """Accuracy on test records of always predicting their most common class; None in results of 0.1."""
 
 
 class Curve(Frozen):

@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.store import Store, heartbeat
 from harness.store.checks import PURGED, purged_files
 from harness.store.files import dump, sync_folder, write_atomic
+from harness.store.forgotten import is_forgotten, read_forgotten
 from harness.store.journal import Purged
 from harness.store.locks import locked
 from harness.store.result import Result
@@ -38,9 +39,14 @@ class Holding:
     bytes: int
 
 
-def holdings(store: Store, sweep: str | None = None) -> list[Holding]:
-    """List what a purge would delete, of one sweep or of the whole store; StoreError if a task is running."""
+def holdings(store: Store, sweep: str | None = None, forgotten: bool = False) -> list[Holding]:
+    """List what a purge would delete, of one sweep or of the whole store; StoreError if a task is running.
+
+    With `forgotten` only that of forgotten results.
+    """
     keys = store.keys() if sweep is None else {entry.key for entry in store.sweep(sweep).tasks}
+    if forgotten:
+        keys = _forgotten(store, keys)
     found = (_holding(store, key) for key in sorted(keys))
     return [each for each in found if each is not None]
 
@@ -48,6 +54,15 @@ def holdings(store: Store, sweep: str | None = None) -> list[Holding]:
 def purge(store: Store, found: Iterable[Holding]) -> int:
     """Delete the holdings and return the bytes freed; safe to repeat after a kill."""
     return sum(_purge_task(store, each) for each in found)
+
+
+def _forgotten(store: Store, keys: set[str]) -> set[str]:
+    records, found = read_forgotten(store), set()
+    for key in keys if records else ():
+        with contextlib.suppress(StoreError):  # damaged: it is not known to be forgotten
+            if is_forgotten(records, store.task(key)):
+                found.add(key)
+    return found
 
 
 def _holding(store: Store, key: str) -> Holding | None:

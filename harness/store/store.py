@@ -5,7 +5,9 @@
     sweeps/<name>.json             what was enqueued under a name
     queue/, supervisor/            what runs on this machine (harness/backends/machine/queue.py)
     <backend>/                     a backend's own records
+    forgotten/<key>.json           results that no report shows (harness/store/forgotten.py)
     imports/, identity             results exported by others; the id of this store in a shared database
+    sources/, accepted/, secret    what fingerprints of code and data need (fingerprints.py)
     privbench.duckdb, reports/     made from tasks/, can be rebuilt at any time
 
 A task with a valid `result.json` has ended. Artefact names contain part of their hash and the result lists
@@ -74,27 +76,47 @@ class Store:
                     field="--store",
                     value=store.path,
                 )
-            for folder in MADE:
-                (store.path / folder).mkdir(parents=True, exist_ok=True)
-            write_atomic(store.path / "store.json", dump({"protocol": PROTOCOL}))
+            try:
+                for folder in MADE:
+                    (store.path / folder).mkdir(parents=True, exist_ok=True)
+                write_atomic(store.path / "store.json", dump({"protocol": PROTOCOL}))
+            except OSError as error:  # a full disk, a file system such as /proc
+                raise store._refused(str(error.strerror or error)) from error
         return store
 
     def exists(self) -> bool:
         """Whether the path holds a store."""
         return (self.path / "store.json").is_file()
 
-    def check(self) -> None:
-        """Raise StoreError if the path holds something else, or a store of a newer privbench."""
+    def check(self, writable: bool = False) -> Path:
+        """Raise StoreError if the path holds something else, or a store of a newer privbench.
+
+        With `writable` also if no store can be written there. Returns the nearest folder that exists.
+        """
+        folder = self._nearest()
+        if writable and not os.access(folder, os.W_OK | os.X_OK):
+            raise self._refused(f"{folder} cannot be written to")
+        if folder == self.path:
+            self._check_content()
+        return folder
+
+    def _nearest(self) -> Path:
+        """The nearest folder that exists; StoreError if the path is a file or below one."""
         try:
-            present = self.path.exists()
+            found = next(each for each in (self.path, *self.path.parents) if each.exists())
+            is_folder = found.is_dir()
         except OSError as error:  # a name that is too long, a folder without permission
-            raise StoreError(f"{self.path} cannot be a store: {error}") from error
-        if not present:
-            return
-        if not self.path.is_dir():
-            raise StoreError(
-                f"{self.path} is a file, not a folder: give another --store", field="--store", value=self.path
-            )
+            raise self._refused(str(error.strerror or error)) from error
+        if is_folder:
+            return found
+        raise self._refused(f"{found} is a file, not a folder")
+
+    def _refused(self, why: str) -> StoreError:
+        return StoreError(
+            f"{self.path} cannot be a store: {why}: give another --store", field="--store", value=self.path
+        )
+
+    def _check_content(self) -> None:
         if not self.exists():
             # An interrupted creation leaves some of these folders, a lost store.json all of them and more;
             # anything else is not ours to write to.
@@ -279,7 +301,7 @@ class Store:
         sync_folder(folder)
         return True
 
-    def forget(self, key: str) -> None:
+    def reset(self, key: str) -> None:
         """Move a failure to `failures/`, so that the task is rerun.
 
         A success is never removed, even one that arrives during the call, unless it was purged.

@@ -84,6 +84,9 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
         "front_result": 7,
         "tried": 8,
         **dict.fromkeys(("bench_result", "bench_match", "bench"), 0),
+        **dict.fromkeys(
+            ("sweep", "sweep_task", "cell_sweep", "task_sweep", "forgotten", "forgotten_result"), 0
+        ),
         "published": 772,
         "published_match": 0,
         "reproduction": 772,

@@ -19,8 +19,9 @@ from harness.results.collect import collect
 from harness.results.query import open_reader, query
 from harness.spec import Task
 from harness.store import Store
+from harness.store.forgotten import Forgotten, delete_forgotten, write_forgotten
 from tests.harness.postgres import running_server
-from tests.harness.simulated import cell, cells, fill, fill_findings, publish, training
+from tests.harness.simulated import cell, cells, fill, fill_findings, publish, sweep_record, training
 from workloads.errors import SpecError, StoreError
 
 pytestmark = pytest.mark.postgres
@@ -41,6 +42,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fill_findings(store)
     task = Task("train", cell("digits-mlp", "dp-sgd", epsilon=9.0))
     publish(store, task, {"reason": "error", "message": 'a "quoted", odd\nline with a NUL \x00 and \\N'})
+    trainings = [Task("train", each) for each in cells("digits-mlp")]
+    store.write_sweep(sweep_record("Second", *trainings[:2]))
+    store.write_sweep(sweep_record("first", *trainings))
+    lone = cell("digits-mlp", "dp-sgd", epsilon=4.0)
+    write_forgotten(
+        store, Forgotten(key=lone.key, kind="cell", forgotten="2026-01-02T03:04:05+00:00", why="odd \x00 \\N")
+    )
     collect(store.path)
     return store.path
 
@@ -156,6 +164,25 @@ def test_keeping_up_gives_the_rows_of_rebuilding(url: str, store: Store) -> None
     before = [rows(url, name) for name in TABLES]
     assert collect(store.path, url, rebuild=True).rebuilt
     assert [rows(url, name) for name in TABLES] == before
+
+
+def test_forgetting_and_sweeps_keep_up(url: str, store: Store) -> None:
+    collect(store.path, url)
+    (key,) = query(url, "select key from forgotten").rows[0]
+    delete_forgotten(store, str(key))
+    store.write_sweep(sweep_record("first", Task("train", cells("digits-linear")[0])))
+    collect(store.path, url)
+    collect(store.path)
+    for sql in ("select cell, sweep from frontier", "select sweep, task from sweep_task"):
+        assert sorted(map(repr, query(url, sql).rows)) == sorted(map(repr, query(store.path, sql).rows))
+    assert query(url, "select key from forgotten").rows == []
+
+
+@pytest.mark.parametrize("sweep", ["first", "Second"])
+def test_a_report_of_a_sweep_reads_the_same(collected: str, filled: Path, sweep: str) -> None:
+    theirs, ours = read(collected, sweep=sweep), read(filled, sweep=sweep)
+    assert [row["attack_task"] for row in theirs.frontier] == [row["attack_task"] for row in ours.frontier]
+    assert ours.frontier
 
 
 def test_two_collectors_take_turns(url: str, store: Store) -> None:

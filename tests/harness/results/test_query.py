@@ -258,7 +258,7 @@ def test_a_mistake_is_reported_with_what_there_is(path: Path) -> None:
     problem = str(caught.value)
     assert "frontir does not exist" in problem
     assert 'Did you mean "frontier"' in problem
-    assert "views: bench, model_cost, runs, newest_attack, tried, frontier, comparison, audit," in problem
+    assert "views: cell_sweep, task_sweep, bench, model_cost, runs, newest_attack, tried," in problem
     assert "tables: attack_result, attribute_result, audit_result, bench_match, bench_result, cell" in problem
     assert len(problem.splitlines()) == 2
 

@@ -159,12 +159,12 @@ def test_it_refuses_while_a_sweep_waits(store: Store) -> None:
 
 
 def test_only_a_purged_success_can_be_forgotten(store: Store) -> None:
-    store.forget(TRAINING.key)
+    store.reset(TRAINING.key)
     assert store.result(TRAINING.key) is not None
     assert purged_trainings([ATTACK], store) == frozenset()
     purge(store, holdings(store))
     assert purged_trainings([ATTACK], store) == {TRAINING.key}
-    store.forget(TRAINING.key)
+    store.reset(TRAINING.key)
     assert store.result(TRAINING.key) is None
     assert not (store.folder(TRAINING.key) / PURGED).exists()
     assert purged_trainings([ATTACK], store) == frozenset()

@@ -307,26 +307,26 @@ def test_numbers_that_json_lacks_are_refused(store: Store) -> None:
     assert not list(store.folder(KEY).iterdir())
 
 
-def test_forgetting_a_failure_keeps_its_reason(store: Store) -> None:
+def test_resetting_a_failure_keeps_its_reason(store: Store) -> None:
     store.publish(result("failed", message="no luck"))
-    store.forget(KEY)
+    store.reset(KEY)
     assert store.result(KEY) is None
     (kept,) = (store.folder(KEY) / "failures").iterdir()
     assert json.loads(kept.read_text())["message"] == "no luck"
-    store.forget(KEY)
+    store.reset(KEY)
     store.publish(result("failed", message="no luck again"))
-    store.forget(KEY)
+    store.reset(KEY)
     assert len(list((store.folder(KEY) / "failures").iterdir())) == 2
 
 
 def test_a_success_is_not_forgotten(store: Store) -> None:
     """It may have arrived between the caller's check and the call."""
     store.publish(result())
-    store.forget(KEY)
+    store.reset(KEY)
     assert store.result(KEY) is not None
 
 
-def test_a_success_that_comes_amid_forgetting_stands_without_locks(
+def test_a_success_that_comes_amid_a_reset_stands_without_locks(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without locks it may arrive after the check and before the failure is moved."""
@@ -338,7 +338,7 @@ def test_a_success_that_comes_amid_forgetting_stands_without_locks(
 
     store.publish(result("failed"))
     monkeypatch.setattr(harness.store.store, "_move_aside", late)
-    store.forget(KEY)
+    store.reset(KEY)
     assert status(store) == "done"
     assert not list((store.folder(KEY) / "failures").iterdir())
 
