@@ -1,29 +1,53 @@
 """Submit the unfinished tasks of a plan to a backend."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from harness.backends import family
 from harness.backends.base import Job, Settings
+from harness.plan.changes.changed import compare, take
 from harness.plan.estimate import expected
 from harness.plan.plan import Plan, purged_trainings
-from harness.spec import Task
+from harness.spec import Json, Task
 from harness.store import Store
-from harness.store.journal import SweepEntry, SweepRecord
+from harness.store.fingerprints import accept
+from harness.store.journal import Accepted, SweepEntry, SweepRecord
+from workloads.errors import SpecError
 
 
-def resend(store: Store, name: str, backend: str, settings: Settings) -> int:
-    """Retry a sweep: reset its failures and submit unfinished tasks; return their number."""
-    tasks = [store.task(entry.key) for entry in store.sweep(name).tasks]
+def resend(store: Store, name: str, backend: str, settings: Settings, accept_changes: bool = False) -> int:
+    """Retry a sweep: reset its failures and submit unfinished tasks; return their number.
+
+    ChangedCode if code or data changed since its other tasks were done, unless the user accepts that.
+    """
+    record = store.sweep(name)
+    tasks = [store.task(entry.key) for entry in record.tasks]
     for task in tasks:
         task.refuse_other_protocol()
+    _record(store, record, take(compare(_finished(tasks, store), store), accept_changes))
     for task in tasks:
         result = store.result(task.key)
         if result is not None and not result.done:
-            store.forget(task.key)
+            store.reset(task.key)
     for key in purged_trainings([task for task in tasks if store.result(task.key) is None], store):
-        store.forget(key)
+        store.reset(key)
     return submit([task for task in tasks if store.result(task.key) is None], store, name, backend, settings)
+
+
+def _finished(tasks: Iterable[Task], store: Store) -> Iterator[tuple[Task, Json]]:
+    """The tasks that are done, with their provenance."""
+    for task in tasks:
+        result = store.result(task.key)
+        if result is not None and result.done:
+            yield task, result.provenance
+
+
+def _record(store: Store, record: SweepRecord, accepted: Sequence[Accepted]) -> None:
+    """Record accepted changes with the sweep and beside the results."""
+    for change in accepted:
+        accept(store, change)
+    if list(accepted) != record.accepted:
+        store.write_sweep(record.model_copy(update={"accepted": list(accepted)}))
 
 
 def submit(todo: list[Task], store: Store, sweep: str, backend: str, settings: Settings) -> int:
@@ -55,15 +79,23 @@ def jobs_of(
     ]
 
 
+def refuse_absent_data(plan: Plan, backend: str) -> None:
+    """SpecError if the backend's jobs would read data that are not on this machine."""
+    if plan.absent and family.get(backend).reads_here:
+        problems = [f"workload {name}: {why}" for name, why in plan.absent.items()]
+        raise SpecError(problems, field="workload", value=tuple(plan.absent))
+
+
 def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
     """Write the tasks of a plan to the store and submit the unfinished ones; return their number.
 
     Safe to repeat: tasks that are done are not submitted, running ones are not run twice.
     """
+    refuse_absent_data(plan, backend)
     todo = plan.todo
     for task in todo:
         if store.result(task.key) is not None:
-            store.forget(task.key)  # interrupted or purged; replaced by the next result
+            store.reset(task.key)  # interrupted or purged; replaced by the next result
     store.add(*plan.tasks)  # rewrites specs only if they are missing or damaged
     record = SweepRecord(
         name=plan.sweep.name,
@@ -74,4 +106,5 @@ def enqueue(plan: Plan, store: Store, backend: str, settings: Settings) -> int:
         tasks=[SweepEntry(key=task.key, kind=task.kind, cell=task.cell_key) for task in plan.tasks],
     )
     store.write_sweep(record)
+    _record(store, record, plan.accepted)
     return submit(todo, store, plan.sweep.name, backend, settings)

@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 import methods.base
 from harness.attacks.base import Evidence, Floats, rescaled_logit
-from harness.attacks.parts.attribute_metrics import Guesses, Inference
+from harness.attacks.parts.attribute_metrics import NOTHING_SENSITIVE, Guesses, Inference
 from harness.attacks.parts.queries import blocks, predict
 from workloads.base import Attribute, Records
 from workloads.errors import BenchError
@@ -77,11 +77,7 @@ class AttributeInference:
 
 def _declared(evidence: Evidence) -> tuple[Attribute, Records]:
     if evidence.sensitive is None or evidence.population is None:
-        raise BenchError(
-            "attribute-inference needs a workload that declares a sensitive attribute; this one does not: "
-            "take a tabular one (location30-*, purchase100-*, tabular-synthetic) or declare `sensitive`",
-            field="sensitive",
-        )
+        raise BenchError(NOTHING_SENSITIVE, field="sensitive")
     return evidence.sensitive, evidence.population
 
 

@@ -191,6 +191,43 @@ def dependence_of(attacker: Attacker) -> Dependence:
     return attacker.dependence
 
 
+@dataclass(frozen=True)
+class AttackedCell:
+    """What is known of a cell before anything runs. A figure is None where the data are absent."""
+
+    workload: str
+    classes: int
+    members: int
+    """Members per model: `n_train`."""
+    canaries: int
+    pool: int | None
+    """Records of the pool."""
+    shape: tuple[int, ...] | None
+    """Of one record."""
+    sensitive: Attribute | None
+    """The column that the workload declares sensitive."""
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """An attack that does not fit every cell: a plan leaves the others out, or refuses it.
+
+    What its kind needs (non-members, images, a sensitive attribute, canaries) is checked for every attack.
+    """
+
+    def unfit(self, cell: AttackedCell) -> str | None:
+        """Why it cannot run on such a cell, and on which it can; None if it can."""
+        ...
+
+
+@runtime_checkable
+class Informed(Protocol):
+    """A membership attack with partial training knowledge of its target."""
+
+    knows_others: ClassVar[bool]
+    """True if a score may use the membership of the target's other records."""
+
+
 @runtime_checkable
 class Attack(Attacker, Protocol):
     """Membership: scores records by how much they look like members."""
@@ -199,7 +236,7 @@ class Attack(Attacker, Protocol):
         """(M, n) scores, higher = member. Row m may use row m's logits but not `members[m]`.
 
         An attack with partial training knowledge may use `members[m]` of other records, never of the record
-        that it scores, and states so in its caveats.
+        that it scores, and declares so (`Informed`).
         """
         ...
 

@@ -63,6 +63,7 @@ class WhiteBox:
         "needs a model that ends in a linear layer",
     )
     Params: ClassVar[type[methods.base.Params]] = WhiteBoxParams
+    knows_others: ClassVar[bool] = True
     shadows: ClassVar[int] = 0
     dependence: ClassVar[Dependence] = "learned"
 

@@ -6,7 +6,7 @@ noisy the machine is.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -15,55 +15,17 @@ import methods
 import workloads
 from harness.plan.cells import resolve_grids
 from harness.plan.declarations import named
+from harness.plan.measure import Measure, measure_of
 from harness.plan.sweep_file import BenchEntry, Grid
 from harness.spec import Cell, Task, Timing
-from methods.base import Benched, Calibrated
+from methods.base import Benched, Calibrated, Recomputed
 from methods.training.optimizer import PLAIN
 from methods.training.sampling import refuse_larger_than
 from workloads.errors import SpecError, unknown
 from workloads.recipe import recipe
 
-ANY_DEVICE = "auto"
-"""The best device of the machine that runs the bench."""
 EPSILON = 8.0
 """The default epsilon of a bench; the time of a step does not depend on it."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """How to measure."""
-
-    device: str = ANY_DEVICE
-    threads: int = 1
-    steps: int = 300
-    """Maximum number of timed steps of each method."""
-    seconds: float = 20.0
-    """Stop after this time, once 50 steps are timed."""
-    warm_up: int = 10
-    memory_steps: int = 8
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        least = {"threads": 1, "steps": 1, "warm_up": 1, "memory_steps": 2, "seed": 0}
-        problems = [
-            f"{name} = {value!r}: give a whole number, {bound} or more"
-            for name, bound in least.items()
-            if isinstance(value := getattr(self, name), bool) or not isinstance(value, int) or value < bound
-        ]
-        if not isinstance(self.seconds, int | float) or not self.seconds > 0:
-            problems.append(f"seconds = {self.seconds!r}: give a number above 0")
-        if not isinstance(self.device, str):
-            problems.append(f"device = {self.device!r}: give cpu, cuda or {ANY_DEVICE}")
-        if problems:
-            raise SpecError(problems)
-
-
-def measure_of(given: Mapping[str, Any], seed: int) -> Measure:
-    """Parse the `measure` table of a sweep file; SpecError with all problems."""
-    known = [each.name for each in fields(Measure) if each.name != "seed"]
-    if strange := [name for name in given if name not in known]:
-        raise SpecError([unknown("key of measure", name, known) for name in strange])
-    return Measure(**given, seed=seed)
 
 
 def plan_entries(entries: Sequence[BenchEntry], seed: int, problems: list[str]) -> list[Task]:
@@ -80,16 +42,22 @@ def plan_entries(entries: Sequence[BenchEntry], seed: int, problems: list[str]) 
 
 
 def plan_benches(
-    grid: Mapping[str, list[Any]], measure: Measure, stamp: str | None = None, where: str = "bench"
+    grid: Mapping[str, list[Any]],
+    measure: Measure,
+    stamp: str | None = None,
+    where: str = "bench",
+    both_baselines: bool = False,
 ) -> list[Task]:
     """One task per workload and batch size; SpecError with all problems. Writes nothing.
 
     `grid` contains the lists `workload`, `method` and parameters, such as `batch_size` and `engine`.
-    A parameter applies to the methods that have it; at least one must.
+    A parameter applies to the methods that have it; at least one must. With `both_baselines` the baseline
+    is also timed in the other ways that it declares to compute its update.
     """
     baseline = named("plain-baseline")
     names = list(dict.fromkeys([baseline, *grid["method"]]))
     settings = {key: values for key, values in grid.items() if key not in ("workload", "method")}
+    settings |= _ways(baseline, settings, both_baselines)
     problems = [f"{where}: {each}" for each in _misplaced(settings, names)]
     pairs = [
         (name, size)
@@ -106,6 +74,17 @@ def plan_benches(
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     return [_task(cells, *pair, measure, stamp) for pair in good]
+
+
+def _ways(baseline: str, settings: Mapping[str, list[Any]], both: bool) -> dict[str, list[Any]]:
+    """The ways to compute the baseline that are asked for, with its usual one first: the yardstick."""
+    member, fields = methods.family.get(baseline), _fields(baseline)
+    declared = member.other_ways.items() if isinstance(member, Recomputed) else ()
+    return {
+        name: list(dict.fromkeys([fields[name].default, *settings.get(name, ()), *(others if both else ())]))
+        for name, others in declared
+        if both or name in settings
+    }
 
 
 def stamp_now() -> str:

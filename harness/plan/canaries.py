@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from harness.plan.inspection.inspection import load, load_checked
 from harness.spec import FIRST_VERSION, Cell
 from methods.base import Detached, Method, Params
 from workloads.base import Records, Workload
@@ -101,8 +102,13 @@ def join(records: Records, more: Records) -> Records:
 
 
 def cell_records(workload: Workload, cell: Cell) -> CellRecords:
-    """The records of a cell; SpecError if another version of its canaries is installed."""
-    pool, test = workload.pool(), workload.test()
+    """The records of a cell.
+
+    Raises:
+        SpecError: Another version of its canaries is installed.
+        DataError: The records or the model cannot be used.
+    """
+    pool, test = load_checked(workload)
     if cell.canary is None:
         return CellRecords(pool, test, workload.model, pool.take(torch.arange(0)), copies=1)
     kind = KINDS[cell.canary]
@@ -143,7 +149,7 @@ def refusals(
         problems.append(f"canaries = {count!r}: give their number, 1 to {MOST:,}, together with canary")
     if problems or not isinstance(kind, str) or not isinstance(count, int):
         return problems
-    test = workload.test()
+    test = load(workload, "test")
     if KINDS[kind].reads_test and count > len(test) // 2:
         problems.append(
             f"canaries = {count}: {kind} canaries are made from test records, of which {workload.name} has "

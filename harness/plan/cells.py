@@ -1,6 +1,6 @@
 """Resolve the points of a grid to cells: look up names, apply recipes, complete parameters."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import methods
 import workloads
 from harness.plan.canaries import KINDS, canary_model, refusals
 from harness.plan.declarations import declared_by, uncounted
+from harness.plan.given_names import OF_THE_CELL
 from harness.plan.public_records import find_lack
 from harness.plan.solving import overdetermined, solve
 from harness.plan.sweep_file import Grid
@@ -17,9 +18,6 @@ from harness.spec import FIRST_VERSION, Cell, Notes, Plugin, configuration_of
 from methods.base import Calibrated, Level, Method, Params
 from workloads.errors import BenchError, unknown
 from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
-
-OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
-"""Keys of a grid that are not parameters: members per model, number of a recipe's setting, canaries."""
 
 
 def resolve_grids(grids: Iterable[Grid], seed: int, problems: list[str]) -> dict[str, tuple[Cell, Notes]]:
@@ -40,7 +38,7 @@ def resolve_cell(
     names = {}
     for kind, family in (("workload", workloads.family), ("method", methods.family)):
         if point[kind] not in family.names():
-            problems.append(f"{where}: {unknown(kind, point[kind], family.names())}")
+            problems.append(f"{where}: {family.refusal(str(point[kind]))}")
         else:
             names[kind] = str(point[kind])
     if len(names) < 2:
@@ -111,31 +109,6 @@ def _from_recipe(
     epsilon = point.get("epsilon", settings["epsilon"].at(None) if "epsilon" in settings else None)
     known = float(epsilon) if isinstance(epsilon, int | float) else None
     return settings, {parameter: setting.at(known) for parameter, setting in settings.items()}
-
-
-def by_method(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Split the grid of a sweep given by options into one per method with only the method's parameters.
-
-    So that --epsilon can compare a private method with one without. A parameter that no method has stays and
-    is rejected later.
-    """
-    grids = []
-    for grid in content["grid"]:
-        has = {name: _accepts(name, grid["workload"]) for name in grid["method"]}
-        anywhere = set().union(*has.values())
-        for name in grid["method"]:
-            lacks = anywhere - has[name]
-            grids.append({key: value for key, value in grid.items() if key not in lacks} | {"method": [name]})
-    return {**content, "grid": grids}
-
-
-def _accepts(method: str, names: Sequence[str]) -> set[str]:
-    """The options that apply to a method on these workloads."""
-    if method not in methods.family.names():
-        return set()
-    books = [recipe(workloads.family.get(name)) for name in names if name in workloads.family.names()]
-    numbered = {"setting"} if any(book.numbers(method) for book in books) else set()
-    return {*methods.family.get(method).Params.model_fields, *numbered}
 
 
 def has_parameters(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:

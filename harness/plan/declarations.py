@@ -5,7 +5,7 @@ from typing import Any
 
 import methods
 from harness.spec import Declared
-from methods.base import Baseline, Calibrated, Extensible, Illustrated, Method, Role, Technical
+from methods.base import Baseline, Calibrated, Extensible, Illustrated, Method, Nested, Role, Technical
 from workloads.errors import BenchError
 
 
@@ -44,7 +44,8 @@ def uncounted(method: Method) -> frozenset[str]:
     fields = method.Params.model_fields.items()
     technical = {name for name, info in fields if Technical() in info.metadata}
     free = {method.free} if isinstance(method, Calibrated) else set[str]()
-    return frozenset({"epsilon", "delta"} | technical | free)
+    settled = {method.settled} if isinstance(method, Nested) else set[str]()
+    return frozenset({"epsilon", "delta"} | technical | free | settled)
 
 
 def declared_by(name: str, params: Mapping[str, Any], given: Collection[str] = ()) -> Declared:

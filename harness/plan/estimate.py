@@ -1,167 +1,228 @@
-"""Estimate the cost of a plan from recorded trainings of the same kind, or from a short probe."""
+"""Estimate the cost of a plan: from recorded tasks of the same kind, else from a probe or an assumption.
+
+A training costs its steps and the rest (loading, evaluation, pricing, files); an attack by its records and
+models (harness/plan/attack_cost.py); a bench by its settings. Nothing here loads torch.
+"""
 
 import contextlib
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from harness.plan.benches import Measure
-from harness.plan.plan import Plan
+from harness.plan.attack_cost import Cost, PastAttack, attack_cost, attack_pairs
 from harness.spec import Cell, Task
 from harness.store import Store
 from harness.store.result import Result
 from workloads.errors import BenchError, StoreError
 
-ATTACK_SECONDS = 1.0
-"""Assumed for an attack: array operations on stored signals."""
-ATTACK_BYTES = 2**30
+if TYPE_CHECKING:
+    from harness.plan.plan import Plan
+
 BENCH_OVERHEAD = 2.0
 """Ratio of a bench's run time to the time it measures: set-up, warm-up, a minimum of fifty steps, and memory
 measurement are added."""
+BENCH_SECONDS = 20.0
+"""Of a bench whose settings do not state its seconds."""
 BENCH_BYTES = 2**31
+START_SECONDS = 10.0
+"""Upper bound on the start-up of a worker (importing torch), once per slot."""
+ENOUGH = 40
+"""Recorded tasks of a kind beyond which no more are read."""
 
 SHAPELESS = (StoreError, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """Errors of a damaged file or one of another shape: it is ignored."""
 Kind = tuple[str, str]
-"""The names of a workload and a method."""
+"""The names of a workload and a method, or of an attack and nothing."""
 Device = Literal["cpu", "cuda"]
 """A kind of device; costs on one do not apply to the other."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Cost of one training, and its source."""
-
-    seconds: float
-    memory_bytes: int
-    source: str
-
-
-class Training(NamedTuple):
-    """The cost of one recorded training."""
+class Usual(NamedTuple):
+    """The cost of trainings of a workload and a method; steps scale with `asked_steps`."""
 
     seconds_per_step: float
     """Time inside the steps of all phases, divided by `asked_steps`."""
     other_seconds: float
+    """Loading, set-up, evaluation, pricing and files."""
     peak_memory_bytes: int
-
-
-class Usual(NamedTuple):
-    """Cost of trainings of a workload and a method: medians, and the highest peak."""
-
-    trainings: int
-    seconds_per_step: float
-    other_seconds: float
-    peak_memory_bytes: int
+    source: str
 
     def cost(self, cell: Cell) -> Cost:
         """Cost of one training of a cell."""
         seconds = self.seconds_per_step * asked_steps(cell.params) + self.other_seconds
-        return Cost(seconds, self.peak_memory_bytes, f"recorded, {self.trainings} trainings")
+        return Cost(seconds, self.peak_memory_bytes, self.source)
+
+
+class PastTraining(NamedTuple):
+    """The cost of one recorded training."""
+
+    cell: Cell
+    seconds_per_step: float
+    other_seconds: float
+    peak_memory_bytes: int
+
+
+@dataclass
+class Recorded:
+    """Costs of recorded tasks, by kind."""
+
+    trainings: dict[Kind, list[PastTraining]] = field(default_factory=lambda: defaultdict(list))
+    attacks: dict[str, list[PastAttack]] = field(default_factory=lambda: defaultdict(list))
+
+    def usual(self, cell: Cell) -> Usual | None:
+        """The usual cost of trainings most like those of a cell; None if its kind was never recorded.
+
+        Preferred are trainings of the same cell, then of the same batch size and number of members.
+        """
+        rows = self.trainings.get(_kind(cell))
+        if not rows:
+            return None
+        same = [row for row in rows if row.cell.key == cell.key]
+        alike = [row for row in rows if _step_size(row.cell) == _step_size(cell)]
+        return _usual(same or alike or rows)
+
+    def cost(self, task: Task) -> Cost | None:
+        """The cost of a task; None for a training of which no kind was recorded."""
+        if task.timing is not None:
+            seconds = BENCH_OVERHEAD * float(task.timing.settings.get("seconds", BENCH_SECONDS))
+            return Cost(seconds, BENCH_BYTES, "from its settings")
+        if task.attack is not None:
+            return attack_cost(task, self.attacks.get(task.attack.name, ()))
+        usual = self.usual(task.cell)
+        return usual.cost(task.cell) if usual else None
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated cost of a plan."""
+    """The estimated cost of the unfinished tasks of a plan; of some the cost may be unknown."""
 
-    seconds: float
-    """Total run time on one slot."""
-    memory_bytes: int
-    """The highest peak of one task."""
-    costs: dict[str, Cost]
+    by_task: Mapping[str, Cost]
+    """Costs by task key."""
+    costs: Mapping[str, Cost]
     """Cost of one training, by cell key."""
+    unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Trainings of unknown cost, by the reason."""
 
-    def tasks(self, plan: Plan) -> dict[str, float]:
-        """Run time of every unfinished task, by key."""
-        return {task.key: (flat_cost(task) or self.costs[task.cell.key]).seconds for task in plan.todo}
+    @property
+    def seconds(self) -> float:
+        """Run time of the tasks of known cost on one slot, without its start-up."""
+        return sum(cost.seconds for cost in self.by_task.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        """The highest known peak of one training."""
+        return max((cost.memory_bytes for cost in self.costs.values()), default=0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the cost of every task is known."""
+        return not self.unknown
+
+    def tasks(self) -> dict[str, float]:
+        """Run time of every unfinished task of known cost, by key."""
+        return {key: cost.seconds for key, cost in self.by_task.items()}
 
 
 def estimate(
-    plan: Plan, store: Store | None, probe: Callable[[Task], Cost] | None = None, device: Device = "cpu"
-) -> Estimate | None:
-    """Estimate the cost of the unfinished tasks; None if nothing was recorded and probing is impossible.
+    plan: "Plan",
+    store: Store | None,
+    probe: Callable[[Task], Usual] | None = None,
+    device: Device = "cpu",
+    unprobed: str = "none was probed",
+) -> Estimate:
+    """Estimate the cost of the unfinished tasks.
 
     Args:
         plan: The plan.
-        store: The store with recorded trainings.
-        probe: Times a training of which nothing was recorded (harness/jobs/probe.py).
+        store: The store with recorded tasks.
+        probe: Times a training of a kind that was never recorded (harness/jobs/probe.py).
         device: The device of trainings; only those recorded on its kind count.
+        unprobed: Why there is no probe, for the reason of an unknown cost.
     """
-    recorded = _recorded(plan.todo, store, device)
-    probed: dict[Kind, tuple[Cost, Cell]] = {}
+    recorded = read_recorded(plan.todo, store, device)
+    probed: dict[Kind, Usual | str] = {}
+    by_task: dict[str, Cost] = {}
     costs: dict[str, Cost] = {}
-    seconds, memory = 0.0, 0
+    unknown: dict[str, list[str]] = defaultdict(list)
     for task in plan.todo:
-        if (flat := flat_cost(task)) is not None:
-            seconds += flat.seconds
-            continue
-        cell = task.cell
-        kind = _kind(cell)
-        if kind in recorded:
-            costs[cell.key] = recorded[kind].cost(cell)
-        elif probe is None:
-            return None
-        else:
-            try:
-                probed[kind] = probed.get(kind) or (probe(task), cell)
-            except BenchError:  # its data is missing, which planning does not need
-                return None
-            costs[cell.key] = _scaled(*probed[kind], cell)
-        seconds += costs[cell.key].seconds
-        memory = max(memory, costs[cell.key].memory_bytes)
-    return Estimate(seconds, memory, costs)
+        cost = costs.get(task.cell.key) if task.kind == "train" else recorded.cost(task)
+        if task.kind == "train" and cost is None:
+            found = recorded.usual(task.cell) or _probed(task, probe, unprobed, probed)
+            if isinstance(found, str):
+                unknown[f"no similar training was recorded on {device}, and {found}"].append(task.key)
+                continue
+            cost = costs[task.cell.key] = found.cost(task.cell)
+        if cost is not None:
+            by_task[task.key] = cost
+    return Estimate(by_task, costs, {reason: tuple(keys) for reason, keys in unknown.items()})
+
+
+def _probed(
+    task: Task, probe: Callable[[Task], Usual] | None, unprobed: str, known: dict[Kind, Usual | str]
+) -> Usual | str:
+    """The probe of a kind of training, or why there is none."""
+    kind = _kind(task.cell)
+    if kind not in known:
+        try:
+            known[kind] = probe(task) if probe else unprobed
+        except BenchError as error:  # its data is missing, which planning does not need
+            known[kind] = f"none can be probed: {_short(error)}"
+        except Exception as error:  # noqa: BLE001 - a method that fails must not hide the plan
+            known[kind] = f"the probe failed: {type(error).__name__}: {error}"
+    return known[kind]
+
+
+def _short(error: BenchError) -> str:
+    """Why a probe is impossible; of missing data what to do instead of every place that was searched."""
+    if error.field == "data set":
+        return f"data set '{error.value}' is missing, run `privbench data fetch {error.value}`"
+    return str(error)
 
 
 def expected(tasks: Sequence[Task], store: Store, device: Device = "cpu") -> dict[str, Cost]:
-    """The cost of every task whose kind was recorded on this device, by key."""
-    recorded = _recorded(tasks, store, device)
-    found: dict[str, Cost] = {}
-    for task in tasks:
-        if (flat := flat_cost(task)) is not None:
-            found[task.key] = flat
-        elif _kind(task.cell) in recorded:
-            found[task.key] = recorded[_kind(task.cell)].cost(task.cell)
-    return found
-
-
-def flat_cost(task: Task) -> Cost | None:
-    """The assumed cost of an attack or a bench; None for a training, whose cost is recorded or probed."""
-    if task.kind == "attack":
-        return Cost(ATTACK_SECONDS, ATTACK_BYTES, "assumed for an attack")
-    if task.timing is None:
-        return None
-    seconds = BENCH_OVERHEAD * Measure(**task.timing.settings).seconds
-    return Cost(seconds, BENCH_BYTES, "from its settings")
+    """The cost of every task whose kind was recorded on this device or can be assumed, by key."""
+    recorded = read_recorded(tasks, store, device)
+    costs = {task.key: recorded.cost(task) for task in tasks}
+    return {key: cost for key, cost in costs.items() if cost is not None}
 
 
 def _kind(cell: Cell) -> Kind:
     return cell.workload.name, cell.method.name
 
 
-def _scaled(cost: Cost, measured: Cell, cell: Cell) -> Cost:
-    """Scale the cost of a cell of the same kind by the number of steps."""
-    share = asked_steps(cell.params) / asked_steps(measured.params)
-    return Cost(cost.seconds * share, cost.memory_bytes, cost.source)
+def _step_size(cell: Cell) -> tuple[int, Any]:
+    """What decides the time of a step besides workload and method."""
+    return cell.n_train, cell.params.get("batch_size")
 
 
-def _recorded(tasks: Iterable[Task], store: Store | None, device: Device) -> dict[Kind, Usual]:
-    """The usual cost of the kinds of these tasks, from trainings on this kind of device."""
-    wanted = {_kind(task.cell) for task in tasks if task.kind == "train"}
-    found: dict[Kind, list[Training]] = defaultdict(list)
-    if not wanted or store is None or not store.exists():
-        return {}
-    for key in store.keys():  # noqa: SIM118 - a store is not a dict
+def read_recorded(tasks: Iterable[Task], store: Store | None, device: Device) -> Recorded:
+    """The recorded costs of the kinds of these tasks, from trainings on this kind of device."""
+    recorded = Recorded()
+    kinds = {_kind(task.cell) for task in tasks if task.kind == "train"}
+    names = {task.attack.name for task in tasks if task.attack is not None}
+    if not (kinds or names) or store is None or not store.exists():
+        return recorded
+    for key in sorted(store.keys()):
         with contextlib.suppress(*SHAPELESS):
             task = store.task(key)
-            kind = _kind(task.cell)
-            if task.kind != "train" or kind not in wanted:
-                continue
-            result = store.result(key, verify=False)
-            if result is not None and result.done and device_of(result) == device:
-                found[kind].append(_training(task.cell.params, result))
-    return {kind: _usual(rows) for kind, rows in found.items()}
+            if task.attack is not None and task.attack.name in names:
+                if len(recorded.attacks[task.attack.name]) < ENOUGH:
+                    recorded.attacks[task.attack.name].append(_past_attack(task, _done(store, key)))
+            elif task.kind == "train" and (kind := _kind(task.cell)) in kinds:
+                same = sum(row.cell.key == task.cell.key for row in recorded.trainings[kind])
+                if same < ENOUGH and device_of(result := _done(store, key)) == device:
+                    recorded.trainings[kind].append(_past_training(task, result))
+    return recorded
+
+
+def _done(store: Store, key: str) -> Result:
+    """The result of a task; LookupError if it is not done."""
+    result = store.result(key, verify=False)
+    if result is None or not result.done or result.wall_seconds is None:
+        raise LookupError(key)
+    return result
 
 
 def device_of(result: Result) -> Device:
@@ -177,17 +238,25 @@ def asked_steps(params: Mapping[str, Any]) -> float:
     return float(params.get("steps") or 1)
 
 
-def _training(params: Mapping[str, Any], result: Result) -> Training:
+def _past_attack(task: Task, result: Result) -> PastAttack:
+    return PastAttack(
+        task.cell.workload.name, dict(task.attack_params), attack_pairs(task), float(result.wall_seconds or 0)
+    )
+
+
+def _past_training(task: Task, result: Result) -> PastTraining:
     phases = result.training.phases.values()
     inside = sum(phase.seconds for phase in phases)
     peak = max((phase.peak_memory_bytes for phase in phases), default=0)
-    return Training(inside / asked_steps(params), max(0.0, (result.wall_seconds or 0.0) - inside), peak)
+    other = max(0.0, (result.wall_seconds or 0.0) - inside)
+    return PastTraining(task.cell, inside / asked_steps(task.cell.params), other, peak)
 
 
-def _usual(rows: Sequence[Training]) -> Usual:
+def _usual(rows: Sequence[PastTraining]) -> Usual:
+    """Medians, which leave out the first task of a worker, and the highest peak."""
     return Usual(
-        len(rows),
         statistics.median(row.seconds_per_step for row in rows),
         statistics.median(row.other_seconds for row in rows),
         max(row.peak_memory_bytes for row in rows),
+        f"recorded, {len(rows)} trainings",
     )

@@ -17,9 +17,9 @@ from harness.accounting.price_inputs import Form, check_common
 from harness.accounting.pricelist import Quote, ceilings, without_data
 from harness.plan.declarations import solved_for
 from harness.plan.solving import overdetermined, solve
-from harness.plan.sweep_file import parse_value
 from methods.base import Budgeted, Calibrated, Method, Params, Quoted, Shaped
 from workloads.errors import SpecError, unknown
+from workloads.toml import parse_value
 
 if TYPE_CHECKING:
     from torch import nn
@@ -68,7 +68,7 @@ def quote_method(
     check_common(form, 0.0 if delta is None else delta, target, fprs)
     _check(form, name, method, asked, n_train, workload)
     setting = _setting(name, method, n_train, workload, asked)
-    params = _params(name, method, {**(setting.values or {}), **asked})
+    params = build_params(name, method, {**(setting.values or {}), **asked})
     solved = solved_for(method, params.model_dump(), asked)
     try:
         params = solve(method, params, setting.n_train, setting.model, asked)
@@ -170,7 +170,8 @@ def _setting(
     return Setting(n_train or found.n_train, found.model, values)
 
 
-def _params(name: str, method: Method, values: Mapping[str, Any]) -> Params:
+def build_params(name: str, method: Method, values: Mapping[str, Any]) -> Params:
+    """The parameters of a method; SpecError with a line for every invalid value."""
     try:
         return method.Params(**values)
     except ValidationError as error:

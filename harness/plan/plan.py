@@ -1,30 +1,31 @@
-"""Plan a sweep: its cells, attacks and benches as tasks, and which of them are done."""
+"""Plan a sweep: its cells, attacks and benches as tasks, and which of them are done.
+
+Members load only to resolve a sweep that was not planned before (resolution.py): what needs them is imported
+inside functions.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import methods
 from harness import attacks
-from harness.attacks.base import Attack, Audit, Selection
-from harness.leakage.candidates import FAMILY
-from harness.plan.benches import plan_entries
-from harness.plan.canaries import OTHERS
-from harness.plan.cells import has_parameters, resolve_cell, resolve_grids, validate
+from harness.plan.given_names import find_unknown
+from harness.plan.resolution import Resolution, resolution_of
 from harness.plan.sweep_file import Choice, Sweep
-from harness.spec import Cell, Notes, Plugin, Task
+from harness.spec import Cell, Json, Notes, Plugin, Task
 from harness.store import RERUN_REASONS, Store
 from harness.store.checks import purged_files
+from harness.store.forgotten import read_forgotten
+from harness.store.journal import Accepted
 from harness.store.result import Result
 from methods.base import Params
-from workloads.errors import SpecError, unknown
+from workloads.errors import SpecError
 
 ALWAYS = Choice("blind", {})
 """Run on every cell: if members can be distinguished without a model, the split is invalid."""
-
-DECLARED = tuple(Choice(name, {}) for name in (*FAMILY, "strongest"))
-"""Run on every cell with a membership attack: the cell's leakage is measured by the strongest."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,12 @@ class Plan:
     """Finished trainings to rerun because unfinished attacks need their purged models."""
     warnings: tuple[str, ...] = ()
     """Warnings to show before anything runs."""
+    recorded: Mapping[str, Json] = field(default_factory=dict)
+    """The provenance of tasks that are done, with the fingerprints of their code and data."""
+    accepted: tuple[Accepted, ...] = ()
+    """Changes of code or data since tasks were done, which the user accepts."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Workloads of unfinished tasks whose data are not on this machine, and how to get them."""
 
     @property
     def todo(self) -> list[Task]:
@@ -59,6 +66,42 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
 
     Reads the store and writes nothing; without a store nothing is done.
     """
+    strange = find_unknown(sweep)
+    if strange:
+        raise SpecError([*problems, *strange])
+    resolved = resolution_of(sweep, partial(resolve, sweep)) if not problems else resolve(sweep, problems)
+    cells, tasks = resolved.cells, resolved.tasks
+    recorded, failed = _standing(tasks, store)
+    done = frozenset(recorded)
+    warnings = (*weak_deltas(cells), *forgotten_cells(cells, store))
+    made = Plan(sweep, cells, tasks, done, failed, warnings=warnings, recorded=recorded)
+    again = purged_trainings(made.todo, store) & done if store else frozenset()
+    return _ready(replace(made, done=done - again, purged=again))
+
+
+def _ready(plan: Plan) -> Plan:
+    """The plan without attacks that do not fit, with warnings about its data; SpecError with all problems."""
+    todo = plan.todo
+    if not todo:
+        return plan
+    from harness.plan.inspection.readiness import check_readiness  # a finished sweep needs no data
+
+    done = (task for task in plan.tasks if task.key in plan.done)
+    found = check_readiness(todo, done, {choice.name for choice in plan.sweep.attacks})
+    if found.problems:
+        raise SpecError(found.problems)
+    kept = [task for task in plan.tasks if task.key not in found.left_out]
+    needed = {key for task in kept for key in task.needs} | {cell.key for cell in plan.cells}
+    # Shadows by another method are of no use without the attack that they were planned for.
+    kept = [task for task in kept if task.kind != "train" or {task.key, task.cell.key} & needed]
+    return replace(plan, tasks=tuple(kept), warnings=(*plan.warnings, *found.warnings), absent=found.absent)
+
+
+def resolve(sweep: Sweep, problems: Sequence[str] = ()) -> Resolution:
+    """Look up the members of a sweep and complete all parameters; SpecError with all problems."""
+    from harness.plan.benches import plan_entries
+    from harness.plan.cells import resolve_grids
+
     problems = list(problems)
     choices = list(_resolved_attacks(sweep, problems))
     cells = resolve_grids(sweep.grids, sweep.seed, problems)
@@ -71,11 +114,7 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     planned = [task for cell, notes in cells.values() for task in _tasks(cell, notes, sweep, choices)]
     planned += benches
     tasks = tuple({task.key: task for task in planned}.values())
-    done, failed = _standing(tasks, store)
-    resolved = tuple(cell for cell, _ in cells.values())
-    made = Plan(sweep, resolved, tasks, done, failed, warnings=tuple(weak_deltas(resolved)))
-    again = purged_trainings(made.todo, store) & done if store else frozenset()
-    return replace(made, done=done - again, purged=again)
+    return Resolution(tuple(cell for cell, _ in cells.values()), tasks)
 
 
 def weak_deltas(cells: Iterable[Cell]) -> list[str]:
@@ -90,6 +129,20 @@ def weak_deltas(cells: Iterable[Cell]) -> list[str]:
         and delta * cell.n_train >= 1
     }
     return sorted(found)
+
+
+def forgotten_cells(cells: Iterable[Cell], store: Store | None) -> list[str]:
+    """A warning if cells are forgotten: they count as done, and no report shows them."""
+    records = read_forgotten(store) if store is not None else {}
+    found = [cell for cell in cells if cell.key in records]
+    if not found:
+        return []
+    names = ", ".join(f"{cell.workload.name} {cell.label} ({cell.key[:12]})" for cell in found[:5])
+    others = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return [
+        f"forgotten: {names}{others}. The results are kept and nothing is retrained, but no report shows "
+        f"them: `privbench forget --undo {found[0].key[:12]}` brings them back"
+    ]
 
 
 def purged_trainings(todo: Iterable[Task], store: Store) -> frozenset[str]:
@@ -111,15 +164,20 @@ class ResolvedAttack:
     @property
     def audits(self) -> bool:
         """Whether it needs canaries."""
+        from harness.attacks.base import Audit
+
         return isinstance(attacks.family.get(self.attack.name), Audit)
 
 
 def _resolved_attacks(sweep: Sweep, problems: list[str]) -> Iterator[ResolvedAttack]:
     """Every attack once: those of the sweep, the blind check, and the declared attacks if there is any."""
+    from harness.attacks.base import Attack
+    from harness.plan.cells import has_parameters, validate
+
     seen = []
     for choice in [*sweep.attacks, *_unasked(sweep)]:
         if choice.name not in attacks.family.members:
-            problems.append(unknown("attack", choice.name, attacks.family.names()))
+            problems.append(str(attacks.family.refusal(choice.name)))
             continue
         member = attacks.family.get(choice.name)
         if member.shadows > sweep.models - 1:
@@ -133,7 +191,7 @@ def _resolved_attacks(sweep: Sweep, problems: list[str]) -> Iterator[ResolvedAtt
             continue
         params = validate(where, member.Params, choice.params, problems)
         if choice.shadows is not None and choice.shadows not in methods.family.names():
-            problems.append(f"{where}: shadows: {unknown('method', choice.shadows, methods.family.names())}")
+            problems.append(f"{where}: shadows: {methods.family.refusal(choice.shadows)}")
         elif choice.shadows is not None and not (isinstance(member, Attack) and member.shadows):
             problems.append(
                 f"{where}: shadows = {choice.shadows!r}: this attack has no shadows; leave it out"
@@ -153,18 +211,26 @@ def _defaults(kind: type[Params]) -> Params | None:
 
 
 def _unasked(sweep: Sweep) -> list[Choice]:
-    """Attacks that always run, if there are enough models."""
+    """Attacks that always run, if there are enough models.
+
+    On a cell with a membership attack all declared ones do: the strongest is the cell's leakage.
+    """
+    from harness.attacks.base import Attack, Selection
+    from harness.leakage.candidates import FAMILY
+
     asked = [choice.name for choice in sweep.attacks if choice.name in attacks.family.members]
     attacked = any(
         isinstance(attacks.family.get(name), Attack | Selection) for name in asked if name != ALWAYS.name
     )
-    declared = DECLARED if attacked else ()
-    unasked = (*declared, ALWAYS)
+    declared = (*FAMILY, "strongest") if attacked else ()
+    unasked = (*(Choice(name, {}) for name in declared), ALWAYS)
     return [choice for choice in unasked if attacks.family.get(choice.name).shadows < sweep.models]
 
 
 def _without_canaries(choices: Sequence[ResolvedAttack], cells: Sequence[Cell]) -> list[str]:
     """A problem for every audit if no cell has canaries; cells without are left to the other attacks."""
+    from harness.plan.canaries import OTHERS
+
     if any(cell.canary for cell in cells):
         return []
     return [
@@ -195,6 +261,8 @@ def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
     """
     if method is None or method == cell.method.name:
         return None
+    from harness.plan.cells import resolve_cell
+
     problems: list[str] = []
     canaries = {"canary": cell.canary, "canaries": cell.canaries} if cell.canary else {}
     point = {"workload": cell.workload.name, "method": method, "n_train": cell.n_train, **canaries}
@@ -204,23 +272,25 @@ def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
     return found
 
 
-def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[frozenset[str], dict[str, Result]]:
-    """The tasks that are done, and those that failed. An attack that failed as `upstream` is unfinished
-    again as soon as none of its trainings is failed."""
-    done: set[str] = set()
+def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[dict[str, Json], dict[str, Result]]:
+    """The tasks that are done, with their provenance, and those that failed.
+
+    An attack that failed as `upstream` is unfinished again as soon as none of its trainings is failed.
+    """
+    done: dict[str, Json] = {}
     failed: dict[str, Result] = {}
     if store is None or not store.exists():
-        return frozenset(), {}
+        return {}, {}
     present = store.keys()  # one scan of the folders; a lookup per task would take seconds
     for task in tasks:
         result = store.result(task.key) if task.key in present else None
         if result is None:
             continue
         if result.done:
-            done.add(task.key)
+            done[task.key] = result.provenance
         elif result.reason == "upstream":
             if any(training in failed for training in task.needs):
                 failed[task.key] = result
         elif result.reason not in RERUN_REASONS:
             failed[task.key] = result
-    return frozenset(done), failed
+    return done, failed

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from harness.accounting import COUNT, SEARCHES, Free, calibrate
 from harness.plan.declarations import solved_for
-from methods.base import Calibrated, Extensible, Method, Params, Searched, Shaped
+from methods.base import Calibrated, Extensible, Method, Nested, Params, Searched, Shaped
 from workloads.errors import SpecError, unknown
 
 if TYPE_CHECKING:
+    from dp_accounting import DpEvent
     from torch import nn
 
 
@@ -37,6 +38,11 @@ def find_search(method: Calibrated, name: str) -> Free:
     return replace(SEARCHES[kind], name=name)
 
 
+def solve_noise(event: Callable[[float], DpEvent], epsilon: float, delta: float) -> float:
+    """The noise at which an event costs (epsilon, delta): for trials of methods that spend a budget."""
+    return calibrate(event, epsilon, delta, free=SEARCHES["noise"])
+
+
 def solve(
     method: Method,
     params: Params,
@@ -57,16 +63,25 @@ def solve(
         params = method.shaped(params, model(0))
     name = solved_for(method, params.model_dump(), given)
     if not isinstance(method, Calibrated) or name is None:
-        return params
+        return settle(method, params, n_train)
     epsilon: float = params.epsilon  # type: ignore[attr-defined]  # a Calibrated method's Params hold both
     delta: float = params.delta  # type: ignore[attr-defined]
     free = find_search(method, name)
     if math.isinf(epsilon) and free.protects:
         return params.model_copy(update={name: 0.0})
-    value = calibrate(
-        lambda value: method.planned(params.model_copy(update={name: value}), n_train),
-        epsilon,
-        delta,
-        free=free,
+
+    def complete(value: float) -> Params:
+        return settle(method, params.model_copy(update={name: value}), n_train)
+
+    value = calibrate(lambda value: method.planned(complete(value), n_train), epsilon, delta, free=free)
+    return complete(int(value) if free.whole else value)
+
+
+def settle(method: Method, params: Params, n_train: int) -> Params:
+    """Complete what follows from the free parameter: the noise of trainings inside of a search."""
+    if not isinstance(method, Nested):
+        return params
+    settled: Params = method.settle(
+        params, n_train, lambda inner, asked, count: solve(inner, asked, count, None)
     )
-    return params.model_copy(update={name: int(value) if free.whole else value})
+    return settled

@@ -3,16 +3,16 @@
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from harness.plan.attack_choices import parse_attacks
 from harness.spec import key_of
 from workloads.errors import SpecError, UnknownName, unknown
-from workloads.toml import NOT_TOML, read_toml
+from workloads.toml import parse_value, read_toml
 
 TOP = ("name", "models", "seed", "attacks", "grid", "bench")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -113,6 +113,7 @@ def from_options(
     attack: str | None,
     settings: list[str] | None,
     n_train: int | None = None,
+    seed: int | None = None,
 ) -> dict[str, Any]:
     """The content of the sweep file that corresponds to these command-line options."""
     if workload is None or method is None:
@@ -127,19 +128,15 @@ def from_options(
         if not equals or not name:
             raise SpecError(f"--set {setting}: give NAME=VALUE or NAME=VALUE,VALUE")
         grid[name] = [parse_value(each) for each in values.split(",")]
-    data: dict[str, Any] = {"grid": [grid], "attacks": attack.split(",") if attack else []}
+    data: dict[str, Any] = {"grid": [grid], "attacks": parse_attacks(attack) if attack else []}
     if models is not None:
         data["models"] = models
-    key = key_of([workload, method, epsilon, models, attack, settings, n_train])
+    given = [workload, method, epsilon, models, attack, settings, n_train]
+    if seed is not None:
+        data["seed"] = seed
+        given.append(seed)
+    key = key_of(given)
     return data | {"name": f"ad-hoc-{key[:8]}"}
-
-
-def parse_value(text: str) -> Any:
-    """Parse as a TOML value, or return the text itself."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except NOT_TOML:
-        return text
 
 
 def read_sweep(data: Mapping[str, Any], name: str) -> tuple[Sweep, list[str]]:

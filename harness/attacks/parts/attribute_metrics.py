@@ -12,6 +12,11 @@ from harness.leakage.intervals import linear, variance
 
 Ints = NDArray[np.int64]
 
+NOTHING_SENSITIVE = (
+    "attribute inference needs a workload that declares a sensitive attribute; this one does not: "
+    "take a tabular one (location30-*, purchase100-*, tabular-synthetic) or declare `sensitive`"
+)
+
 
 @dataclass(frozen=True)
 class Guesses:

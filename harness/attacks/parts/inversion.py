@@ -109,6 +109,16 @@ class Reconstructions:
     """(k,)"""
 
 
+def explain_no_images(shape: Sequence[int]) -> str | None:
+    """Why records of this shape cannot be reconstructed; None if they are images."""
+    if len(shape) == 3:
+        return None
+    return (
+        f"records of shape {tuple(shape)} are not images (channels, height, width), which gradient inversion "
+        "needs: attack an image workload, such as cifar10-lenet"
+    )
+
+
 @runtime_checkable
 class Inversion(Attacker, Protocol):
     """Reconstructs pictures from gradients; its Params are InversionParams. The harness evaluates them."""

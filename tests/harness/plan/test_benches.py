@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from harness.enqueue import jobs_of
-from harness.plan.benches import ANY_DEVICE, Measure, again, plan_benches, stamp_now
+from harness.plan.benches import again, plan_benches, stamp_now
 from harness.plan.declarations import named
 from harness.plan.estimate import BENCH_OVERHEAD, estimate
+from harness.plan.measure import ANY_DEVICE, Measure
 from harness.plan.plan import Plan, make_plan
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Task, Timing, read_task
@@ -49,6 +50,20 @@ def test_every_workload_and_batch_size_is_one_task_in_which_all_methods_take_tur
     assert (names[0], names[-1]) == (BASELINE, again(BASELINE))
     assert {"dp-sgd bookkeeping", "dp-sgd opacus"} < set(names)
     assert {cell.params["batch_size"] for cell in timing(plan.tasks[1]).variants.values()} == {32}
+
+
+@pytest.mark.parametrize("listed", [None, ["engine"], ["engine", "autograd"]])
+def test_the_baseline_by_the_engine_stands_beside_the_usual_one(listed: list[str] | None) -> None:
+    """By a flag or by its parameter; the usual way stays the yardstick."""
+    grid: dict[str, list[Any]] = {"workload": ["digits-linear"], "method": ["dp-sgd"]}
+    grid |= {"gradients": listed} if listed else {}
+    (task,) = plan_benches(grid, Measure(), both_baselines=listed is None)
+    cells = list(timing(task).variants.values())
+    ways = [cell.params["gradients"] for cell in cells if cell.method.name == BASELINE]
+    assert ways == ["autograd", "engine", "autograd"]
+    assert cells[0] == cells[-1] == task.cell
+    (usual,) = plan_benches({"workload": ["digits-linear"], "method": ["dp-sgd"]}, Measure())
+    assert [cell.params.get("gradients") for cell in timing(usual).variants.values()].count("engine") == 0
 
 
 def test_a_sweep_may_hold_benches_beside_its_grids() -> None:
@@ -104,7 +119,7 @@ def test_a_finished_bench_is_not_rerun(tmp_path: Path) -> None:
 
 def test_it_is_taken_to_last_as_long_as_it_times() -> None:
     cost = estimate(planned({**ENTRY, "measure": {"seconds": 7}}), None)
-    assert cost is not None and cost.seconds == pytest.approx(7 * BENCH_OVERHEAD)
+    assert cost.seconds == pytest.approx(7 * BENCH_OVERHEAD)
 
 
 def test_the_device_is_the_nodes_unless_one_is_named() -> None:
@@ -122,17 +137,22 @@ def test_an_epsilon_is_given_to_methods_that_need_one_and_infinity_survives() ->
     assert 8.0 in [cell.params.get("epsilon") for cell in timing(usual).variants.values()]
 
 
+@pytest.mark.parametrize("name", ["dpsgd", ["dp-sgd"], {"a": 1}])
+def test_an_unknown_method_is_refused_before_anything_is_loaded(name: Any) -> None:
+    (problem,) = refused({**ENTRY, "method": [name], "batch_size": 10**6})
+    assert problem.startswith("bench 1: unknown method ")
+
+
 def test_all_problems_are_reported_at_once_with_their_place() -> None:
     problems = refused(
         {**ENTRY, "measure": {"secconds": 1, "rounds": 2}},
         {**ENTRY, "measure": {"steps": 0, "seconds": -1, "threads": True}},
         {**ENTRY, "batch_size": 10**6},
-        {**ENTRY, "method": "dpsgd"},
         {**ENTRY, "momentun": 0.9},
     )
     begins = [each.split(":")[0].split(" (")[0] for each in problems]
-    assert begins == ["bench 1"] * 2 + ["bench 2"] * 3 + ["bench 3", "bench 4", "bench 5"]
-    for given in ("secconds", "steps = 0", "seconds = -1", "threads = True", "dpsgd", "momentun"):
+    assert begins == ["bench 1"] * 2 + ["bench 2"] * 3 + ["bench 3", "bench 4"]
+    for given in ("secconds", "steps = 0", "seconds = -1", "threads = True", "momentun"):
         assert any(given in each for each in problems), given
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from harness.accounting import price
-from harness.plan.cells import by_method
+from harness.plan.given_names import by_method
 from harness.plan.plan import Plan, make_plan
 from harness.plan.sweep_file import from_options, read_sweep
 from harness.spec import Json
 from harness.store import Store
+from harness.store.forgotten import Forgotten, write_forgotten
 from harness.store.result import Result, parse_result
 from methods import family as methods
 from workloads.errors import SpecError
@@ -173,7 +174,7 @@ def test_the_declared_attacks_run_on_every_attacked_cell_that_has_models_enough(
 
 @pytest.mark.parametrize("asked", [[], ["blind"], ["attribute-inference"]])
 def test_cells_without_a_membership_attack_get_no_declared_attacks(asked: list[str]) -> None:
-    made = plan(SGD, models=3, attacks=asked)
+    made = plan({**SGD, "workload": "tabular-synthetic"}, models=3, attacks=asked)
     assert attacks_of(made) == list(dict.fromkeys([*asked, "blind"]))
 
 
@@ -215,6 +216,19 @@ def test_done_tasks_are_not_planned(tmp_path: Path) -> None:
     assert not {done, diverged} & open_keys
 
 
+def test_a_forgotten_cell_counts_as_done_and_is_named(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    made = plan(SGD, DP | {"epsilon": 8.0}, models=2)
+    for task in made.tasks:
+        store.publish(result(task.key, kind=task.kind))
+    forgotten = made.cells[0]
+    write_forgotten(store, Forgotten(key=forgotten.key, kind="cell", forgotten="2026-01-02T03:04:05+00:00"))
+    again = plan(SGD, DP | {"epsilon": 8.0}, models=2, store=store)
+    assert again.todo == []
+    (warning,) = again.warnings
+    assert f"forget --undo {forgotten.key[:12]}" in warning and made.cells[1].key[:12] not in warning
+
+
 def test_an_attack_without_its_models_waits_for_them(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", create=True)
     made = plan(SGD, models=3, attacks=["lira"])
@@ -222,7 +236,7 @@ def test_an_attack_without_its_models_waits_for_them(tmp_path: Path) -> None:
     store.publish(result(made.tasks[0].key, "failed", "diverged"))
     store.publish(result(lira.key, "failed", "upstream", "attack"))
     assert lira.key in plan(SGD, models=3, attacks=["lira"], store=store).failed
-    store.forget(made.tasks[0].key)
+    store.reset(made.tasks[0].key)
     assert lira in plan(SGD, models=3, attacks=["lira"], store=store).todo
 
 
@@ -240,30 +254,54 @@ def test_an_invalid_epsilon(epsilon: Any) -> None:
     assert "grid 1 (digits-linear, dp-sgd)" in reported[0]
 
 
+def test_all_unknown_names_come_at_once() -> None:
+    """Before anything is loaded, and so before all other problems."""
+    reported = problems(
+        {"workload": "digits-mpl", "method": "sgd"},
+        {"workload": "digits-mlp", "method": "dp-sdg"},
+        SGD | {"epsilon": 1},
+        DP | {"epsilon": 0},
+        SGD | {"method": [["sgd"]]},
+        attacks=["lirra", {"attack": "loss", "wings": 2}, {"attack": "lira", "shadows": "sdg"}],
+    )
+    for each, part in zip(
+        reported,
+        (
+            "unknown attack 'lirra', did you mean 'lira'?",
+            "attack loss: unknown parameter 'wings'",
+            "attack lira: shadows: unknown method 'sdg', did you mean 'sgd'?",
+            "grid 1: unknown workload 'digits-mpl', did you mean 'digits-mlp'?",
+            "grid 2: unknown method 'dp-sdg', did you mean 'dp-sgd'?",
+            "grid 3 (digits-linear, sgd): unknown parameter 'epsilon'",
+            "grid 5: unknown method '['sgd']', did you mean 'sgd'?",
+        ),
+        strict=True,
+    ):
+        assert part in each
+
+
+def test_excluded_points_are_not_looked_up() -> None:
+    both = {"workload": "digits-linear", "method": ["sgd", "dp-sgd"], "epsilon": [8], "steps": 9}
+    assert problems(both)
+    assert len(plan(both | {"exclude": [{"method": "sgd"}]}, models=2).cells) == 1
+
+
 def test_all_problems_of_all_grids_come_at_once() -> None:
     reported = "\n".join(
         problems(
-            {"workload": "digits-mpl", "method": "sgd"},
-            {"workload": "digits-mlp", "method": "dp-sdg"},
-            SGD | {"epsilon": 1},
             DP | {"epsilon": 0},
             DP | {"method": "dpis", "noise_multiplier": 1.0},
             DP | {"noise_multiplier": 1.0, "steps": 9},
             DP | {"batch_size": 10_000},
-            attacks=["lirra", {"attack": "lira", "mode": "sideways"}, {"attack": "loss", "wings": 2}],
+            attacks=[{"attack": "lira", "mode": "sideways"}],
         )
     )
     for part in (
-        "unknown workload 'digits-mpl', did you mean 'digits-mlp'?",
-        "unknown method 'dp-sdg', did you mean 'dp-sgd'?",
-        "grid 3 (digits-linear, sgd): unknown parameter 'epsilon'",
-        "grid 4 (digits-linear, dp-sgd): epsilon = 0",
-        "grid 5 (digits-linear, dpis): noise_multiplier is solved from epsilon: give one of the two",
-        "grid 6 (digits-linear, dp-sgd): epsilon, noise_multiplier and steps are given: give two",
-        "grid 7 (digits-linear, dp-sgd): batch_size",
-        "unknown attack 'lirra', did you mean 'lira'?",
+        "grid 1 (digits-linear, dp-sgd): epsilon = 0",
+        "grid 2 (digits-linear, dpis): noise_multiplier is solved from epsilon: give one of the two",
+        "grid 3 (digits-linear, dp-sgd): epsilon, noise_multiplier and steps are given: give two",
+        "grid 4 (digits-linear, dp-sgd): batch_size",
         "attack lira: mode = 'sideways'",
-        "attack loss: unknown parameter 'wings'",
     ):
         assert part in reported, part
 
