@@ -9,14 +9,16 @@ import pytest
 from torch import Tensor
 
 import methods
+from harness.checks.method_contract import PROBLEM, make_records, quick_params
 from harness.jobs.bench.interleaving import BenchRun, Lap, Player
 from harness.jobs.bench.timing import Laps
 from harness.jobs.clock import HostStopwatch
 from harness.jobs.run import Run
 from methods.base import Method
-from tests.contracts.test_methods import CPU, PROBLEM, every_method, own_cache, people, small
+from tests.contracts.test_methods import every_method, own_cache
 from tests.docs.conftest import FENCE, ROOT
 from workloads.base import Records
+from workloads.devices import CPU
 
 __all__ = ["own_cache"]
 
@@ -51,10 +53,10 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
 
 def laps(method: Method, ticks: Ticks) -> list[Lap]:
     problem = replace(PROBLEM, loss=ticks.charge(COMPUTING, PROBLEM.loss))
-    params = small(method, 40)
+    params = quick_params(method, 40)
 
     def train(run: Run) -> object:
-        return method.train(people(40), problem, params, run)
+        return method.train(make_records(40), problem, params, run)
 
     player = Player("method", train, CPU, threads=1, seed=0)
     try:
@@ -98,10 +100,10 @@ def test_old_plug_ins_that_draw_by_themselves_are_charged_for_it(ticks: Ticks) -
 
     def train(way: str) -> Callable[[Run], object]:
         def steps(run: Run) -> None:
-            rows: Tensor = people(40).y[:4]
+            rows: Tensor = make_records(40).y[:4]
             for _ in run.steps("train", TURNS, {}):
                 with run.drawing() if way == "drawing" else run.clock("batch"):
-                    people(40).take(rows)
+                    make_records(40).take(rows)
 
         return steps
 

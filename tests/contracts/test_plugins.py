@@ -84,12 +84,39 @@ def test_an_installed_package_adds_members(site: Path) -> None:
     assert {"tiny", "sgd", "dp-sgd"} <= {row["name"] for row in json.loads(done.stdout)}
 
 
-def test_a_broken_plug_in_is_reported_and_skipped(site: Path) -> None:
+def test_a_broken_plug_in_is_noted_once_and_skipped(site: Path) -> None:
     done = privbench(site, "list", "methods", "--json")
     assert done.returncode == 0
-    assert "broken" in done.stderr
-    assert "nothing_of_that_name" in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "broken" in line
     assert "broken" not in {row["name"] for row in json.loads(done.stdout)}
+
+
+@pytest.mark.slow
+def test_a_broken_plug_in_is_silent_where_it_is_not_used(site: Path, tmp_path: Path) -> None:
+    for command in (["list", "attacks"], ["show", "method", "tiny"], ["price", "dp-sgd", "--help"]):
+        done = privbench(site, *command)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["show", "method", "broken"], ["plan", "--workload", "digits-linear"]])
+def test_a_broken_plug_in_is_refused_with_the_reason(site: Path, command: list[str], tmp_path: Path) -> None:
+    asked = [*command, "--method", "broken", "--store", str(tmp_path / "s")] if "plan" in command else command
+    done = privbench(site, *asked)
+    assert done.returncode == 2
+    assert "nothing_of_that_name" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_doctor_lists_plug_ins_with_package_and_error(site: Path) -> None:
+    done = privbench(site, "doctor", "--json")
+    rows = {row["what"]: row for row in json.loads(done.stdout)}
+    assert rows["method tiny"]["state"] == rows["attack coin"]["state"] == "good"
+    assert "privbench-tiny 0.1" in rows["method tiny"]["found"]
+    assert rows["method broken"]["state"] == "broken"
+    assert "nothing_of_that_name" in rows["method broken"]["found"]
 
 
 @pytest.mark.slow
