@@ -141,10 +141,16 @@ class Backend(ABC):
     """The class of `--profile FILE`; None if it takes no profile."""
     packs: ClassVar[bool] = False
     """Whether it packs several jobs into one process, so that their expected cost is needed."""
+    reads_here: ClassVar[bool] = False
+    """Whether its jobs read the data of this machine: then a sweep on absent data is refused."""
 
     @abstractmethod
     def device(self, settings: Settings) -> Literal["cpu", "cuda"]:
         """The device of trainings submitted with these settings."""
+
+    def width(self, settings: Settings) -> int | None:
+        """Tasks at a time with these settings, for the time that a sweep will take; None if unknown."""
+        return settings.slots
 
     @abstractmethod
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:

@@ -7,9 +7,8 @@ from itertools import pairwise
 from typing import Literal
 
 from harness.backends.base import Job
+from harness.plan.estimate import START_SECONDS as START_SECONDS
 
-START_SECONDS = 10.0
-"""Upper bound on the start-up of a process (importing torch); a pack should run at least as long."""
 FULL_SECONDS = 600.0
 """Run time beyond which a longer pack saves nothing."""
 ROUNDS = 2

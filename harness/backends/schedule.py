@@ -6,8 +6,10 @@ failures are ignored, so the makespan is a best case.
 
 import heapq
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from harness.backends.base import Job
 from harness.backends.packing import START_SECONDS, lengths, packs, stages
@@ -30,6 +32,13 @@ class Schedule:
     """Share of the slots' time that is neither work nor start-up."""
 
 
+class LocalSpan(NamedTuple):
+    """The run time of a sweep on this machine."""
+
+    slots: int
+    seconds: float
+
+
 def simulate(jobs: Sequence[Job], slots: int, start_seconds: float = START_SECONDS) -> Schedule:
     """Schedule jobs on slots; unknown run times are taken as the median of the known ones."""
     jobs = [replace(job, seconds=each) for job, each in zip(jobs, lengths(jobs), strict=True)]
@@ -45,6 +54,31 @@ def simulate(jobs: Sequence[Job], slots: int, start_seconds: float = START_SECON
     busy = work + count * start_seconds
     idle = 1 - busy / (slots * now) if now else 0.0
     return Schedule(slots, count, work, now, critical_path(jobs, start_seconds), idle)
+
+
+def makespan(jobs: Sequence[Job], slots: int, start_seconds: float = START_SECONDS) -> float:
+    """Run time of jobs on this machine: each slot starts once, and a free one takes the first job whose
+    inputs exist, as the supervisor does (harness/backends/machine/supervisor.py)."""
+    makes = {key: number for number, job in enumerate(jobs) for key in job.tasks}
+    needs = [{makes[need] for need in job.needs if need in makes} - {n} for n, job in enumerate(jobs)]
+    users: dict[int, list[int]] = defaultdict(list)
+    for number, upstream in enumerate(needs):
+        for each in upstream:
+            users[each].append(number)
+    length, left = lengths(jobs), [len(each) for each in needs]
+    ready = [number for number, count in enumerate(left) if not count]
+    running: list[tuple[float, int]] = []
+    now = start_seconds if jobs else 0.0
+    while ready or running:
+        while ready and len(running) < slots:
+            number = heapq.heappop(ready)
+            heapq.heappush(running, (now + length[number], number))
+        now, ended = heapq.heappop(running)
+        for user in users[ended]:
+            left[user] -= 1
+            if not left[user]:
+                heapq.heappush(ready, user)
+    return now
 
 
 def critical_path(jobs: Sequence[Job], start_seconds: float = START_SECONDS) -> float:

@@ -7,13 +7,14 @@ from typing import Any
 
 from harness.backends import DEFAULT, family
 from harness.backends.base import Standing
-from harness.backends.sent import sent_backend
-from harness.spec import Kind
+from harness.backends.remaining import Costs, Remaining, Spent, remaining, task_seconds
+from harness.backends.sent import sent_backend, sent_settings
+from harness.spec import Kind, Task
 from harness.store import Store, heartbeat
-from harness.store.journal import SweepEntry
+from harness.store.journal import Heartbeat, SweepEntry, SweepRecord
 from harness.store.outcomes import AuditOutcome
 from harness.store.result import Result
-from workloads.errors import StoreError, UnknownName
+from workloads.errors import BenchError, StoreError, UnknownName
 
 
 @dataclass(frozen=True)
@@ -30,20 +31,23 @@ class Ended:
     """The message of an audit whose bound exceeds the computed epsilon."""
     steps: int
     """Steps of a training, over all phases."""
+    spent: Spent | None = None
+    """The run time of a task that is done."""
 
     @classmethod
     def of(cls, result: Result) -> "Ended":
         """Summarise a result."""
-        alarm, steps = None, 0
+        alarm, steps, inside = None, 0, 0.0
         with contextlib.suppress(ValueError):  # a failure, or an outcome of another shape
             if result.kind == "train":
                 steps = sum(phase.steps for phase in result.training.phases.values())
+                inside = sum(phase.seconds for phase in result.training.phases.values())
             elif "audit" in result.figures:  # others are not read: a ROC would take as long as the file
                 alarm = _alarm(result)
         warnings = tuple(result.warnings)
-        return cls(
-            result.key, result.kind, result.done, result.reason, result.message, warnings, alarm, steps
-        )
+        head = (result.key, result.kind, result.done, result.reason, result.message)
+        spent = Spent(result.wall_seconds, inside) if result.done and result.wall_seconds else None
+        return cls(*head, warnings, alarm, steps, spent)
 
 
 def _alarm(result: Result) -> str | None:
@@ -65,6 +69,20 @@ class Running:
     phase: str
     done: int
     total: int
+    kind: Kind = "train"
+    workload: str = ""
+    attack: str | None = None
+    seconds: float | None = None
+    """Since this process began it; None if its heartbeat does not state it."""
+    remaining_seconds: float | None = None
+    """None if it is unknown."""
+
+    @property
+    def what(self) -> str:
+        """The task for display: its attack or index, workload and method."""
+        if self.kind == "bench":
+            return self.label
+        return f"{self.attack or 'training'} of {self.workload}, {self.label}"
 
 
 @dataclass
@@ -81,6 +99,10 @@ class Progress:
     """The protocol of its tasks; None if no spec is readable."""
     ended: dict[str, Ended] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
+    width: int | None = None
+    """Tasks at a time; None if the backend does not know."""
+    _costs: tuple[int, Costs] | None = None
+    """The costs of tasks, and the number of ended tasks they were learned from."""
 
     @classmethod
     def of(cls, store: Store, name: str) -> "Progress":
@@ -89,6 +111,7 @@ class Progress:
         progress = cls(store, name, content.tasks, sent_backend(content))
         progress.protocol = _protocol(store, content.tasks)
         progress.look()
+        progress.width = None if progress.over else _width(content)
         progress.standing = standing(progress.backend, store, name, progress.open)
         if not progress.over:
             progress.look()  # the backend may have written failures of tasks whose process is gone
@@ -97,7 +120,7 @@ class Progress:
     def look(self) -> list[Ended]:
         """Refresh, and return the results that are new since the last call."""
         new = []
-        self.running = []
+        pulses: list[tuple[SweepEntry, Heartbeat]] = []
         for task in self.tasks:
             key = task.key
             if key in self.ended:
@@ -107,11 +130,46 @@ class Progress:
                 self.ended[key] = Ended.of(result)
                 new.append(self.ended[key])
             elif (pulse := heartbeat(self.store.folder(key))) is not None:
-                label = self.store.task(key).label
-                self.running.append(Running(key, label, pulse.phase, pulse.done, pulse.total))
+                pulses.append((task, pulse))
+        self.running = [
+            _running(self.store.task(task.key), pulse, self.costs.of(task)) for task, pulse in pulses
+        ]
         if new and self.over:
             self.standing = replace(self.standing, queued=False)  # no unfinished task is left
         return new
+
+    @property
+    def costs(self) -> Costs:
+        """Run times learned from ended tasks; learned again when their number has grown by a tenth."""
+        count = len(self.ended)
+        if self._costs is None or count > 1.1 * self._costs[0]:
+            spent = {key: ended.spent for key, ended in self.ended.items() if ended.spent is not None}
+            self._costs = count, Costs(self.store, self.tasks, spent)
+        return self._costs[1]
+
+    @property
+    def remaining(self) -> Remaining:
+        """The time until the sweep has ended."""
+        if self.over:
+            return Remaining(0.0)
+        if not self.running and self.queued is False:
+            return Remaining(None, "nothing runs or is queued")
+        running = {task.key: task.remaining_seconds for task in self.running}
+        waiting = [task for task in self.tasks if task.key not in self.ended and task.key not in running]
+        slots = max(len(running), self.width or 0)
+        return remaining(running, [self._usual(task) for task in waiting], slots)
+
+    def _usual(self, task: SweepEntry) -> float | None:
+        """The run time of a task; before any training has ended, that of the longest running one."""
+        known = self.costs.of(task)
+        if known is not None or task.kind != "train":
+            return known
+        whole = [
+            each.seconds + each.remaining_seconds
+            for each in self.running
+            if each.kind == "train" and each.seconds is not None and each.remaining_seconds is not None
+        ]
+        return max(whole, default=None)
 
     @property
     def done(self) -> int:
@@ -173,6 +231,7 @@ class Progress:
             "failed": len(self.failures),
             "running": len(self.running),
             "waiting": len(self.tasks) - len(self.ended) - len(self.running),
+            "remaining_seconds": self.remaining.seconds,
             "queued": self.queued,
             "backend": self.backend,
             "protocol": self.protocol,
@@ -182,6 +241,30 @@ class Progress:
     def queued(self) -> bool | None:
         """Whether unfinished tasks are queued or running; None if the scheduler does not respond."""
         return self.standing.queued
+
+
+def _running(task: Task, pulse: Heartbeat, usual: float | None) -> Running:
+    elapsed = None if pulse.started is None else max(0.0, pulse.time - pulse.started)
+    return Running(
+        task.key,
+        task.label,
+        pulse.phase,
+        pulse.done,
+        pulse.total,
+        task.kind,
+        task.cell.workload.name,
+        task.attack.name if task.attack else None,
+        elapsed,
+        task_seconds(pulse, usual),
+    )
+
+
+def _width(sweep: SweepRecord) -> int | None:
+    """Tasks at a time of a submitted sweep; None if its backend or its settings are unknown here."""
+    try:
+        return family.get(sent_backend(sweep)).width(sent_settings(sweep))
+    except BenchError:
+        return None
 
 
 def standing(backend: str, store: Store, sweep: str, tasks: Set[str]) -> Standing:

@@ -1,11 +1,25 @@
 """`python -m harness.jobs STORE KEY...`: see harness/jobs/loop.py."""
 
+import gc
 import sys
 
-from harness.jobs.cublas import set_workspace
+gc.disable()  # nothing that an import makes is garbage
 
-set_workspace()  # before torch is imported
+from harness.accounting.lazy_package import defer  # noqa: E402
+from harness.jobs.cublas import set_workspace  # noqa: E402
+from workloads.threads import bound_threads  # noqa: E402
+
+defer()  # before dp-accounting is imported
+# Before torch and numpy are imported.
+set_workspace()
+bound_threads()
+
+from harness.plan.changes.task_code import remember_code  # noqa: E402
+
+remember_code()  # before it is loaded
 
 from harness.jobs.loop import main  # noqa: E402
 
+gc.freeze()  # nor will it be: collections need not visit it
+gc.enable()
 raise SystemExit(main(sys.argv[1:]))

@@ -1,6 +1,8 @@
 """One attack task: load the signals of a cell's models, run the attack, judge its output."""
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -16,14 +18,17 @@ from harness.jobs.judge import judge
 from harness.jobs.run import Run
 from harness.jobs.setup import Setup, same_version
 from harness.jobs.step_gradient import CPU, share
-from harness.jobs.train import Made
+from harness.jobs.train import Made, describe_data
 from harness.plan.canaries import KINDS
 from harness.spec import Cell, Task
 from harness.store import Store
+from harness.store.fingerprints import short_digest
 from harness.store.result import Result
 from methods.base import Rebuilt
 from workloads.base import Records, Sensitive
 from workloads.errors import Upstream
+
+log = logging.getLogger(__name__)
 
 
 def attack(task: Task, store: Store) -> Made:
@@ -33,10 +38,31 @@ def attack(task: Task, store: Store) -> Made:
     attacker = attacks.family.get(task.attack.name)
     same_version("attack", task.attack, attacker.version)
     results = read_trainings(task.cell, task.models, store)
-    evidence = gather(task, store, results)
+    setup = Setup(task.cell, 0, CPU)
+    evidence = gather(task, store, results, setup)
     params = attacker.Params(**task.attack_params)
     guarantees = [each.training.guarantee for each in results]
-    return judge(task.attack.name, attacker, evidence, params, guarantees)
+    data = describe_data(setup)
+    warn_of_mixed(results)
+    return replace(judge(task.attack.name, attacker, evidence, params, guarantees), data=data)
+
+
+def warn_of_mixed(results: list[Result]) -> None:
+    """Warn if the models of a cell were trained by different code or on different data.
+
+    A warning and no failure: a user may have accepted the change, and only they know whether it matters.
+    """
+    for what in ("code", "data"):
+        found = {short_digest(each.provenance.get(what) or {}) for each in results} - {None}
+        if len(found) > 1:
+            log.warning(
+                "the %d models of this cell were trained with %d different fingerprints of %s: the attack "
+                "treats them as alike; see column mixed_%s of the view frontier",
+                len(results),
+                len(found),
+                what,
+                what,
+            )
 
 
 def read_trainings(cell: Cell, models: int, store: Store) -> list[Result]:
@@ -50,11 +76,11 @@ def read_trainings(cell: Cell, models: int, store: Store) -> list[Result]:
     return results
 
 
-def gather(task: Task, store: Store, results: list[Result]) -> Evidence:
+def gather(task: Task, store: Store, results: list[Result], given: Setup | None = None) -> Evidence:
     """Build the evidence of a cell from the signals of its trainings; models are loaded on demand."""
     signals = read_signals(results, store)
     shadows = read_signals(read_trainings(task.shadows, task.models, store), store) if task.shadows else None
-    setup = Setup(task.cell, 0, CPU)
+    setup = given or Setup(task.cell, 0, CPU)
     records, workload = setup.records, setup.workload
     released = lru_cache(maxsize=1)(partial(load_model, setup, store, results))
     return Evidence(

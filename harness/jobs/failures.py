@@ -6,7 +6,7 @@ import traceback
 import torch
 
 from harness.store.result import Failure
-from workloads.errors import BenchError, DeviceError, Diverged, Upstream
+from workloads.errors import BenchError, DataError, DeviceError, Diverged, Upstream
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Disk full, quota exceeded, or file size limit reached."""
@@ -34,6 +34,7 @@ BUSY = "busy or unavailable"
 def failure(error: Exception) -> Failure:
     """Reason, message and traceback of a failed task."""
     message = str(error) or type(error).__name__
+    told, error = error, origin(error)
     if isinstance(error, Diverged):
         reason = "diverged"
     elif isinstance(error, Upstream):
@@ -50,12 +51,18 @@ def failure(error: Exception) -> Failure:
         reason, message = "killed", f"disk full ({error}); free space and run the sweep again"
     else:
         reason = "error"
-        if not isinstance(error, BenchError):
+        if not isinstance(told, BenchError):
             message = f"{type(error).__name__}: {message}"
         if meaning := next((MEANING[text] for text in MEANING if text in message), None):
             message = f"{meaning} ({message})"
-    trace = "".join(traceback.format_exception(error))
+    trace = "".join(traceback.format_exception(told))
     return Failure(reason=reason, message=message, traceback=trace)
+
+
+def origin(error: Exception) -> Exception:
+    """What went wrong where a workload's records could not be loaded; any other error is its own origin."""
+    cause = error.__cause__
+    return cause if isinstance(error, DataError) and isinstance(cause, Exception) else error
 
 
 def lacks_memory(error: Exception) -> bool:

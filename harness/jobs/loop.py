@@ -23,16 +23,14 @@ from typing import Literal
 
 import torch
 
-from harness.jobs.attack import attack
-from harness.jobs.bench.bench import bench
 from harness.jobs.cgroup import memory_limit, oom_kills
 from harness.jobs.device import accelerator, prepared
 from harness.jobs.failures import failure, loses_device
-from harness.jobs.provenance import provenance
+from harness.jobs.provenance import code_and_data, provenance
 from harness.jobs.run import Interrupted
 from harness.jobs.scheduler import scheduler_job
 from harness.jobs.train import Made, train, watched
-from harness.plan.benches import ANY_DEVICE, Measure
+from harness.plan.measure import ANY_DEVICE, Measure
 from harness.spec import Task
 from harness.store import Store
 from harness.store.files import dump
@@ -109,6 +107,7 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
             with prepared(device, threads):
                 here = provenance(device)
                 made = perform(store, task, device, stop)
+            here |= code_and_data(task, made.data, store)
             dump(figures_of(made.outcome))  # a NaN fails the task, not the worker
             artefacts = {
                 name.split(".")[0]: store.write_artefact(key, name, content)
@@ -150,12 +149,16 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
 
 
 def perform(store: Store, task: Task, device: torch.device, stop: Callable[[], bool]) -> Made:
-    """Run a task by its kind."""
+    """Run a task by its kind. Attacks load statistics of scipy, which other kinds can do without."""
     task.refuse_other_protocol()
     if task.kind == "train":
         return train(task, device, store.folder(task.key), stop)
     if task.kind == "bench":
+        from harness.jobs.bench.bench import bench
+
         return bench(task, device, stop)
+    from harness.jobs.attack import attack
+
     return attack(task, store)
 
 
@@ -195,17 +198,25 @@ def heartbeats(folder: Path, stop: Stop) -> Iterator[None]:
     file, over = folder / "heartbeat", threading.Event()
 
     def beat() -> None:
+        began = time.time()
+        seen, seen_time, seen_done = "", began, 0
         while True:
             stop.look_for_parent()
             phase, done, total = watched[0].position if watched else ("", 0, 0)
+            moment = time.time()
+            if phase != seen:
+                seen, seen_time, seen_done = phase, moment, done
             now = Heartbeat(
-                time=time.time(),
+                time=moment,
                 pid=os.getpid(),
                 host=os.uname().nodename,
                 job=scheduler_job(),
                 phase=phase,
                 done=done,
                 total=total,
+                started=began,
+                phase_started=seen_time,
+                phase_done=seen_done,
             )
             aside = file.with_name(f".heartbeat-{os.getpid()}")
             with contextlib.suppress(OSError):  # a full disk must not stop a training

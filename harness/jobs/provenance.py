@@ -1,5 +1,6 @@
 """Provenance of a result: hardware, software and job; never part of a key."""
 
+import contextlib
 import os
 import platform
 from functools import cache
@@ -12,6 +13,11 @@ import torch
 from harness.jobs.checkout import git_state
 from harness.jobs.device import Identity, accelerator, arithmetic
 from harness.jobs.scheduler import scheduler_job, scheduler_node
+from harness.plan.changes.task_code import asked_of, code_of
+from harness.plan.changes.task_data import keep_data
+from harness.spec import Json, Task
+from harness.store import Store
+from harness.store.fingerprints import store_secret, write_sources
 
 PACKAGES = ("privbench", "torch", "opacus", "dp-accounting", "numpy", "scipy", "scikit-learn")
 
@@ -25,6 +31,22 @@ def provenance(device: torch.device | None) -> Identity:
     if device is not None:
         card = {"device": accelerator(device).name, **accelerator(device).identity()}
     return {**surroundings(), **card, "threads": torch.get_num_threads(), **arithmetic()}
+
+
+def code_and_data(task: Task, described: Json, store: Store) -> Json:
+    """The fingerprints of a task's code and of the records it used; the store keeps what is behind them."""
+    parts = _code(asked_of(task))
+    for part in parts.values():
+        write_sources(store, part.digest, part.files)
+    found: Json = {"code": {name: part.digest for name, part in parts.items()}}
+    with contextlib.suppress(OSError):  # a full disk must not fail a task
+        if described and (secret := store_secret(store, create=True)) is not None:
+            found["data"] = keep_data(task.cell.workload.name, described, secret)
+    return found
+
+
+_code = cache(code_of)
+"""Of this process: what it has loaded does not change."""
 
 
 @cache

@@ -10,7 +10,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from harness.attacks.base import Bools, Evidence
-from harness.attacks.parts.inversion import Intercepted, Inversion, InversionParams, Pixels, Reconstructions
+from harness.attacks.parts.inversion import (
+    Intercepted,
+    Inversion,
+    InversionParams,
+    Pixels,
+    Reconstructions,
+    explain_no_images,
+)
 from harness.attacks.parts.picture_metrics import compare, summarise
 from harness.jobs.train import Made
 from harness.store.outcomes import Reconstruction
@@ -45,13 +52,8 @@ def invert(attacker: Inversion, evidence: Evidence, params: InversionParams) -> 
 def require_images(pool: Records) -> None:
     """BenchError unless the records are images."""
     shape = tuple(pool.take(torch.arange(1)).x.shape[1:])
-    if len(shape) != 3:
-        raise BenchError(
-            f"records of shape {shape} are not images (channels, height, width), which gradient inversion "
-            "needs: attack an image workload, such as cifar10-lenet",
-            field="records",
-            value=shape,
-        )
+    if why := explain_no_images(shape):
+        raise BenchError(why, field="records", value=shape)
 
 
 def choose(members: Bools, images: int, seed: int) -> list[Rows]:

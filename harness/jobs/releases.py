@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import attr
@@ -17,13 +17,14 @@ from dp_accounting import (
     SelfComposedDpEvent,
     ZCDpEvent,
 )
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from torch import Tensor
 
-from harness.accounting.ledger import ASSUMPTIONS, count_releases, expand
+from harness.accounting.ledger import ASSUMPTIONS, check_search, count_releases, expand
 from methods import base
 from methods.base import Norm, Output, SamplerKind, Value
 from methods.mechanisms.noise import Noise, SecureNoise, SeededNoise
-from methods.training.sampling import HOST, Batches, make_sampler
+from methods.training.sampling import HOST, Batches, make_sampler, poisson_rate
 from workloads.base import Records
 from workloads.errors import AccountingError
 
@@ -144,6 +145,17 @@ class Releases:
             self.line(release).count = release.count
 
 
+@dataclass
+class Trial:
+    """One of several trainings of which the best is released, with its own record."""
+
+    name: str
+    members: int
+    """The expected number of records that it trains on."""
+    releases: Releases = field(default_factory=Releases)
+    ledger: DpEvent = field(default_factory=NoOpDpEvent)
+
+
 def _repeated(lines: Sequence[Release]) -> list[DpEvent]:
     """The events of one name; equal events are merged, whatever their divisor."""
     found: list[Release] = []
@@ -256,6 +268,10 @@ class ReleaseRecorder(ABC):
 
     def __init__(self) -> None:
         self.releases = Releases()
+        self.trials: list[Trial] = []
+        """The finished trials of a search."""
+        self.current: Trial | None = None
+        """The trial that is running; `releases` is then its own."""
 
     @property
     @abstractmethod
@@ -291,6 +307,9 @@ class ReleaseRecorder(ABC):
         """Batches of these records; see methods.base.Run."""
         count = len(members) if rows is None else len(rows)
         generator = self.generator(stream, HOST)
+        if self.current is not None and kind == "poisson" and rate is None:
+            # Of the expected number: how many records a trial really has is not public.
+            rate = poisson_rate(self.current.members, batch_size)
         sampler = make_sampler(kind, count, batch_size, generator, device or self.device, rate)
         return Batches(sampler, members, self.drawing, rows)
 
@@ -343,7 +362,16 @@ class ReleaseRecorder(ABC):
 
     def ledger(self, whole: DpEvent | None = None) -> DpEvent:
         """The ledger of all releases so far; see methods.base.Run."""
+        if self.current is None and (self.trials or isinstance(whole, RepeatAndSelectDpEvent)):
+            found = NoOpDpEvent() if whole is None else whole
+            beside = [(line.event, line.count) for line in self.releases if line.event is not None]
+            check_search(found, [trial.ledger for trial in self.trials], beside)
+            return found
         if whole is None:
-            return self.releases.compose()
-        self.releases.check_covered(whole)
-        return whole
+            found = self.releases.compose()
+        else:
+            self.releases.check_covered(whole)
+            found = whole
+        if self.current is not None:
+            self.current.ledger = found
+        return found

@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +15,10 @@ import torch
 from dp_accounting import DpEvent
 from torch import Tensor
 
-from harness.accounting import Allotment, Filter
 from harness.jobs.checkpoint import check_state, read_checkpoint, restore, state_of, write_checkpoint
-from harness.jobs.clock import PeakMemory, Span, Stopwatch, stopwatch
+from harness.jobs.clock import PeakMemory, Span, stopwatch
 from harness.jobs.device import accelerator
-from harness.jobs.releases import ReleaseRecorder
+from harness.jobs.releases import ReleaseRecorder, Trial
 from methods.base import Budget, State
 from workloads.errors import Diverged
 
@@ -54,35 +53,44 @@ class Series:
     def column(self, columns: dict[str, list[float]], name: str) -> list[float]:
         """A column of `clocks` or `values`, filled with NaN for the steps before it first appeared."""
         column = columns.setdefault(name, [])
-        column.extend([math.nan] * (len(self.wall) - len(column)))
+        missing = len(self.wall) - len(column)
+        if missing:
+            column.extend([math.nan] * missing)
         return column
 
 
-class Timed(NamedTuple):
-    """Marks around a step and its parts, read later."""
+Part = tuple[str, Span]
+"""A part of a step: its name, and the marks around it."""
 
-    parts: list[tuple[str, Span]]
+
+class Timed(NamedTuple):
+    """Marks around a step, read later."""
+
+    parts: int
+    """Number of parts recorded when it ended."""
     whole: Span
     cpu: float
     """CPU seconds of the process; NaN on a device, where the process only waits."""
 
 
 class Clock:
-    """Context manager that times a part of a step.
+    """Context manager that times a part of a step; one for each name, entered in every step.
 
     A class with slots, at a third of the cost of a generator, since a step may enter several.
     """
 
-    __slots__ = ("mark", "name", "parts", "stopwatch")
+    __slots__ = ("begun", "mark", "name", "parts")
 
-    def __init__(self, stopwatch: Stopwatch, parts: list[tuple[str, Span]], name: str) -> None:
-        self.stopwatch, self.parts, self.name = stopwatch, parts, name
+    def __init__(self, mark: Callable[[], Any], parts: list[Part], name: str) -> None:
+        self.mark, self.parts, self.name = mark, parts, name
+        self.begun: list[Any] = []
+        """Marks of the blocks that are open: a block may contain another of its name."""
 
     def __enter__(self) -> None:
-        self.mark = self.stopwatch.mark()
+        self.begun.append(self.mark())
 
     def __exit__(self, *error: object) -> None:
-        self.parts.append((self.name, (self.mark, self.stopwatch.mark())))
+        self.parts.append((self.name, (self.begun.pop(), self.mark())))
 
 
 class Drawing:
@@ -135,7 +143,9 @@ class Run(ReleaseRecorder):
         self._series = Series()
         self._unread: list[Timed] = []
         self._unseen: list[tuple[int, dict[str, Tensor | float]]] = []
-        self._parts: list[tuple[str, Span]] = []
+        self._parts: list[Part] = []
+        """Of the steps that are not read, and of the current one."""
+        self._clocks: dict[str, Clock] = {}
         self._values: dict[str, Tensor | float] = {}
         self._drawing = Drawing(self)
         self._verdict: bool | None = None
@@ -158,12 +168,29 @@ class Run(ReleaseRecorder):
 
     def generator(self, name: str, device: torch.device | None = None) -> torch.Generator:
         """The named random stream of this task, by default on the run's device."""
-        if name not in self._generators:
+        stream = name if self.current is None else f"{self.current.name}/{name}"
+        if stream not in self._generators:
             generator = torch.Generator(device or self._device)
-            self._generators[name] = generator.manual_seed(self.seed(f"stream/{name}"))
-            if name in self._unclaimed:
-                generator.set_state(self._unclaimed.pop(name))
-        return self._generators[name]
+            self._generators[stream] = generator.manual_seed(self.seed(f"stream/{name}"))
+            if stream in self._unclaimed:
+                generator.set_state(self._unclaimed.pop(stream))
+        return self._generators[stream]
+
+    @contextmanager
+    def trial(self, name: str, members: int) -> Iterator[None]:
+        """One of several trainings of which the best is released; see methods.base.Run."""
+        if self.current is not None:
+            raise ValueError(f"trial {name!r} begins inside of trial {self.current.name!r}: end that first")
+        outer_name, outer_releases = self.name, self.releases
+        self.current = trial = Trial(name, members)
+        # Seeds and checkpoints are those of the trial.
+        self.name, self.releases = f"{outer_name}/{name}", trial.releases
+        try:
+            yield
+            self._look()
+        finally:
+            self.name, self.releases, self.current = outer_name, outer_releases, None
+        self.trials.append(trial)
 
     def clock(self, name: str) -> AbstractContextManager[None]:
         """Time a part of the current step."""
@@ -176,7 +203,10 @@ class Run(ReleaseRecorder):
 
     def part(self, name: str) -> AbstractContextManager[None]:
         """Time a part of the current step under any name."""
-        return Clock(self._stopwatch, self._parts, name)
+        clock = self._clocks.get(name)
+        if clock is None:
+            clock = self._clocks[name] = Clock(self._stopwatch.mark, self._parts, name)
+        return clock
 
     def drawing(self) -> AbstractContextManager[None]:
         """Time a block as drawing a batch."""
@@ -190,14 +220,20 @@ class Run(ReleaseRecorder):
     def observe(self, **values: Tensor | float) -> None:
         """Record values of the current step."""
         for name, value in values.items():
-            self._values[name] = value.detach() if isinstance(value, Tensor) else value
+            if isinstance(value, Tensor) and value.requires_grad:
+                self._values[name] = value.detach()
+            else:
+                self._values[name] = value
 
     def budget(self, epsilon: float, delta: float, likely: DpEvent, alone: bool = False) -> Budget:
         """A budget that admits no event beyond (epsilon, delta); see methods.base.Run."""
+        from harness.accounting import Allotment, Filter  # loads accountants
+
         return Allotment(epsilon, delta, likely) if alone else Filter(epsilon, delta, likely)
 
     def steps(self, phase: str, total: int, state: State) -> Iterator[int]:
         """Yield the remaining steps; see methods.base.Run."""
+        phase = phase if self.current is None else f"{self.current.name}-{phase}"
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", phase):
             raise ValueError(f"the name of a phase has lower-case letters, digits and hyphens, got {phase!r}")
         if phase in self.phases:
@@ -206,17 +242,19 @@ class Run(ReleaseRecorder):
         self.finish()  # the previous phase may have been left by a break
         self._series = self.phases[phase] = Series()
         done = self._resume(phase, state)
-        memory = PeakMemory(self._device)
+        memory, mark, process_time = PeakMemory(self._device), self._stopwatch.mark, self._process_time
         self._series.resting_memory_bytes = self._series.resting_memory_bytes or memory.resting
         saved_at = time.monotonic()
         try:
             for step in range(done, total):
                 self.position = (phase, step, total)
-                self._parts, self._values, self._verdict = [], {}, None
-                cpu, mark = self._process_time(), self._stopwatch.mark()
+                self._values, self._verdict = {}, None
+                self._drop_parts()
+                cpu, begin = process_time(), mark()
                 yield step
-                whole = mark, self._stopwatch.mark()
-                self._record(step, whole, self._process_time() - cpu)
+                self._unread.append(Timed(len(self._parts), (begin, mark()), process_time() - cpu))
+                if self._values:
+                    self._unseen.append((step, self._values))
                 if max(len(self._unread), len(self._unseen)) >= LOOK_EVERY:
                     self._look()
                 stopping = self.stop()
@@ -239,10 +277,11 @@ class Run(ReleaseRecorder):
         """CPU seconds of the process; NaN on a device, where the process spins while it waits."""
         return time.process_time() if self._accelerator.host else math.nan
 
-    def _record(self, step: int, whole: Span, cpu: float) -> None:
-        self._unread.append(Timed(self._parts, whole, cpu))
-        if self._values:
-            self._unseen.append((step, self._values))
+    def _drop_parts(self) -> None:
+        """Drop parts outside steps, and of a step that was not finished."""
+        recorded = self._unread[-1].parts if self._unread else 0
+        if len(self._parts) > recorded:
+            del self._parts[recorded:]
 
     def _look(self) -> None:
         """Move times and observed values from the device into the series."""
@@ -254,35 +293,45 @@ class Run(ReleaseRecorder):
         unread, self._unread = self._unread, []
         if not unread:
             return
-        spans: list[Span] = []
-        for step in unread:
-            spans += [span for _, span in step.parts]
-            spans.append(step.whole)
-        seconds = iter(self._stopwatch.read(spans))
-        for step in unread:
+        parts = self._parts[: unread[-1].parts]
+        self._parts.clear()  # in place: clocks refer to it
+        seconds = self._stopwatch.read([*(span for _, span in parts), *(step.whole for step in unread)])
+        whole, series, begin = seconds[len(parts) :], self._series, 0
+        for step, wall in zip(unread, whole, strict=True):
             clocks: dict[str, float] = {}
-            for name, _ in step.parts:
-                clocks[name] = clocks.get(name, 0.0) + next(seconds)
+            for place in range(begin, step.parts):
+                name = parts[place][0]
+                clocks[name] = clocks.get(name, 0.0) + seconds[place]
             for name, total in clocks.items():
-                self._series.column(self._series.clocks, name).append(total)
-            self._series.wall.append(next(seconds))
-            self._series.cpu.append(step.cpu)
+                series.column(series.clocks, name).append(total)
+            series.wall.append(wall)
+            series.cpu.append(step.cpu)
+            begin = step.parts
 
     def _see_values(self) -> None:
         """Read observed values; Diverged at the first non-finite one."""
         unseen, self._unseen = self._unseen, []
         every = [(step, name, value) for step, values in unseen for name, value in values.items()]
         numbers = read_values([value for _, _, value in every])
+        columns = self._series.values
         for (step, name, _), number in zip(every, numbers, strict=True):
             if not math.isfinite(number):
-                raise Diverged(self.position[0], step, name)
-            if name in RESERVED or name.startswith("clock_"):
-                raise ValueError(
-                    f"an observed value cannot be named {name!r}, a column of the step table: rename it"
-                )
-            column = self._series.values.setdefault(name, [])
-            column.extend([math.nan] * (step - len(column)))
+                if self.current is None:
+                    raise Diverged(self.position[0], step, name)
+                number = math.nan  # a diverged trial keeps its place
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = self._new_column(name)
+            if len(column) != step:
+                column.extend([math.nan] * (step - len(column)))
             column.append(number)
+
+    def _new_column(self, name: str) -> list[float]:
+        if name in RESERVED or name.startswith("clock_"):
+            raise ValueError(
+                f"an observed value cannot be named {name!r}, a column of the step table: rename it"
+            )
+        return []
 
     def _save(self, phase: str, done: int, state: State, memory: PeakMemory) -> None:
         self._look()
@@ -345,12 +394,20 @@ class Run(ReleaseRecorder):
 
 
 def read_values(values: Sequence[Tensor | float]) -> list[float]:
-    """Convert to floats, with one copy for all tensors on a device."""
-    away = [value for value in values if isinstance(value, Tensor) and value.device.type != "cpu"]
-    read = iter(torch.stack([value.double().reshape(()) for value in away]).tolist() if away else [])
+    """Convert to floats, with one copy for all tensors of a kind; RuntimeError for several elements."""
+    kinds: dict[tuple[torch.device, torch.dtype, torch.Size], list[Tensor]] = {}
+    places: list[Any] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            kind = value.device, value.dtype, value.shape
+            kinds.setdefault(kind, []).append(value)
+            places.append(kind)
+        else:
+            places.append(None)
+    read = {kind: iter(torch.stack(each).view(len(each)).tolist()) for kind, each in kinds.items()}
     return [
-        next(read) if isinstance(value, Tensor) and value.device.type != "cpu" else float(value)
-        for value in values
+        float(value) if place is None else float(next(read[place]))
+        for value, place in zip(values, places, strict=True)
     ]
 
 

@@ -6,7 +6,6 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 import methods
 import workloads
@@ -15,9 +14,13 @@ from harness.plan.canaries import CellRecords, cell_records, coins
 from harness.plan.public_records import public_records
 from harness.spec import Cell, Plugin
 from methods.base import Method, Params, Problem
+from methods.training.cross_entropy import CrossEntropy
 from workloads.base import Records, Workload
 from workloads.errors import SpecError
 from workloads.records import without
+
+per_example_loss = CrossEntropy()
+"""The loss of every problem: cross-entropy of every example, shape (B,)."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +115,6 @@ def membership(cell: Cell, index: int, pool: int) -> Tensor:
     mask = torch.zeros(pool, dtype=torch.bool)
     mask[order[: cell.n_train]] = True
     return mask
-
-
-def per_example_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of every example, shape (B,)."""
-    return cross_entropy(logits, labels, reduction="none")
 
 
 def same_version(kind: str, asked: Plugin, installed: str) -> None:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from harness.attacks.base import Shared, When
 from harness.jobs.run import Run
-from methods.base import Budget, Method, Params, Problem, Rebuilt, Stepped
+from harness.plan.inspection.misfits import explain_no_gradient
+from methods.base import Budget, Method, Params, Problem, Stepped
 from workloads.base import Records
 from workloads.errors import SpecError
 
@@ -102,15 +103,10 @@ def one_step(method: Method, params: Params, count: int) -> Params:
 
     SpecError for a method without single steps.
     """
-    if isinstance(method, Rebuilt) or not isinstance(params, Stepped):
-        why = (
-            "releases another module than the one it trains"
-            if isinstance(method, Rebuilt)
-            else f"declares no single step: {type(params).__name__} has no one_step"
-        )
-        raise SpecError(
-            f"'{type(method).__name__}' {why}, so it shares no gradient; attack its predictions instead"
-        )
+    if why := explain_no_gradient(method, type(params)):
+        raise SpecError(why)
+    if not isinstance(params, Stepped):
+        raise TypeError(f"{type(params).__name__} has no one_step")
     return type(params)(**{**params.model_dump(), **params.one_step(count, RATE)})
 
 

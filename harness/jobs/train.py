@@ -3,7 +3,7 @@
 import io
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,15 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from dp_accounting import DpEvent
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from harness.accounting import Guarantee, check, find_ceilings, price
+from harness.accounting.guarantee import Guarantee, check, without_guarantee
+from harness.accounting.ledger import check_priceable
 from harness.jobs.memory_layout import restore_layout
 from harness.jobs.run import Run, Series
 from harness.jobs.setup import Setup, per_example_loss
 from harness.plan.canaries import CellRecords
-from harness.spec import Task
+from harness.spec import Json, Task
 from harness.store.outcomes import (
     Outcome,
     Phase,
@@ -32,6 +34,7 @@ from harness.store.outcomes import (
 from methods.base import Budgeted, Method, Params, Released
 from workloads.base import Records
 from workloads.errors import Diverged
+from workloads.records import describe
 
 EVALUATION_BATCH = 2048
 DELTA = 1e-5
@@ -45,6 +48,8 @@ class Made:
     outcome: Outcome
     artefacts: dict[str, bytes]
     """File name, e.g. `signals.safetensors`, to content."""
+    data: Json = field(default_factory=dict)
+    """Pool and test records as described by workloads/records.py; empty if none were used."""
 
 
 def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], bool]) -> Made:
@@ -55,9 +60,7 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
     watch(run)
     released = setup.method.train(setup.members, setup.problem, params, run)
     run.finish()
-    guarantee = price(released.ledger, getattr(params, "delta", DELTA))
-    check(guarantee, bound(setup.method, params))
-    ceilings = find_ceilings(released.ledger, guarantee)
+    guarantee, ceilings = account(released.ledger, setup.method, params)
     signals = collect_signals(released, records, device)
     aside = set_aside(released, records, mask)
     own = slice(len(records.pool))
@@ -67,7 +70,7 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
             set_aside=int(aside.sum()),
             guarantee=PricedGuarantee(
                 **{**guarantee.asdict(), "kind": promised(guarantee, setup.method)},
-                ceilings=None if ceilings is None else PricedCeilings(**ceilings.asdict()),
+                ceilings=ceilings,
             ),
             stats=finite(released.stats),
             phases={name: summary(series) for name, series in run.phases.items()},
@@ -77,7 +80,31 @@ def train(task: Task, device: torch.device, folder: Path, stop: Callable[[], boo
             "model.safetensors": save(weights(released.predictor)),
             "steps.parquet": step_table(run.phases),
         },
+        data=describe_data(setup),
     )
+
+
+def describe_data(setup: Setup) -> Json:
+    """The workload's own records, without canaries, described for the fingerprint of the data."""
+    return {"pool": describe(setup.records.pool), "test": describe(setup.workload.test())}
+
+
+def account(ledger: DpEvent, method: Method, params: Params) -> tuple[Guarantee, PricedCeilings | None]:
+    """The guarantee of a ledger and its ceilings; AccountingError if it exceeds the method's bound.
+
+    Accountants load only for a ledger that has a guarantee or claims one.
+    """
+    check_priceable(ledger)
+    nothing = without_guarantee(ledger)
+    if nothing is not None:
+        check(nothing, bound(method, params))
+        return nothing, None
+    from harness.accounting import find_ceilings, price_once
+
+    guarantee = price_once(ledger, getattr(params, "delta", DELTA))
+    check(guarantee, bound(method, params))
+    ceilings = find_ceilings(ledger, guarantee)
+    return guarantee, None if ceilings is None else PricedCeilings(**ceilings.asdict())
 
 
 def bound(method: Method, params: Params) -> float | None:
@@ -160,6 +187,7 @@ def utility(signals: dict[str, Tensor], included: Tensor, excluded: Tensor) -> U
         train_accuracy=share(right[included]),
         train_loss=float(losses[included].mean()),
         nonmember_accuracy=share(right[excluded]) if bool(excluded.any()) else None,
+        majority_accuracy=share(test_labels == test_labels.mode().values),
     )
 
 

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from harness.jobs import cublas
+from workloads.threads import bound_threads
 
-cublas.set_workspace()  # before torch is imported
+# Before torch and numpy are imported.
+cublas.set_workspace()
+bound_threads()
 
 import torch  # noqa: E402
 

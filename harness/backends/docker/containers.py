@@ -16,6 +16,7 @@ from harness.backends.docker.daemon import KEEPER_LABEL, STORE_LABEL
 from harness.backends.gpus import for_device
 from harness.backends.profile import Name, ProfileFile
 from harness.store import Store
+from workloads.threads import LIBRARIES, THREADS
 
 Size = Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]?$")]
 Folder = Annotated[str, Field(pattern=r"^/")]
@@ -138,8 +139,8 @@ def _environment(settings: Settings, profile: Container, gpu: str | None) -> dic
         **for_device(hidden, gpu),
         "HOME": "/tmp",
         "PRIVBENCH_IMAGE": str(profile.image),
-        "PRIVBENCH_THREADS": threads,
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads),
+        THREADS: threads,
+        **dict.fromkeys(LIBRARIES, threads),
         **settings.environment,
         **profile.environment,
     }

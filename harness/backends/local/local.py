@@ -10,3 +10,4 @@ class Local(Queued):
 
     name = "local"
     about: ClassVar[str] = "worker processes of this machine"
+    reads_here: ClassVar[bool] = True

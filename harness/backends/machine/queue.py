@@ -102,6 +102,10 @@ class Queued(Backend):
         """`cuda` if this machine has usable GPUs."""
         return "cuda" if placed(settings).gpus else "cpu"
 
+    def width(self, settings: Settings) -> int | None:
+        """The slots that were asked for; None if none were: to look for GPUs would start a process."""
+        return settings.slots or len(settings.gpus or ()) or None
+
     def submit(self, jobs: Sequence[Job], store: Store, sweep: str, settings: Settings) -> None:
         """Queue the jobs and make sure that a supervisor runs."""
         other = supervisor_state(store)

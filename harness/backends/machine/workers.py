@@ -14,6 +14,7 @@ from harness.backends.base import Settings, program
 from harness.backends.gpus import for_device
 from harness.jobs.cgroup import oom_kills
 from harness.store import Store
+from workloads.threads import LIBRARIES, THREADS
 
 JOB = program("harness.jobs")
 STOP_SECONDS = 30.0
@@ -50,8 +51,8 @@ class Worker:
         self._stop_since: float | None = None
         self._oom_kills = oom_kills()
         threads = str(settings.threads)
-        environment = {**for_device(os.environ, gpu), "PRIVBENCH_THREADS": threads, **settings.environment}
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        environment = {**for_device(os.environ, gpu), THREADS: threads, **settings.environment}
+        for name in LIBRARIES:
             environment[name] = threads  # slots must not compete for cores
         self.process = subprocess.Popen(
             [*program, str(store.path), "-"],

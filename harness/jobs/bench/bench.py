@@ -15,7 +15,7 @@ from harness.jobs.failures import failure
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.setup import Setup, per_example_loss
 from harness.jobs.train import Made, watch
-from harness.plan.benches import Measure
+from harness.plan.measure import Measure
 from harness.spec import Cell, Json, Task, Timing
 from harness.store.outcomes import Bench, Benched, Variant
 from methods.gradients import make_engine

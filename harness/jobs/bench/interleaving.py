@@ -10,9 +10,10 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -57,6 +58,29 @@ class Turn:
     lap: Lap
 
 
+class CpuClock:
+    """Context manager that times a part of a step, with its CPU time."""
+
+    __slots__ = ("begin", "name", "now", "seconds", "wall")
+
+    def __init__(
+        self,
+        wall: AbstractContextManager[None],
+        now: Callable[[], float],
+        seconds: dict[str, float],
+        name: str,
+    ) -> None:
+        self.wall, self.now, self.seconds, self.name = wall, now, seconds, name
+
+    def __enter__(self) -> None:
+        self.begin = self.now()
+        self.wall.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.wall.__exit__(*error)
+        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + self.now() - self.begin
+
+
 class BenchRun(Run):
     """A run that also measures the CPU time of its clocks and can be reseeded for a round."""
 
@@ -64,20 +88,16 @@ class BenchRun(Run):
         super().__init__(name, device, interval=math.inf, stop=stop)
         self._cpu_clocks: dict[str, float] = {}
 
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
+    def part(self, name: str) -> AbstractContextManager[None]:
         """Time a part of the current step."""
-        begin = self._process_time()
-        with super().part(name):
-            yield
-        spent = self._process_time() - begin
-        self._cpu_clocks[name] = self._cpu_clocks.get(name, 0.0) + spent
+        return CpuClock(super().part(name), self._process_time, self._cpu_clocks, name)
 
     def take_lap(self) -> Lap:
         """Times of the step that just ended; the only wait for the device in a turn."""
         self._read_clocks()
         series, steps = self._series, len(self._series.wall)
-        cpu, self._cpu_clocks = self._cpu_clocks, {}
+        cpu = dict(self._cpu_clocks)
+        self._cpu_clocks.clear()
         return Lap(
             phase=self.position[0],
             wall=series.wall[-1],

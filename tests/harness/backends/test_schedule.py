@@ -1,7 +1,7 @@
 import pytest
 
 from harness.backends.base import Job
-from harness.backends.schedule import critical_path, simulate
+from harness.backends.schedule import critical_path, makespan, simulate
 
 
 def cells(count: int, models: int, train: float, attack: float) -> list[Job]:
@@ -54,3 +54,21 @@ def test_a_cluster_is_never_faster_than_the_work_or_the_longest_chain() -> None:
         assert schedule.makespan_seconds >= schedule.critical_path_seconds
         assert schedule.makespan_seconds >= schedule.work_seconds / slots
         assert 0 <= schedule.idle_share < 1
+
+
+def test_a_machine_starts_each_slot_once_and_fills_it_with_what_is_ready() -> None:
+    jobs = cells(2, 3, 10.0, 4.0)
+    assert makespan(jobs, 1, start_seconds=5.0) == pytest.approx(5.0 + 6 * 10 + 2 * 4)
+    assert makespan(jobs, 100, start_seconds=5.0) == pytest.approx(5.0 + 10 + 4)
+    # Two slots: 0 1 | 2 3 | attack of the first cell and 4, then 5 beside the rest of 4.
+    assert makespan(jobs, 2, start_seconds=0.0) == pytest.approx(38.0)
+    assert makespan([], 2) == 0.0
+
+
+def test_a_machine_is_never_faster_than_the_work_or_the_longest_chain() -> None:
+    for slots in (1, 2, 7, 500):
+        jobs = cells(20, 8, 3.0, 1.0)
+        span = makespan(jobs, slots, start_seconds=0.0)
+        assert span >= critical_path(jobs, 0.0)
+        assert span >= 20 * (8 * 3.0 + 1.0) / slots
+        assert span <= 20 * (8 * 3.0 + 1.0) / slots + critical_path(jobs, 0.0)

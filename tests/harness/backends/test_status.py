@@ -49,6 +49,7 @@ def test_tasks_are_counted_by_the_content_of_their_folders(store: Store) -> None
         "failed": 1,
         "running": 1,
         "waiting": 0,
+        "remaining_seconds": None,
         "queued": False,
         "backend": "local",
         "protocol": PROTOCOL,

@@ -21,7 +21,7 @@ from tests.harness.simulated import sweep_record
 from workloads.base import Records
 
 MODELS, CANARIES = 4, 100
-SWEEP = {
+SWEEP: Json = {
     "models": MODELS,
     "attacks": ["loss", "audit-one-run"],
     "grid": [
@@ -83,6 +83,15 @@ def test_an_honest_dp_sgd_raises_no_alarm(tmp_path: Path) -> None:
     strongest = "select * from frontier where attack = 'strongest'"
     (chosen,) = query(store.path, strongest).arrow.to_pylist()
     assert chosen["n_members"] == MODELS * 718 and chosen["canary_auc"] is None
+
+
+@pytest.mark.slow
+def test_an_honest_private_search_raises_no_alarm(tmp_path: Path) -> None:
+    grid = SWEEP["grid"][0] | {"method": "private-search", "mean": 3}
+    store = run(tmp_path / "store", SWEEP | {"attacks": ["audit-one-run"], "grid": [grid]})
+    (row,) = query(store.path, "select * from audit").arrow.to_pylist()
+    assert row["alarm"] is False and 0 <= row["epsilon_audited"] < row["epsilon_priced"] <= 1.0
+    assert row["trials"] == MODELS * CANARIES, "held-out canaries count as members"
 
 
 @pytest.mark.slow

@@ -242,6 +242,11 @@ def test_values_of_every_kind_are_read_exactly() -> None:
     assert read_values(values) == [1.5, float(torch.tensor(0.1)), 0.1, float(2**40), 1.0]
 
 
+def test_a_value_of_several_elements_is_refused() -> None:
+    with pytest.raises(RuntimeError):
+        read_values([torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])])
+
+
 # -- checkpoints know their card ---------------------------------------------------------------
 
 

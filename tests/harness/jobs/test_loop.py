@@ -294,7 +294,7 @@ def test_a_file_size_limit_fails_the_task_until_it_is_lifted(lab: "Lab", job: Jo
     failed = lab.result(task)
     assert failed.reason == "killed"  # which the next enqueue reruns
     assert "disk full" in str(failed.message)
-    lab.store.forget(key)
+    lab.store.reset(key)
     assert job.run(key) == ["done"]
 
 

@@ -19,8 +19,9 @@ from harness.jobs.probe import probe
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.setup import Setup, per_example_loss
 from harness.jobs.train import predict_logits, train
-from harness.plan.benches import Measure, plan_benches
+from harness.plan.benches import plan_benches
 from harness.plan.canaries import Marked
+from harness.plan.measure import Measure
 from harness.plan.plan import make_plan
 from harness.plan.solving import solve
 from harness.plan.sweep_file import read_sweep

@@ -27,7 +27,7 @@ from harness.spec import Json, Task
 from harness.store import Store
 from harness.store.result import figures_of
 from workloads.base import Records
-from workloads.errors import BenchError
+from workloads.errors import BenchError, SpecError
 
 IMAGES, MODELS, SIDE = 5, 2, 12
 
@@ -194,17 +194,23 @@ def test_methods_are_tried_on_the_same_members_and_drawn_together(
     attacked: tuple[Store, list[Task]], tmp_path: Path
 ) -> None:
     store, _ = attacked
-    blocks = group(read_galleries(store.path))
+    galleries, _ = read_galleries(store.path)
+    blocks = group(galleries)
     assert [[gallery.row["method"] for gallery in block] for block in blocks] == [["sgd", "dp-sgd"]] * 2
     files = write_reconstructions(store.path, tmp_path)
     assert [file.name for file in files] == [f"reconstructions.{form}" for form in ("png", "svg", "pdf")]
     assert all(file.stat().st_size > 10_000 for file in files)
-    few = write_reconstructions(store.path, tmp_path / "none", "attack = 'none'")
-    assert all(file.exists() for file in few)
+    with pytest.raises(SpecError) as refused:
+        write_reconstructions(store.path, tmp_path / "none", "attack = 'none'")
+    assert refused.value.field == "--where"
 
 
 @pytest.mark.slow
-def test_records_that_are_no_pictures_fail_with_a_reason(tmp_path: Path) -> None:
+def test_records_that_are_no_pictures_fail_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a plan could not know: it was made on a machine without the data."""
+    monkeypatch.setattr("harness.plan.plan._ready", lambda plan: plan)
     content = {
         "models": 1,
         "attacks": ["dlg"],

@@ -16,8 +16,9 @@ from harness.jobs.loop import Stop, run_task
 from harness.jobs.probe import probe
 from harness.jobs.setup import Setup, membership
 from harness.jobs.train import train
-from harness.plan.benches import Measure, plan_benches
+from harness.plan.benches import plan_benches
 from harness.plan.canaries import CellRecords, cell_records, coins
+from harness.plan.measure import Measure
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
 from harness.spec import Cell, Plugin, Task

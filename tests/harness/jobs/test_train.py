@@ -121,6 +121,14 @@ def test_a_training_fulfils_its_contract_and_is_reproducible_bit_for_bit(tmp_pat
     assert table["loss"].null_count == 0
 
 
+def test_the_majority_accuracy_is_that_of_always_predicting_the_most_common_class() -> None:
+    logits, labels = torch.tensor([[1.0, 0.0, 0.0]] * 5), torch.tensor([2, 1, 2, 0, 2])
+    signals = {"logits": logits, "labels": labels, "test_logits": logits, "test_labels": labels}
+    found = utility(signals, torch.ones(5).bool(), torch.zeros(5).bool())
+    assert found.majority_accuracy == 3 / 5
+    assert found.test_accuracy == 1 / 5
+
+
 def test_without_non_members_their_accuracy_is_null() -> None:
     logits, labels = torch.tensor([[1.0, 0.0]] * 4), torch.tensor([0, 1, 0, 1])
     signals = {"logits": logits, "labels": labels, "test_logits": logits, "test_labels": labels}

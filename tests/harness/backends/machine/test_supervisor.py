@@ -204,7 +204,7 @@ def test_a_killed_worker_fails_its_task_alone_and_rerunning_completes_the_sweep(
     assert "exit code 3" in lab.message(leaving)
     assert lab.beat(tasks[0]) is None, "the last heartbeat of a killed worker would look fresh"
     again = [tasks[0], every[-1]]
-    lab.store.forget(every[-1].key)  # planning does so for an attack that can be made now
+    lab.store.reset(every[-1].key)  # planning does so for an attack that can be made now
     assert lab.send(again, slots=2) == 2
     lab.wait_for(*again)
     assert reasons(lab, again) == [None, None]

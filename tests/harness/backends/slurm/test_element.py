@@ -48,7 +48,7 @@ def test_tasks_run_one_after_another_and_a_crash_costs_one(lab: "Lab") -> None:
     assert lab.message(lost).endswith(crash.key[:12])
     assert reasons(lab, lab.attack(good, models=1)) == [None]
     # A reset task is rerun; a done one is not.
-    lab.store.forget(lost.key)
+    lab.store.reset(lost.key)
     again = start(lab, good, after)
     assert again.wait(240) == 0
 

@@ -184,7 +184,7 @@ def test_a_sweep_with_random_kills_ends_with_the_rows_of_an_undisturbed_one(
         assert time.monotonic() < deadline, struck
         for task in every:  # planning does so for an attack that can be made now
             if (found := lab.store.result(task.key)) and found.reason == "upstream":
-                lab.store.forget(task.key)
+                lab.store.reset(task.key)
         sweeper.send(every, pack=8)
         while sweeper.backend.attend(sweeper.store, "sweep") and time.monotonic() < deadline:
             time.sleep(chance.uniform(1.0, 4.0))
