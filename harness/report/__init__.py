@@ -7,6 +7,7 @@ write_overhead          overhead         time and memory relative to the plain b
 write_calibration       calibration      accuracy at equal leakage, ROC under its ceiling
 write_compare           compare          paired differences between cells, with Holm's correction
 write_audit             audit            lower bounds on epsilon from canaries, next to the guarantee
+write_attributes        attributes       attribute inference on members and non-members, next to imputation
 write_page              index.html       all of it, interactive, in one file
 write_all               all of these
 write_reconstructions   reconstructions  members and their reconstructions; only on request
@@ -21,9 +22,11 @@ Published numbers next to ours are text and not in `write_all`: harness.report.r
 from itertools import chain
 from pathlib import Path
 
+from harness.report.attributes import draw_attributes, write_attributes
 from harness.report.audit import draw_audit, write_audit
 from harness.report.calibration_figure import draw_calibration, write_calibration
 from harness.report.compare import write_compare
+from harness.report.conditions import select
 from harness.report.figure.paper_sizes import SCREEN, Sheet
 from harness.report.frontier import draw_frontier, write_frontier
 from harness.report.overhead import draw_overhead, write_overhead
@@ -34,6 +37,7 @@ from harness.results.query import Source
 
 __all__ = [
     "write_all",
+    "write_attributes",
     "write_audit",
     "write_calibration",
     "write_compare",
@@ -51,13 +55,17 @@ def write_all(
     sheet: Sheet = SCREEN,
     attack: str | None = None,
     fpr: float | None = None,
+    sweep: str | None = None,
 ) -> list[Path]:
     """Write every report into `out`; `where` is a condition on the view `frontier`.
 
     The overhead is of the selected cells. All files show one snapshot of the database. `attack` and
     `fpr` choose the axis of leakage.
     """
-    reading = read(store, where, attack=attack, fpr=fpr)
+    reading = read(store, where, attack=attack, fpr=fpr, sweep=sweep, whole=True)
     figures = [draw(reading, out, sheet) for draw in (draw_frontier, draw_overhead, draw_calibration)]
     audits = draw_audit(reading.audits, AUDITS, out, sheet) if reading.audits else []
-    return [*chain.from_iterable(figures), *audits, *draw_page(reading, out)]
+    inferred = []
+    if reading.attributes:
+        inferred = draw_attributes(reading.attributes, select("attribute", reading.among), out, sheet)
+    return [*chain.from_iterable(figures), *audits, *inferred, *draw_page(reading, out)]

@@ -21,10 +21,13 @@ from harness.report.figure.style import (
     shorten,
 )
 from harness.report.metadata import Imprint
-from harness.report.reading import Row, rows_of, select
+from harness.report.reading import Row, rows_of_view
 from harness.report.tables import TextTable, write_table
+from harness.report.text_table import choose_columns
 from harness.results.query import Source
 
+BAR = "#8c96a0"
+"""Of no method: a bar is named by its line."""
 TITLE = "Audits: lower bounds on epsilon from canaries"
 NOTES = (
     "A bound states that epsilon is at least this large, at its confidence; a small one proves nothing.",
@@ -43,20 +46,36 @@ COLUMNS = (
     "paper",
     "alarm",
 )
+RANKED = (
+    "method",
+    "proved",
+    "priced",
+    "alarm",
+    "audit",
+    "workload",
+    "canaries",
+    "paper",
+    "correct",
+    "models",
+)
+"""The columns for a reader, the most important first."""
 
 
-def write_audit(store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN) -> list[Path]:
+def write_audit(
+    store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN, sweep: str | None = None
+) -> list[Path]:
     """Write the audit's figure and table into `out`; `where` is an SQL condition on the view `audit`."""
-    sql = select("audit", where)
-    rows = rows_of(store, f"{sql} order by workload, canary, method, epsilon_asked, label, attack, cell")
+    order = "workload, canary, method, epsilon_asked, label, attack, cell"
+    rows, sql = rows_of_view(store, "audit", order, where, sweep)
     return draw_audit(rows, sql, out, sheet)
 
 
 def draw_audit(rows: Sequence[Row], sql: str, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """The same from rows already read, by this statement."""
+    (table,) = choose_columns([audit_table(rows, sql)], sheet.columns)
     with house_style(sheet):
-        files = save(audit_figure(rows, sheet), out, "audit", Imprint(TITLE, sql))
-    return [*files, *write_table(audit_table(rows, sql), out)]
+        files = save(audit_figure(rows, sheet), out, "audit", Imprint(TITLE, sql, "\n".join(NOTES)))
+    return [*files, *write_table(table, out)]
 
 
 def audit_table(rows: Sequence[Row], sql: str) -> TextTable:
@@ -79,7 +98,7 @@ def audit_table(rows: Sequence[Row], sql: str) -> TextTable:
         )
     alarms = sum(bool(row["alarm"]) for row in rows)
     counts = f"{len(rows)} audits, {alarms} alarm{'s' * (alarms != 1)}."
-    return TextTable("audit", TITLE, COLUMNS, tuple(lines), (), NOTES, counts, "How to read it", sql)
+    return TextTable("audit", TITLE, COLUMNS, tuple(lines), (), NOTES, counts, "How to read it", sql, RANKED)
 
 
 def audit_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
@@ -111,7 +130,7 @@ def audit_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
 
 
 def _draw_line(axes: Axes, place: int, row: Row) -> None:
-    colour = ALARM if row["alarm"] else "#0072B2"
+    colour = ALARM if row["alarm"] else BAR
     axes.barh(place, row["epsilon_audited"], height=0.5, color=colour)
     if row["epsilon_audited"] == 0:
         axes.plot(0, place, marker="o", markersize=scaled(4), color=colour, clip_on=False)

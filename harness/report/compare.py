@@ -7,11 +7,12 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from harness.leakage.comparison import ACCURACY, AUC, LEVEL, TPR, Axis, Comparison, sentence
-from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, scaled, wrap
+from harness.report.figure.paper_sizes import PANELS, SCREEN, Sheet, lay_out, scaled, wrap
 from harness.report.figure.style import FAINT, INK, empty_figure, house_style, new_figure, save, shorten
 from harness.report.metadata import Imprint
-from harness.report.reading import Row, rows_of, select
+from harness.report.reading import Row, rows_of_view
 from harness.report.tables import TextTable, write_table
+from harness.report.text_table import choose_columns
 from harness.results.query import Source
 
 TITLE = "Paired differences between methods"
@@ -29,6 +30,8 @@ NAMES = {
     "tpr_at_10pct": "TPR at 10 % FPR",
     "auc": "AUC",
 }
+AXIS_OF = dict(zip(PANELS["compare"], NAMES, strict=True))
+"""By the name of the panel."""
 COLUMNS = (
     "workload",
     "axis",
@@ -40,6 +43,8 @@ COLUMNS = (
     "Holm p",
     "finding",
 )
+RANKED = ("cell", "against", "difference", "95 % interval", "Holm p", "axis", "workload", "models")
+"""The columns for a reader, the most important first."""
 NOTES = (
     "Differences are paired over models with the same members. Shown is every cell against the best by "
     "accuracy on non-members and against the private baseline; the family of Holm's correction is all pairs "
@@ -54,18 +59,21 @@ SHOWN = "shown"
 """The condition on the view `comparison` that keeps pairs with the best cell or the private baseline."""
 
 
-def write_compare(store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN) -> list[Path]:
+def write_compare(
+    store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN, sweep: str | None = None
+) -> list[Path]:
     """Write the figure and the table into `out`; `where` is an SQL condition on the view `comparison`."""
-    sql = select("comparison", where)
-    rows = rows_of(store, f"{sql} order by workload, axis, label, cell, other_label, other")
+    order = "workload, axis, label, cell, other_label, other"
+    rows, sql = rows_of_view(store, "comparison", order, where, sweep, ("cell", "other"))
     return draw_compare([row for row in rows if row[SHOWN]], sql, out, sheet)
 
 
 def draw_compare(rows: Sequence[Row], sql: str, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """The same from rows already read, by this statement."""
+    (table,) = choose_columns([compare_table(rows, sql)], sheet.columns)
     with house_style(sheet):
-        files = save(compare_figure(rows, sheet), out, "compare", Imprint(TITLE, sql))
-    return [*files, *write_table(compare_table(rows, sql), out)]
+        files = save(compare_figure(rows, sheet), out, "compare", Imprint(TITLE, sql, "\n".join(NOTES)))
+    return [*files, *write_table(table, out)]
 
 
 def found(row: Row) -> Comparison:
@@ -100,12 +108,15 @@ def compare_table(rows: Sequence[Row], sql: str) -> TextTable:
         )
     shown = sum(row["p_holm"] is not None and row["p_holm"] < LEVEL for row in rows)
     counts = f"{len(rows)} comparisons, {shown} with Holm's p below {100 * LEVEL:g} %."
-    return TextTable("compare", TITLE, COLUMNS, tuple(lines), (), NOTES, counts, "How to read it", sql)
+    return TextTable(
+        "compare", TITLE, COLUMNS, tuple(lines), (), NOTES, counts, "How to read it", sql, RANKED
+    )
 
 
 def compare_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
     """A panel per workload and axis: differences with their intervals; filled if Holm's p is below 5 %."""
-    known = [row for row in rows if row["difference"] is not None]
+    axes_shown = [AXIS_OF[name] for name in sheet.panels_of("compare")]
+    known = [row for row in rows if row["difference"] is not None and row["axis"] in axes_shown]
     if not known:
         how = "Differences need cells of one workload with four models each, attacked: privbench run SWEEP"
         return empty_figure(TITLE, f"Nothing to compare.\n{how}", sheet)
@@ -114,9 +125,9 @@ def compare_figure(rows: Sequence[Row], sheet: Sheet = SCREEN) -> Figure:
         key=lambda each: (each[0], list(NAMES).index(each[1])),
     )
     most = max(sum((row["workload"], row["axis"]) == each for row in known) for each in panels)
-    lines = -(-len(panels) // 3)
     width = sheet.inches(13.5)
-    figure = new_figure(width, lines * sheet.lines(3) * (1.1 + 0.34 * most) * sheet.font / SCREEN.font + 0.6)
+    line = (1.0 + 0.34 * most) * sheet.font / SCREEN.font
+    figure = new_figure(width, sheet.lines(len(panels)) * line + 0.6 * (not sheet.printed))
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
         engine.set(w_pad=0.15)  # names of pairs are wider than it measures

@@ -10,27 +10,38 @@ from harness.results.published_tables import published_overheads
 TRAINING, BENCH, PAPER = "training", "bench", "paper"
 """The source of a figure: the clocks of training runs, steps interleaved with the baseline's, or print."""
 
+MEMORY_RESOLUTION = 16 * 2**20
+"""Bytes of extra memory from which a ratio is shown; the baseline's must reach it, too. Below, the resident
+memory of a process is noise: what an earlier task freed is used again (docs/numbers.md)."""
+
 NOT_PRINTED = (
     *("cell", "models", "device", "threads", "epsilon", "step_seconds", "step_cpu_seconds", "batch_size"),
     *("step_overhead_low", "step_overhead_high", "example_overhead", "example_cpu_overhead", "overhead_by"),
     *("train_seconds", "training_overhead", "extra_memory_bytes", "memory_overhead"),
 )
 BELOW_ONE = (
-    "A ratio below 1 compares implementations and not privacy: the baseline runs autograd and pays for its "
-    "graph, which per-example gradient engines partly avoid; per example a larger batch is "
-    "cheaper."
+    "A ratio below 1 compares implementations and not privacy: the baseline pays for autograd and the "
+    "gradient engine does not, or only partly; `privbench bench --both-baselines` times the baseline both "
+    "ways. Per example a larger batch is cheaper."
 )
 """Stated wherever such a ratio is shown."""
+
+BY_ENGINE = (
+    "The baseline by the engine: the same update from the passes of the gradient engine, without clipping "
+    "and noise. A method's time over it is what privacy costs, however gradients are computed."
+)
+"""Stated where a bench timed the baseline in another way."""
 
 
 def choose_costs(reading: Reading) -> list[Row]:
     """One row per row of the overhead report: cells, and benches that timed no cell's step.
 
     `time_overhead` is the shown figure: a step at equal batch size if a bench timed it, else the time per
-    example; `source` is which. An untrustworthy bench is shown only if its method has nothing else.
+    example; `source` is which. `baseline_elsewhere`: the baseline was trained in the group, so if a ratio is
+    missing it ran on another machine. An untrustworthy bench is shown only if its method has nothing else.
     """
-    runs = [as_line(row) for row in reading.overhead]
-    benches = [as_cost(row) for row in reading.bench]
+    runs = [resolve_memory(as_line(row)) for row in reading.overhead]
+    benches = [resolve_memory(as_cost(row)) for row in reading.bench]
     shown = {_timed(row) for row in runs if row["source"] == BENCH}
     trusted = {(row["group"], row["method"]) for row in benches if row["trustworthy"]}
     ran = {(row["group"], row["method"]) for row in runs}
@@ -40,7 +51,9 @@ def choose_costs(reading: Reading) -> list[Row]:
         if (row["trustworthy"] and _timed(row) not in shown)
         or (row["group"], row["method"]) not in ran | trusted
     ]
-    return sorted([*kept, *printed(kept)], key=partial(_order, reading.baselines))
+    there = {row["group"] for row in runs if row["method"] in reading.baselines}
+    lines = [{**row, "baseline_elsewhere": row["group"] in there} for row in [*kept, *printed(kept)]]
+    return sorted(lines, key=partial(_order, reading.baselines))
 
 
 def as_line(row: Row) -> dict[str, Any]:
@@ -75,6 +88,24 @@ def as_cost(row: Row) -> dict[str, Any]:
     }
 
 
+def resolve_memory(row: Row) -> dict[str, Any]:
+    """The row, without a ratio of memory that is noise; `memory_noise` states that there was one."""
+    noise = row["extra_memory_bytes"] is not None and not is_resolved(row)
+    return {**row, "memory_noise": noise, "memory_overhead": None if noise else row["memory_overhead"]}
+
+
+def is_resolved(row: Row) -> bool:
+    """Whether the ratio of extra memory is above the resolution of the measurement.
+
+    On a GPU the allocator counts every byte; then it is enough that the baseline took any.
+    """
+    extra, ratio = row["extra_memory_bytes"], row["memory_overhead"]
+    if extra is None or not ratio:
+        return False
+    needed = 0 if str(row.get("device")).startswith("cuda") else MEMORY_RESOLUTION
+    return bool(min(extra, extra / ratio) >= needed)
+
+
 def _timed(row: Row) -> tuple[Any, ...]:
     return row["group"], row["method"], row["batch_size"]
 
@@ -88,6 +119,7 @@ def printed(rows: Iterable[Row]) -> list[dict[str, Any]]:
     return [
         {
             **dict.fromkeys(NOT_PRINTED),
+            "memory_noise": False,
             "source": PAPER,
             "group": group,
             "workload": row["workload"],

@@ -1,18 +1,26 @@
 """The frontier figure: accuracy against measured leakage, with ROC curves."""
 
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from harness.report.figure.artists import Bars, Marks
 from harness.report.figure.labels import Label, place_labels
+from harness.report.figure.legend import (
+    Groups,
+    cell_signs,
+    draw_legend,
+    kinds_of,
+    legend_height,
+    method_signs,
+    ring,
+)
+from harness.report.figure.marks import Mark, assign_marks
 from harness.report.figure.panels import (
     FRONT_NAMED,
     NAMED,
@@ -27,21 +35,18 @@ from harness.report.figure.style import (
     ALARM,
     FAINT,
     INK,
-    KINDS,
     LINES,
-    UNKNOWN_KIND,
-    assign_colours,
     darken,
     empty_figure,
     explain_empty,
     house_style,
     lay_out_once,
-    log_ticks,
     new_figure,
+    percent_ticks,
     save,
     shorten,
 )
-from harness.report.frontier_cost import COST_TITLE, cost_figure
+from harness.report.frontier_cost import COST_TITLE, NOTE, cost_figure
 from harness.report.frontier_table import frontier_table, hypervolume_table
 from harness.report.leakage import (
     AUC,
@@ -56,12 +61,13 @@ from harness.report.leakage import (
 from harness.report.metadata import Imprint
 from harness.report.reading import Reading, Roc, Row, group_failures, read
 from harness.report.tables import write_table
+from harness.report.text_table import choose_columns
 from harness.results.query import Source
 
 TITLE = "Accuracy against measured leakage"
 Line = list[tuple[float, float]]
-ENTRY = 1.65
-"""Approximate width of a legend entry, in inches."""
+WIDTH = 13.5
+"""Inches on a screen."""
 CURVES = 8
 """ROC curves in one panel, at most."""
 FAILED = 6
@@ -75,81 +81,118 @@ def write_frontier(
     sheet: Sheet = SCREEN,
     attack: str | None = None,
     fpr: float | None = None,
+    sweep: str | None = None,
 ) -> list[Path]:
     """Write the figures frontier and frontier-cost, and the tables frontier and hypervolume, into `out`.
 
     `where` is an SQL condition on the view `frontier`; `attack` and `fpr` choose the axis of leakage.
     """
-    return draw_frontier(read(store, where, attack=attack, fpr=fpr), out, sheet)
+    return draw_frontier(read(store, where, attack=attack, fpr=fpr, sweep=sweep), out, sheet)
 
 
 def draw_frontier(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """The same from rows already read."""
+    tables = choose_columns([frontier_table(reading), hypervolume_table(reading)], sheet.columns)
     with house_style(sheet):
         files = [
-            *save(frontier_figure(reading, sheet), out, "frontier", Imprint(TITLE, reading.query)),
-            *save(cost_figure(reading, sheet), out, "frontier-cost", Imprint(COST_TITLE, reading.query)),
+            *_save(
+                frontier_figure,
+                reading,
+                out,
+                sheet,
+                "frontier",
+                Imprint(TITLE, reading.query, caption(reading)),
+            ),
+            *_save(
+                cost_figure, reading, out, sheet, "frontier-cost", Imprint(COST_TITLE, reading.query, NOTE)
+            ),
         ]
-    for table in (frontier_table(reading), hypervolume_table(reading)):
-        files += write_table(table, out)
-    return files
+    return [*files, *(file for table in tables for file in write_table(table, out))]
+
+
+def _save(
+    draw: Callable[[Reading, Sheet], Figure],
+    reading: Reading,
+    out: Path,
+    sheet: Sheet,
+    name: str,
+    imprint: Imprint,
+) -> list[Path]:
+    """A figure of which a panel was chosen; nothing else is written."""
+    return save(draw(reading, sheet), out, name, imprint) if sheet.panels_of(name) else []
 
 
 def frontier_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
-    """One row of panels for each group: TPR at a low FPR, AUC, ROC."""
+    """One row of panels for each group: TPR at a low FPR, AUC, ROC; in print without title and notes."""
     if not reading.frontier:
         return empty_figure(TITLE, explain_empty(reading), sheet)
     groups = [[row for row in reading.frontier if row["group"] == name] for name in reading.groups]
-    colours = assign_colours(
-        [*reading.methods, *(row["method"] for row in reading.frontier)], reading.baselines
-    )
-    width, scale = sheet.inches(13.5), sheet.font / SCREEN.font
-    notes = wrap("\n".join(_notes(reading)), width, 8)
-    signs = _signs(reading, colours)
+    marks = assign_marks([*reading.methods, *(row["method"] for row in reading.frontier)], reading.baselines)
+    width, scale = sheet.inches(WIDTH), sheet.font / SCREEN.font
+    panels = sheet.panels_of("frontier")
+    notes = "" if sheet.printed else wrap("\n".join(_notes(reading)), width, 8)
+    signs = _signs(groups, reading, marks, panels)
     heights = [
-        (0.2 + 0.55 * (not sheet.printed) + 0.22 * _lines(signs, _across(width))) * scale,
-        *(sheet.lines(3) * sheet.height(4.1) for _ in groups),
-        (0.25 + 0.16 * len(notes.splitlines())) * scale,
+        0.1 + 0.55 * (not sheet.printed) * scale + legend_height(signs, sheet, WIDTH),
+        *(sheet.lines(len(panels)) * sheet.height(4.1) for _ in groups),
+        *([(0.25 + 0.16 * len(notes.splitlines())) * scale] if notes else []),
     ]
     figure = new_figure(width, sum(heights))
     parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
     _draw_header(parts[0], signs, heights[0], sheet)
     pending = []
-    for part, rows in zip(parts[1:-1], groups, strict=True):
-        pending += _draw_group(part, rows, reading, colours, sheet)
-    parts[-1].text(0.01, 1.0, notes, fontsize=scaled(8), va="top")
+    for part, rows in zip(parts[1:], groups, strict=False):
+        head = describe_group(rows) if not sheet.printed else shorten(rows[0]["group"], 60)
+        if not sheet.printed or len(groups) > 1:
+            part.suptitle(wrap(head, width, 10.5), x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
+        pending += _draw_group(part, rows, reading, marks, sheet)
+    if notes:
+        parts[-1].text(0.01, 1.0, notes, fontsize=scaled(8), va="top")
     lay_out_once(figure)  # labels are placed for this layout
     for axes, labels, front in pending:
         place_labels(figure, axes, labels, front)
     return figure
 
 
+def caption(reading: Reading) -> str:
+    """What a printed figure leaves to its caption, for its metadata."""
+    groups = [[row for row in reading.frontier if row["group"] == name] for name in reading.groups]
+    return "\n".join([*map(describe_group, groups), *(_notes(reading) if groups else [])])
+
+
 def _draw_group(
-    part: Any, rows: Sequence[Row], reading: Reading, colours: Mapping[str, str], sheet: Sheet
+    part: Any, rows: Sequence[Row], reading: Reading, marks: Mapping[str, Mark], sheet: Sheet
 ) -> list[tuple[Axes, list[Label], Line]]:
     """Draw the panels of one group; return the axes with the labels to place and the front to avoid."""
-    head = wrap(describe_group(rows), sheet.inches(13.5), 10.5)
-    part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
-    left, middle, right = lay_out(part, 3, sheet)
+    names = sheet.panels_of("frontier")
     leakage = choose_leakage(drawn_by(rows, reading.attack), reading.fpr)
-    first, second = (choose_panel(rows, each, reading.attack) for each in (leakage, AUC))
+    found = {
+        name: choose_panel(rows, each, reading.attack) for name, each in (("frontier", leakage), ("auc", AUC))
+    }
     pending = []
-    for axes, panel in ((left, first), (middle, second)):
-        if axes is left and panel.leakage is AUC:
+    for name, axes in zip(names, lay_out(part, len(names), sheet), strict=True):
+        if name == "roc":
+            _draw_rocs(axes, found["frontier"], reading.rocs, marks, sheet)
+            continue
+        if name == "frontier" and leakage is AUC and "auc" in names:
             _draw_unresolved(axes, rows)
             continue
-        labels = _draw_points(axes, panel, colours)
+        panel = found[name]
+        labels = _draw_points(axes, panel, marks)
         pending.append((axes, labels, _draw_front(axes, panel.rows, panel.leakage)))
-        axes.set_title(wrap(panel.title, panel_width(axes), 8.5), fontsize=scaled(8.5))
-    _draw_rocs(right, first, reading.rocs, colours)
+        if sheet.printed:
+            axes.set_xlabel(panel.axis)
+        else:
+            axes.set_title(wrap(panel.title, panel_width(axes), 8.5), fontsize=scaled(8.5))
     return pending
 
 
-def _draw_points(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> list[Label]:
+def _draw_points(axes: Axes, panel: Panel, marks: Mapping[str, Mark]) -> list[Label]:
     """Draw points with their intervals; return the labels to place."""
     leakage = panel.leakage
     shown = [row for row in panel.drawn if row[leakage.column] is not None and row["accuracy"] is not None]
-    labels, marks, bars = [], Marks(), Bars()
+    labels, points, bars = [], Marks(), Bars()
+    several = {name for name, kinds in kinds_of(panel.rows).items() if len(kinds) > 1}
     there = {row["cell"] for row in shown}
     front = [row for row in rows_on_front(panel.rows, leakage) if row["cell"] in there]
     named = {row["cell"] for row in (shown if len(shown) <= NAMED else spread(front, FRONT_NAMED))}
@@ -157,23 +200,24 @@ def _draw_points(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> list[L
     for row in shown:
         (x_low, x, x_high), (y_low, y, y_high) = interval(row, leakage.column), interval(row, "accuracy")
         x_range, y_range = (x_low, x_high), (y_low, y_high)
-        colour = colours[row["method"]]
-        bars.add((x_low, y), (x_high, y), colour)
-        bars.add((x, y_low), (x, y_high), colour)
-        marks.add(x, y, zorder=4, **_marker(row, colour))
+        mark = marks[row["method"]]
+        bars.add((x_low, y), (x_high, y), mark.colour)
+        bars.add((x, y_low), (x, y_high), mark.colour)
+        points.add(x, y, zorder=4, **_marker(row, mark))
         if row["cell"] in near:
-            marks.add(x, y, **_ring())
+            points.add(x, y, **ring())
         if row["valid"] is False:
-            marks.add(x, y, marker="x", ms=scaled(13), mew=1.8, color=ALARM, zorder=5)
-        name = name_point(row) if row["cell"] in named else ""
+            points.add(x, y, marker="x", ms=scaled(13), mew=1.8, color=ALARM, zorder=5)
+        name = name_point(row, row["method"] in several) if row["cell"] in named else ""
         labels.append(Label(x, y, name, x_range, y_range))
     bars.draw(axes, linewidths=1, alpha=0.6, zorder=3, capstyle="projecting")
-    marks.draw(axes)
+    points.draw(axes)
     axes.axvline(leakage.chance, color=FAINT, lw=1, ls=":", zorder=1)
     axes.margins(0.14)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.set_xlabel(leakage.name)
     axes.set_ylabel("test accuracy, mean")
+    percent_ticks(axes.yaxis, *[axes.xaxis] * (leakage.fpr is not None))
     return labels
 
 
@@ -200,7 +244,9 @@ def _draw_unresolved(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_axis_off()
 
 
-def _draw_rocs(axes: Axes, panel: Panel, rocs: Mapping[str, Roc], colours: Mapping[str, str]) -> None:
+def _draw_rocs(
+    axes: Axes, panel: Panel, rocs: Mapping[str, Roc], marks: Mapping[str, Mark], sheet: Sheet
+) -> None:
     """Log-log ROC curves of the cells, each from the lowest FPR that its non-members resolve."""
     drawn, which = choose_curves([row for row in panel.rows if row["attack_task"] in rocs])
     limits = [resolved_fpr(row) for row in drawn]
@@ -211,17 +257,21 @@ def _draw_rocs(axes: Axes, panel: Panel, rocs: Mapping[str, Roc], colours: Mappi
         kept = [(f, t) for f, t in zip(roc.fpr, roc.tpr, strict=True) if f >= limit and t > 0]
         style = LINES[turn.setdefault(method, 0) % len(LINES)]
         turn[method] += 1
-        label = shorten(row["label"] or method)
-        axes.plot(
-            *zip(*kept, strict=True), color=colours[method], ls=style, lw=1.4, label=label
-        ) if kept else None
+        if kept:
+            look: dict[str, Any] = {
+                "color": marks[method].colour,
+                "marker": marks[method].marker,
+                "markevery": 0.2,
+            }
+            label = shorten(row["label"] or method)
+            axes.plot(*zip(*kept, strict=True), ls=style, lw=1.4, ms=scaled(4), label=label, **look)
     axes.plot((lowest, 1), (lowest, 1), color=FAINT, lw=1, ls=":")
     axes.set(xscale="log", yscale="log", xlim=(lowest, 1), ylim=(lowest, 1))
-    log_ticks(axes.xaxis)
-    log_ticks(axes.yaxis)
+    percent_ticks(axes.xaxis, axes.yaxis)
     axes.set(xlabel="false-positive rate", ylabel="true-positive rate")
     title = f"attack {shorten(panel.attack, 40)}: {which}"
-    axes.set_title(wrap(title, panel_width(axes), 8.5), fontsize=scaled(8.5))
+    if not sheet.printed:
+        axes.set_title(wrap(title, panel_width(axes), 8.5), fontsize=scaled(8.5))
     if drawn:
         axes.legend(fontsize=scaled(7.5), loc="lower right", handlelength=3)
 
@@ -236,52 +286,33 @@ def choose_curves(rows: Sequence[Row]) -> tuple[list[Row], str]:
     return front, f"ROC of {len(front)} of {len(rows)} cells, on the AUC front"
 
 
-def _draw_header(part: Any, signs: list[list[Line2D]], height: float, sheet: Sheet) -> None:
+def _draw_header(part: Any, signs: Groups, height: float, sheet: Sheet) -> None:
     """The title, and legend lines for the methods and for the markers."""
-    scale, top = sheet.font / SCREEN.font, 0.05
+    top = 0.05
     if not sheet.printed:
         part.text(0.01, 1 - 0.2 / height, TITLE, fontsize=scaled(14), weight="bold", va="center")
         part.text(0.01, 1 - 0.46 / height, "Better is up and to the left.", fontsize=scaled(9), va="center")
         top = 0.58
-    across = _across(sheet.inches(13.5))
-    for group in signs:
-        part.legend(
-            handles=group,
-            loc="upper left",
-            bbox_to_anchor=(0.008, 1 - top / height),
-            ncols=across,
-            borderaxespad=0,
-            columnspacing=1.4,
-        ).set_in_layout(False)
-        top += 0.22 * scale * _lines([group], across)
+    draw_legend(part, signs, top, height, sheet, WIDTH)
 
 
-def _signs(reading: Reading, colours: Mapping[str, str]) -> list[list[Line2D]]:
-    methods = sorted({row["method"] for row in reading.frontier}, key=list(colours).index)
-    found = {str(row["guarantee_kind"]) for row in reading.frontier}
-    kinds = sorted(KINDS.get(kind, UNKNOWN_KIND) for kind in found)
-    plain: dict[str, Any] = {"color": INK, "ls": "", "ms": scaled(7)}
-    cross = {**plain, "color": ALARM, "mew": 1.8}
-    return [
-        [Line2D([], [], color=colours[name], lw=5, label=shorten(name, 18)) for name in methods],
-        [
-            *(Line2D([], [], marker=marker, label=name, **plain) for name, marker, _ in kinds),
-            Line2D([], [], marker="o", mfc="none", label="one model", **plain),
-            Line2D([], [], marker="x", label="blind check failed", **cross),
-            Line2D([], [], color=INK, lw=1, alpha=0.55, label="front of valid cells"),
-            Line2D([], [], label="indistinguishable from the front", **_ring()),
-            Line2D([], [], color=FAINT, lw=1, ls=":", label="guessing"),
-        ],
-    ]
-
-
-def _across(width: float) -> int:
-    """Entries on one line of the legend."""
-    return max(1, int(width / (ENTRY * scaled(SCREEN.font) / SCREEN.font)))
-
-
-def _lines(groups: list[list[Line2D]], across: int) -> int:
-    return sum(math.ceil(len(group) / across) for group in groups)
+def _signs(
+    groups: Sequence[Sequence[Row]], reading: Reading, marks: Mapping[str, Mark], panels: Sequence[str]
+) -> Groups:
+    """Legend entries of what the panels show; a ROC names its own curves."""
+    if set(panels) <= {"roc"}:
+        return []
+    drawn = [drawn_by(rows, reading.attack) for rows in groups]
+    axes = [choose_leakage(rows, reading.fpr) for rows in drawn]
+    shown = [(rows, axis) for rows, first in zip(drawn, axes, strict=True) for axis in (first, AUC)]
+    cells = [row for rows in drawn for row in rows]
+    signs = cell_signs(
+        single=any(row["models"] == 1 for row in cells),
+        invalid=any(row["valid"] is False for row in cells),
+        front=any(rows_on_front(rows, axis) for rows, axis in shown),
+        near=any(rows_near_front(rows, axis) for rows, axis in shown),
+    )
+    return [method_signs(cells, marks), signs]
 
 
 def _notes(reading: Reading) -> list[str]:
@@ -302,8 +333,8 @@ def _notes(reading: Reading) -> list[str]:
             f"In a panel of more than {NAMED} cells, up to {FRONT_NAMED} of those on the front are named; "
             "the table frontier has them all."
         )
-    if reading.where:
-        notes.append(f"Shown: {shorten(reading.where, 150)}. The front is over the cells shown.")
+    if reading.condition:
+        notes.append(f"Shown: {shorten(reading.condition, 150)}. The front is over the cells shown.")
     failed = group_failures(reading.failures)
     for entry in failed[:FAILED]:
         name = f"{shorten(entry['label'] or entry['method'])} on {shorten(entry['workload'])}"
@@ -317,19 +348,12 @@ def _notes(reading: Reading) -> list[str]:
     return notes
 
 
-def _ring() -> dict[str, Any]:
-    """The ring around a cell that is indistinguishable from the front."""
-    return {"marker": "o", "ms": scaled(13), "mfc": "none", "mec": FAINT, "mew": 0.9, "ls": ""}
-
-
-def _marker(row: Row, colour: str) -> dict[str, Any]:
-    """Shape by kind of guarantee, hollow for a single model (docs/rules.md: bands over models)."""
-    shape = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[1]
-    edge = darken(colour, 0.75)
+def _marker(row: Row, mark: Mark) -> dict[str, Any]:
+    """The method's mark, hollow for a single model (docs/rules.md: bands over models)."""
     return {
-        "marker": shape,
+        "marker": mark.marker,
         "ms": scaled(8),
         "mew": 1.3,
-        "mec": edge,
-        "mfc": "white" if row["models"] == 1 else colour,
+        "mec": darken(mark.colour, 0.75),
+        "mfc": "white" if row["models"] == 1 else mark.colour,
     }

@@ -1,8 +1,9 @@
 """The frontier in numbers: a row per cell and attack, and the hypervolume of every method."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from harness.leakage.pareto import mean_offer, mean_offer_band
+from harness.report.costs import is_resolved
 from harness.report.figure.panels import Panel, choose_panel
 from harness.report.figure.style import KINDS, UNKNOWN_KIND
 from harness.report.leakage import (
@@ -19,13 +20,14 @@ from harness.report.leakage import (
 )
 from harness.report.reading import Reading, Row
 from harness.report.tables import TextTable
+from harness.report.units import MARK, is_no_better, note_majority, show_short
 
 AVERAGE_CASE = "average case only"
 """In the column `tested`; every such row has the mark (docs/rules.md: worst case beside average)."""
 ROWS_TITLE = "Cells and attacks"
 AREAS_TITLE = "Hypervolume of every method"
 ROW_COLUMNS = (
-    *("workload", "cell", "guarantee", "ε", "attack", "models", "accuracy"),
+    *("workload", "cell", "guarantee", "ε", "ε computed", "attack", "models", "accuracy"),
     *(leakage.name for leakage in reversed(TPRS)),
     *("AUC", "training time (baseline = 1)", "extra memory (baseline = 1)", "valid", "AUC front"),
 )
@@ -45,7 +47,8 @@ ROW_NOTES = (
     "strongest: of loss, lira and rmia the one that leaks most, chosen for each target on other models.",
     "AUC front, among the valid cells of a workload under one attack, selected by the accuracy on "
     "non-members: yes; near, if a cell is indistinguishable from it; no.",
-    "Epsilons of different guarantees are not comparable.",
+    "ε is the one asked for, ε computed the harness's price of what was done. Epsilons of different "
+    "guarantees are not comparable.",
     "Average case only: a defence without a guarantee, not tested with canaries.",
     "Training time: wall seconds of all steps over those of the baseline's training of the workload, each "
     "with its own number of steps and batch size; the report `overhead` has the time of a step.",
@@ -62,35 +65,55 @@ AREA_NOTES = (
 
 def frontier_table(reading: Reading) -> TextTable:
     """A row per row of the view `frontier`."""
-    lines = []
+    lines, plain = [], []
     for group in reading.groups:
         rows = [row for row in reading.frontier if row["group"] == group]
         names = name_attacks(rows)
         standings = _standings(rows, names)
         for row, attack in zip(rows, names, strict=True):
-            lines.append((*_line(row, attack), standings.get(row["attack_task"], "no")))
+            standing = standings.get(row["attack_task"], "no")
+            lines.append((*_line(row, attack, _shown), standing))
+            plain.append((*_line(row, attack, _fraction), standing))
     cells = len({row["cell"] for row in reading.frontier})
     return TextTable(
         name="frontier",
         title=ROWS_TITLE,
         columns=ROW_COLUMNS,
         rows=tuple(lines),
-        protocol=ROW_NOTES,
+        plain=tuple(plain),
+        protocol=(*ROW_NOTES, *filter(None, [note_majority(reading.frontier)])),
         counts=f"{len(lines)} rows of {cells} cells.",
         heading="How to read it",
         query=reading.query,
+        ranked=_ranked(reading, lines),
     )
 
 
-def _line(row: Row, attack: str) -> tuple[str, ...]:
+def _ranked(reading: Reading, lines: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The columns for a reader: what a row is of, then the figure's axes; validity first if one is not."""
+    rows = [row for name in reading.groups for row in reading.frontier if row["group"] == name]
+    leakage = choose_leakage(drawn_by(rows, reading.attack), reading.fpr)
+    doubt = any(line[ROW_COLUMNS.index("valid")] != "yes" for line in lines)
+    first = (
+        *["valid"] * doubt,
+        *("workload", "cell", "attack"),  # without these, rows could not be told apart
+        "accuracy",
+        *dict.fromkeys((leakage.name, "AUC")),
+    )
+    return tuple(dict.fromkeys((*first, "guarantee", "AUC front", "models", *ROW_COLUMNS)))
+
+
+def _line(row: Row, attack: str, show: Callable[[Row, str], str]) -> tuple[str, ...]:
     kind = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[0]
     kind += f", {AVERAGE_CASE}" if row["tested"] == AVERAGE_CASE else ""
-    epsilon = "-" if row["epsilon"] is None else f"{row['epsilon']:.4g}"
+    asked, computed = (
+        "-" if row[name] is None else f"{row[name]:.4g}" for name in ("epsilon_asked", "epsilon")
+    )
     valid = {True: "yes", False: "NO", None: "not checked"}[row["valid"]]
-    tprs = [_measured(row, leakage.column) for leakage in reversed(TPRS)]
-    numbers = [_measured(row, "accuracy"), *tprs, _measured(row, "auc")]
-    costs = [_ratio(row["training_overhead"]), _ratio(row["memory_overhead"])]
-    names = [row["group"], row["label"] or row["method"], kind, epsilon, attack, str(row["models"])]
+    tprs = [show(row, leakage.column) for leakage in reversed(TPRS)]
+    numbers = [show(row, "accuracy"), *tprs, show(row, "auc")]
+    costs = [_ratio(row["training_overhead"]), _ratio(row["memory_overhead"] if is_resolved(row) else None)]
+    names = [row["group"], row["label"] or row["method"], kind, asked, computed, attack, str(row["models"])]
     return *names, *numbers, *costs, valid
 
 
@@ -120,6 +143,16 @@ def hypervolume_table(reading: Reading) -> TextTable:
         counts=f"{len({line[3] for line in lines})} methods.",
         heading="How to read it",
         query=reading.query,
+        ranked=(
+            "method",
+            "hypervolume",
+            "95 % band",
+            "workload",
+            "leakage",
+            "cells",
+            "attack",
+            "on its front",
+        ),
     )
 
 
@@ -140,7 +173,17 @@ def _areas(group: str, panel: Panel) -> list[tuple[str, ...]]:
     return [line for _, line in sorted(found, key=lambda each: -each[0])]
 
 
-def _measured(row: Row, column: str) -> str:
+def _shown(row: Row, column: str) -> str:
+    """A figure in its unit, with its interval; an accuracy no better than the most common class is marked.
+
+    ± takes one line in a column of a paper; both ends of the interval are in the CSV.
+    """
+    mark = f" {MARK}" if column == "accuracy" and is_no_better(row) else ""
+    return (show_short(row, column) or "-") + mark
+
+
+def _fraction(row: Row, column: str) -> str:
+    """The same as a fraction, for programs."""
     if row[column] is None:
         return "-"
     low, high = row[f"{column}_low"], row[f"{column}_high"]

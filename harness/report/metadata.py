@@ -1,4 +1,4 @@
-"""The metadata of every file of a report: title, query, date and version."""
+"""The metadata of every file of a report: title, query, date and version; of a figure also its notes."""
 
 import os
 from dataclasses import dataclass
@@ -19,6 +19,8 @@ class Imprint:
     title: str
     query: str
     """The SQL behind it, or the source in words."""
+    caption: str = ""
+    """What a figure in print leaves to its caption."""
 
     @property
     def maker(self) -> str:
@@ -33,12 +35,14 @@ class Imprint:
     def metadata(self, form: str) -> dict[str, Any]:
         """The same under the keys of png, svg or pdf."""
         source: dict[str, Any]
+        about = f"{self.query}\n\n{self.caption}" if self.caption else self.query
         if form == "png":
-            source = {"Software": self.maker, "Description": self.query, "Creation Time": self.date}
+            source = {"Software": self.maker, "Description": about, "Creation Time": self.date}
         elif form == "svg":
-            source = {"Creator": self.maker, "Description": self.query, "Date": self.date}
+            source = {"Creator": self.maker, "Description": about, "Date": self.date}
         else:
             source = {"Creator": self.maker, "Subject": self.query, "CreationDate": report_time()}
+            source |= {"Keywords": self.caption} if self.caption else {}
         return {"Title": self.title, **source}
 
     def lines(self) -> list[str]:

@@ -9,14 +9,23 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.report.costs import BELOW_ONE, BENCH, PAPER, TRAINING, choose_costs
+from harness.report.costs import (
+    BELOW_ONE,
+    BENCH,
+    BY_ENGINE,
+    MEMORY_RESOLUTION,
+    PAPER,
+    TRAINING,
+    choose_costs,
+)
 from harness.report.figure.artists import Bars, Marks
+from harness.report.figure.marks import assign_marks, colours_of
 from harness.report.figure.panels import say_thinned, spread
+from harness.report.figure.paper_sizes import PANELS as FIGURE_PANELS
 from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
 from harness.report.figure.style import (
     FAINT,
     INK,
-    assign_colours,
     empty_figure,
     explain_empty,
     house_style,
@@ -28,6 +37,7 @@ from harness.report.figure.style import (
 from harness.report.metadata import Imprint
 from harness.report.reading import Reading, Row, read
 from harness.report.tables import TextTable, write_table
+from harness.report.text_table import choose_columns
 from harness.results.query import Source
 
 TITLE = "Cost of training relative to the plain baseline"
@@ -45,6 +55,11 @@ COLUMNS = (
     "extra memory (baseline = 1)",
     "extra memory in MiB",
 )
+RANKED = (
+    *("cell", "time (baseline = 1)", "whole training (baseline = 1)", "extra memory (baseline = 1)"),
+    *("workload", "source", "its bar", "of", "models"),
+)
+"""The columns for a reader, the most important first."""
 LINES = 120
 """Rows of a group in the figure, at most; the table has all."""
 MARKERS = {TRAINING: "o", BENCH: "s", PAPER: "D"}
@@ -55,18 +70,24 @@ PANELS = {
     "training_overhead": "time of the whole training, baseline = 1",
     "memory_overhead": "extra peak memory, baseline = 1",
 }
+COLUMN_OF = dict(zip(FIGURE_PANELS["overhead"], PANELS, strict=True))
+"""By the name of the panel."""
 
 
-def write_overhead(store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN) -> list[Path]:
+def write_overhead(
+    store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN, sweep: str | None = None
+) -> list[Path]:
     """Write the overhead's figure and table; `where` is an SQL condition on the view `overhead`."""
-    return draw_overhead(read(store, where, view="overhead"), out, sheet)
+    return draw_overhead(read(store, where, view="overhead", sweep=sweep), out, sheet)
 
 
 def draw_overhead(reading: Reading, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """The same from rows already read."""
+    (table,) = choose_columns([overhead_table(reading)], sheet.columns)
     with house_style(sheet):
-        files = save(overhead_figure(reading, sheet), out, "overhead", Imprint(TITLE, reading.query))
-    return [*files, *write_table(overhead_table(reading), out)]
+        imprint = Imprint(TITLE, reading.query, explain_clocks(reading))
+        files = save(overhead_figure(reading, sheet), out, "overhead", imprint)
+    return [*files, *write_table(table, out)]
 
 
 def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
@@ -77,21 +98,40 @@ def overhead_figure(reading: Reading, sheet: Sheet = SCREEN) -> Figure:
     names = sorted({row["group"] for row in costs})
     groups = [thin_lines([row for row in costs if row["group"] == name]) for name in names]
     cells = Counter(row["group"] for row in costs)
-    colours = assign_colours([*reading.methods, *(row["method"] for row in costs)], reading.baselines)
+    marks = assign_marks([*reading.methods, *(row["method"] for row in costs)], reading.baselines)
+    colours = colours_of(marks)
     width, scale = sheet.inches(11), sheet.font / SCREEN.font
-    text = wrap(explain_clocks(reading), width, 8.5)
+    text = "" if sheet.printed else wrap(explain_clocks(reading), width, 8.5)
+    panels = [choose_columns_of(rows, reading.baselines, sheet) for rows in groups]
     heights = [
-        (0.16 + 0.16 * len(text.splitlines()) + 0.51 * (not sheet.printed)) * scale,
-        *((1.35 + 0.3 * len(rows)) * scale * sheet.lines(len(PANELS)) for rows in groups),
+        *([(0.16 + 0.16 * len(text.splitlines()) + 0.51) * scale] if text else []),
+        *(
+            (1.1 + 0.3 * len(rows)) * scale * sheet.lines(len(own))
+            for rows, own in zip(groups, panels, strict=True)
+        ),
     ]
     figure = new_figure(width, sum(heights))
-    parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
-    if not sheet.printed:
+    parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    if text:
         parts[0].text(0.01, 1 - 0.2 / heights[0], TITLE, fontsize=scaled(14), weight="bold", va="center")
-    parts[0].text(0.01, 0.08 / heights[0], text, fontsize=scaled(8.5), va="bottom")
-    for part, name, rows in zip(parts[1:], names, groups, strict=True):
-        _draw_group(part, rows, cells[name], colours, sheet)
+        parts[0].text(0.01, 0.08 / heights[0], text, fontsize=scaled(8.5), va="bottom")
+    for part, rows, columns in zip(parts[bool(text) :], groups, panels, strict=True):
+        if not sheet.printed or len(groups) > 1:
+            name = rows[0]["group"]
+            thinned = say_thinned(len(rows), cells[name])
+            about = "" if sheet.printed else f" · {_models(rows)}{thinned}"
+            head = wrap(f"{shorten(name, 60)}{about}", width, 10.5)
+            part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
+        _draw_group(part, rows, columns, colours, sheet)
     return figure
+
+
+def choose_columns_of(rows: Sequence[Row], baselines: Collection[str], sheet: Sheet) -> list[str]:
+    """The columns of a group to draw; without memory if that of all methods is noise, unless asked for."""
+    found = [COLUMN_OF[name] for name in sheet.panels_of("overhead")]
+    known = any(row["memory_overhead"] is not None for row in rows if row["method"] not in baselines)
+    memory = COLUMN_OF["memory"]
+    return [column for column in found if column != memory or known or "memory" in sheet.panels]
 
 
 def thin_lines(rows: Sequence[Row]) -> list[Row]:
@@ -103,19 +143,26 @@ def thin_lines(rows: Sequence[Row]) -> list[Row]:
     return [line for name in methods for line in spread([row for row in rows if row["method"] == name], each)]
 
 
-def _draw_group(part: Any, rows: Sequence[Row], cells: int, colours: Mapping[str, str], sheet: Sheet) -> None:
-    thinned = say_thinned(len(rows), cells)
-    head = wrap(f"{shorten(rows[0]['group'], 60)} · {_models(rows)}{thinned}", sheet.inches(11), 10.5)
-    part.suptitle(head, x=0.01, ha="left", fontsize=scaled(10.5), weight="bold")
+def _draw_group(
+    part: Any, rows: Sequence[Row], columns: Sequence[str], colours: Mapping[str, str], sheet: Sheet
+) -> None:
     names = [shorten(name) for name in name_lines(rows)]
-    panels = lay_out(part, len(PANELS), sheet)
-    for place, (axes, (column, title)) in enumerate(zip(panels, PANELS.items(), strict=True)):
+    for place, (axes, column) in enumerate(zip(lay_out(part, len(columns), sheet), columns, strict=True)):
         _draw_ratios(axes, rows, column, colours)
-        axes.set_xlabel(wrap(title, panel_width(axes), SCREEN.font))
+        axes.set_xlabel(wrap(name_axis(column, rows), panel_width(axes), SCREEN.font))
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.yaxis.set_label_coords(0, 0.5)  # without a label: else matplotlib measures every name
         first = place % sheet.across == 0  # panels side by side share one list of names
         axes.set_yticks(range(len(rows)) if first else [], names if first else [])
+
+
+def name_axis(column: str, rows: Sequence[Row]) -> str:
+    """The title of a panel; that of the time of a step names the signs if both occur."""
+    sources = {row["source"] for row in rows if row[column] is not None}
+    if column != COLUMN_OF["step"] or len(sources & {TRAINING, BENCH}) == 2:
+        return PANELS[column]
+    what = "per example" if TRAINING in sources else "of a step at equal batch"
+    return f"time {what}, baseline = 1"
 
 
 def overhead_table(reading: Reading) -> TextTable:
@@ -140,13 +187,13 @@ def overhead_table(reading: Reading) -> TextTable:
                 _number(row["example_cpu_overhead"]),
                 _number(row["training_overhead"]),
                 _number(row["memory_overhead"]),
-                _number(None if extra is None else extra / 2**20),
+                _number(None if extra is None or row["memory_noise"] else extra / 2**20),
             )
         )
     counts = f"{len(costs)} lines."
     notes = tuple(explain_clocks(reading).splitlines())
     return TextTable(
-        "overhead", TITLE, COLUMNS, tuple(lines), (), notes, counts, "How to read it", reading.query
+        "overhead", TITLE, COLUMNS, tuple(lines), (), notes, counts, "How to read it", reading.query, RANKED
     )
 
 
@@ -169,12 +216,15 @@ def explain_clocks(reading: Reading) -> str:
     lines.append(
         "Whole training: wall seconds of all steps over those of the baseline's training of the workload, "
         "each with its own number of steps and batch size. Memory: peak above the level at the start of the "
-        "phase (of a bench: of the step), at each cell's own batch size; below a few MiB it is noise."
+        "phase (of a bench: of the step), at each cell's own batch size; left out below "
+        f"{MEMORY_RESOLUTION // 2**20} MiB, where it is noise."
     )
     if reading.baselines:
         lines.append(f"Baseline: {', '.join(sorted(reading.baselines))}, trained without a defence.")
     if any(is_below_one(row, reading.baselines) for row in costs):
         lines.append(BELOW_ONE)
+    if any(row.get("role") == "method" and row["method"] in reading.baselines for row in costs):
+        lines.append(BY_ENGINE)
     return "\n".join(lines)
 
 
@@ -280,6 +330,10 @@ def say_missing(row: Row, column: str) -> str:
         return "a bench does not train to the end"
     if column == "time_overhead" and row.get("batch_size") is None:
         return "no batch size"
+    if column == "memory_overhead" and row.get("memory_noise"):
+        return f"noise, below {MEMORY_RESOLUTION // 2**20} MiB"
+    if row.get("baseline_elsewhere"):
+        return "the baseline ran on another machine"
     return "no baseline"
 
 
@@ -288,4 +342,4 @@ def _models(rows: Sequence[Row]) -> str:
     if not counts:
         return "privbench bench"
     span = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{span} models a cell; hollow: one model"
+    return f"{span} models a cell{'; hollow: one model' * (counts[0] == 1)}"

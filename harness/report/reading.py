@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
+from harness.report.conditions import narrow, refuse_nothing, select
 from harness.results.query import Reader, Source, is_url, open_reader
 from harness.spec import FIRST_VERSION, PROTOCOL
 from harness.store import Store
@@ -43,7 +44,7 @@ RUNS = "select r.*, t.provenance from runs r join task t on t.key = r.task"
 ILLUSTRATED = """
     select c.method, c.workload, c.params, r.stats
     from cell c left join model_run r on r.cell = c.key
-    where c.illustrated
+    where c.illustrated and c.key not in (select key from forgotten_result)
     order by c.key, r.index
 """
 """Statistics from the training runs of methods with figures of their own; none for a cell without runs."""
@@ -58,6 +59,8 @@ AT_ONCE = 1000
 GALLERIES = 24
 """Attacks whose pictures are read, at most."""
 
+ATTRIBUTES = "workload, attribute, method, epsilon_asked, label, attack, attack_task"
+"""The order of attribute inferences."""
 AUDITS = "select * from audit order by workload, canary, method, epsilon_asked, label, attack, cell"
 
 
@@ -103,6 +106,8 @@ class Reading:
     """Parameters and statistics of every training run of a method with figures of its own."""
     reproduction: list[Row] = field(default_factory=list)
     """Every published number next to ours, whatever the condition."""
+    forgotten: list[Row] = field(default_factory=list)
+    """What `privbench forget` took out of the other rows, whatever the condition."""
     conflicts: list[Row] = field(default_factory=list)
     """Every imported figure that differs from ours of the same task."""
     comparisons: list[Row] = field(default_factory=list)
@@ -121,6 +126,12 @@ class Reading:
     where: str | None = None
     view: str = "frontier"
     """The view that `where` is a condition on."""
+    sweep: str | None = None
+    """The sweep whose cells are shown; None for all."""
+    narrowed: str | None = None
+    """Both as one SQL condition."""
+    among: str | None = None
+    """The same as a condition on the cell of a row of other views."""
     attack: str | None = None
     """The attack to draw by; None for the strongest of each cell."""
     fpr: float | None = None
@@ -139,7 +150,12 @@ class Reading:
     @property
     def query(self) -> str:
         """The selection behind the report, for its metadata."""
-        return select(self.view, self.where)
+        return select(self.view, self.narrowed or self.where)
+
+    @property
+    def condition(self) -> str | None:
+        """The selection in words; None if everything is shown."""
+        return " and ".join(filter(None, [self.sweep and f"sweep {self.sweep}", self.where])) or None
 
 
 def read(
@@ -148,31 +164,39 @@ def read(
     view: str = "frontier",
     attack: str | None = None,
     fpr: float | None = None,
+    sweep: str | None = None,
+    whole: bool = False,
 ) -> Reading:
     """Read a report's rows from one snapshot of the store's database, to be drawn by an attack and at an FPR.
 
     `where` is an SQL condition on `view` (frontier or overhead); the other view is limited to the
-    cells it selects. A condition that is wrong raises the SpecError of harness.results.query.
+    cells it selects, and all to the cells of a `sweep`. SpecError for a condition that is wrong, or that no
+    row of the view fits; for a sweep that a report on the `whole` shows, no row of any.
     """
     with open_reader(store) as reader:
-        reading = _read(reader, where, view)
+        reading = _read(reader, where, view, sweep)
+    needed = [reading.overhead, reading.bench] if view == "overhead" else [reading.frontier]
+    if whole and not where:
+        needed += [reading.overhead, reading.bench, reading.reconstructions, reading.attributes]
+    refuse_nothing([row for rows in needed for row in rows], view, where, sweep)
     return replace(reading, pictures=_pictures(store, reading.reconstructions), attack=attack, fpr=fpr)
 
 
-def _read(reader: Reader, where: str | None, view: str) -> Reading:
+def _read(reader: Reader, where: str | None, view: str, sweep: str | None) -> Reading:
     """All rows of the report."""
     other = "overhead" if view == "frontier" else "frontier"
-    related = f"cell in ({select(view, where, 'cell')})" if where else None
-    conditions = {view: where, other: related}
+    part, narrowed = narrow(reader, None, sweep), narrow(reader, where, sweep)
+    related = f"cell in ({select(view, narrowed, 'cell')})" if where else part
+    conditions = {view: narrowed, other: related}
     rows = {name: read_rows(reader, select(name, condition)) for name, condition in conditions.items()}
     columns = {name: tuple(found[0]) for name, found in rows.items() if found}
     cells = {row["cell"]: row for row in read_rows(reader, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
     # An inversion alone has no row in the frontier: without a condition all are shown.
-    among = f"cell in ({select('frontier', conditions['frontier'], 'cell')})" if where else None
+    among = f"cell in ({select('frontier', conditions['frontier'], 'cell')})" if where else part
     rebuilt = read_rows(reader, f"{select('reconstruction', among)} order by cell, attack_task")
     runs = read_rows(reader, f"select * from ({RUNS}) run" + (f" where {among}" if among else ""))
-    benches = _benches(reader, rows["overhead"] if where else None)
+    benches = _benches(reader, rows["overhead"] if narrowed else None, sweep)
     name_groups([*rows["frontier"], *rows["overhead"], *benches])
     seen = [*cells.values(), *benches]
     baselines = frozenset(row["method"] for row in seen if row["role"] in (PLAIN, YARDSTICK))
@@ -185,10 +209,11 @@ def _read(reader: Reader, where: str | None, view: str) -> Reading:
         bench=list(benches),
         audits=list(read_rows(reader, AUDITS)),
         reconstructions=list(rebuilt),
-        attributes=list(read_rows(reader, f"{select('attribute', among)} order by cell, attack_task")),
+        attributes=list(read_rows(reader, f"{select('attribute', among)} order by {ATTRIBUTES}")),
         runs=sorted(runs, key=lambda row: (row["cell"], row["index"])),
         illustrated=list(read_rows(reader, ILLUSTRATED)),
         reproduction=list(read_rows(reader, "select * from reproduction order by published_key")),
+        forgotten=list(read_rows(reader, "select * from forgotten order by forgotten, key")),
         conflicts=list(read_rows(reader, "select * from conflicts order by origin, task, figure")),
         comparisons=list(read_rows(reader, "select * from comparison order by workload, axis, cell, other")),
         tried=list(read_rows(reader, "select * from tried order by workload, method, epsilon_asked, levels")),
@@ -198,6 +223,9 @@ def _read(reader: Reader, where: str | None, view: str) -> Reading:
         columns=columns,
         where=where,
         view=view,
+        sweep=sweep,
+        narrowed=narrowed,
+        among=among,
     )
 
 
@@ -242,21 +270,35 @@ def _pictures(store: Source, rows: Iterable[Row]) -> dict[str, Pictures]:
     return found
 
 
-def _benches(reader: Reader, among: Iterable[Row] | None) -> list[dict[str, Any]]:
-    """The newest benches; those of the workloads and methods of `among` if given."""
+def _benches(reader: Reader, among: Iterable[Row] | None, sweep: str | None) -> list[dict[str, Any]]:
+    """The newest benches; those of the workloads and methods of `among` if given, and those of the sweep."""
     columns = "workload, method, batch_size, variant, host, device, threads"
     where = "newest and status = 'done' and role <> 'control'"
     rows = read_rows(reader, f"{select('bench', where)} order by {columns}")
     if among is None:
         return rows
     wanted = {(row["workload"], row["method"]) for row in among}
-    return [row for row in rows if (row["workload"], row["method"]) in wanted]
+    return [
+        row
+        for row in rows
+        if (row["workload"], row["method"]) in wanted or sweep in (row["sweep"] or "").split(", ")
+    ]
 
 
-def select(view: str, where: str | None, columns: str = "*") -> str:
-    """The statement for a view and a condition."""
-    # The newline keeps an SQL comment at the condition's end from swallowing the bracket.
-    return f"select {columns} from {view}" + (f" where ({where}\n)" if where else "")
+def rows_of_view(
+    store: Source,
+    view: str,
+    order: str,
+    where: str | None,
+    sweep: str | None = None,
+    columns: Sequence[str] = ("cell",),
+) -> tuple[list[dict[str, Any]], str]:
+    """The rows of a view that a report shows, and the selection behind them; SpecError if none fits."""
+    with open_reader(store) as reader:
+        sql = select(view, narrow(reader, where, sweep, columns))
+        rows = read_rows(reader, f"{sql} order by {order}")
+    refuse_nothing(rows, view, where, sweep)
+    return rows, sql
 
 
 def rows_of(store: Source, sql: str) -> list[dict[str, Any]]:

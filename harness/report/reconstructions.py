@@ -14,7 +14,7 @@ from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.figure.style import empty_figure, house_style, new_figure, save, shorten
 from harness.report.leakage import name_attack
 from harness.report.metadata import Imprint
-from harness.report.reading import PLAIN, Row, name_groups, read_pictures, rows_of, select
+from harness.report.reading import PLAIN, Row, name_groups, read_pictures, rows_of_view
 from harness.results.query import Source
 from harness.store import Store
 
@@ -39,23 +39,25 @@ class Gallery:
 
 
 def write_reconstructions(
-    store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN
+    store: Source, out: Path, where: str | None = None, sheet: Sheet = SCREEN, sweep: str | None = None
 ) -> list[Path]:
     """Write the pictures' figure into `out`; `where` is a condition on the view `reconstruction`."""
-    galleries = read_galleries(store, where)
+    galleries, sql = read_galleries(store, where, sweep)
     with house_style(sheet):
-        figure = draw(galleries, where, sheet)
-        return save(figure, out, "reconstructions", Imprint(TITLE, select(VIEW, where)))
+        figure = draw(galleries, sheet)
+        return save(figure, out, "reconstructions", Imprint(TITLE, sql))
 
 
-def read_galleries(store: Source, where: str | None = None) -> list[Gallery]:
-    """The rows of the view with their pictures, which are in the store."""
+def read_galleries(
+    store: Source, where: str | None = None, sweep: str | None = None
+) -> tuple[list[Gallery], str]:
+    """The rows of the view with their pictures, which are in the store, and the selection behind them."""
     plain = f"cell in (select key from cell where role = '{PLAIN}')"
     order = f"workload, attack, moment, not {plain}, method, epsilon desc nulls first, attack_task"
-    rows = rows_of(store, f"{select(VIEW, where)} order by {order}")
+    rows, sql = rows_of_view(store, VIEW, order, where, sweep)
     name_groups(rows)
     # Imports have no pictures.
-    return [_with_pictures(Store.open(store), row) for row in rows if not row["origin"]]
+    return [_with_pictures(Store.open(store), row) for row in rows if not row["origin"]], sql
 
 
 def _with_pictures(store: Store, row: Row) -> Gallery:
@@ -63,10 +65,13 @@ def _with_pictures(store: Store, row: Row) -> Gallery:
     return Gallery(row, found.originals, found.rebuilt)
 
 
-def draw(galleries: Sequence[Gallery], where: str | None, sheet: Sheet = SCREEN) -> Figure:
+def draw(galleries: Sequence[Gallery], sheet: Sheet = SCREEN) -> Figure:
     """A block for each attack on the same members: these, their mean colours, and a row for each cell."""
     if not galleries:
-        return empty_figure(TITLE, _explain_empty(where), sheet)
+        command = (
+            "privbench run --workload cifar10-lenet --method METHOD --models 1 --attack inverting-gradients"
+        )
+        return empty_figure(TITLE, f"No reconstruction yet.\nRun: {command}", sheet)
     blocks = group(galleries)
     width = sheet.inches(12)
     line = 0.72 if not sheet.printed else 0.52
@@ -140,10 +145,3 @@ def strip(pictures: Bytes, shown: int = SHOWN) -> Bytes:
         left = place * (width + GAP)
         line[:, left : left + width] = coloured[place].transpose(1, 2, 0)
     return line
-
-
-def _explain_empty(where: str | None) -> str:
-    if where:
-        return f"No row of {VIEW} fits the condition\n{shorten(where, 90)}"
-    command = "privbench run --workload cifar10-lenet --method METHOD --models 1 --attack inverting-gradients"
-    return f"No reconstruction yet.\nRun: {command}"

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.report.reading import Row, read_rows, select
+from harness.report.conditions import narrow, refuse_nothing, select
+from harness.report.reading import Row, read_rows
 from harness.report.tables import TextTable
 from harness.results.query import Source, open_reader
 from workloads.errors import SpecError, UnknownName
@@ -41,23 +42,28 @@ FIGURES = {
 SUMMARY = "reproduce"
 
 
-def compare(store: Source, table: str | None = None, where: str | None = None) -> TextTable:
+def compare(
+    store: Source, table: str | None = None, where: str | None = None, sweep: str | None = None
+) -> TextTable:
     """One published table next to ours; without a table, the progress on each.
 
     `where` is an SQL condition on the view `reproduction`. UnknownName for an unknown table.
     """
-    sql = select("reproduction", where)
     with open_reader(store) as reader:
+        sql = select("reproduction", narrow(reader, where, sweep))
         rows = read_rows(reader, f"{sql} order by published_key")
         names = read_rows(reader, "select distinct table_name from published")
     known = [row["table_name"] for row in names]
     if table is not None and table not in known:
         raise UnknownName("published table", table, known)
+    refuse_nothing(rows, "reproduction", where, sweep)
     if table is None:
         return replace(summarise(rows), query=sql)
     found = [row for row in rows if row["table_name"] == table]
     if not found:
-        raise SpecError(f"the condition leaves no number of {table}: give another --where")
+        given = where or sweep
+        message = f"{given} leaves no number of {table}: give another --where or --sweep"
+        raise SpecError(message, field="--where" if where else "--sweep", value=given)
     return replace(tabulate(found), query=sql)
 
 
@@ -73,7 +79,10 @@ def summarise(rows: Sequence[Row]) -> TextTable:
         numbers = [cells, len(own), *(count[status] for status in STATUSES)]
         lines.append((name, own[0]["printed"], own[0]["about"], *map(str, numbers)))
     columns = ("table", "printed", "about", "cells", "numbers", *STATUSES)
-    return TextTable(SUMMARY, "Published numbers", columns, tuple(lines), counts=count_statuses(rows))
+    ranked = ("table", "printed", "numbers", *STATUSES)
+    return TextTable(
+        SUMMARY, "Published numbers", columns, tuple(lines), counts=count_statuses(rows), ranked=ranked
+    )
 
 
 def tabulate(rows: Sequence[Row]) -> TextTable:
@@ -93,6 +102,7 @@ def tabulate(rows: Sequence[Row]) -> TextTable:
         remarks=tuple(remarks),
         protocol=tuple(first["protocol"]),
         counts=count_statuses(rows),
+        ranked=("method", "figure", "paper", "ours", "remarks", "workload", "difference", "verdict"),
     )
 
 

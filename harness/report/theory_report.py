@@ -19,6 +19,7 @@ from harness.report.figure.style import house_style, save
 from harness.report.metadata import Imprint
 from harness.report.reading import ILLUSTRATED, Row, rows_of
 from harness.report.tables import TextTable, write_tables
+from harness.report.text_table import choose_columns
 from harness.results.published_tables import published
 from harness.results.query import Source
 from workloads.drawings import Drawing, DrawnTable, Printed, Trained
@@ -72,11 +73,11 @@ def printed_of(method: str) -> list[Printed]:
 
 def write_drawing(stem: str, drawing: Drawing, out: Path, sheet: Sheet = SCREEN) -> list[Path]:
     """A drawing's figure, data and tables."""
+    tables = choose_columns([_table(stem, table, drawing.about) for table in drawing.tables], sheet.columns)
     with house_style(sheet):
         figures = save(draw(drawing, sheet), out, stem, Imprint(drawing.title, drawing.about))
     data = out / f"{stem}.csv"
     write_points(drawing, data)
-    tables = [_table(stem, table, drawing.about) for table in drawing.tables]
     return [*figures, data, *write_tables(stem, tables, out)]
 
 

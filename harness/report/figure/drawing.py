@@ -3,8 +3,9 @@
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.report.figure.marks import PALETTE
 from harness.report.figure.paper_sizes import SCREEN, Sheet, lay_out, panel_width, scaled, wrap
-from harness.report.figure.style import FAINT, INK, PALETTE, log_ticks, new_figure, shorten
+from harness.report.figure.style import FAINT, INK, log_ticks, new_figure, shorten
 from workloads.drawings import Drawing, DrawnPanel
 
 ROW_LETTERS = 25

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.report.figure.style import format_epsilon, shorten
+from harness.report.figure.style import KINDS, UNKNOWN_KIND, format_asked, format_epsilon, shorten
 from harness.report.leakage import STRONGEST, Leakage, choose_attack, drawn_by, rows_on_front
 from harness.report.reading import Row
 
@@ -35,6 +35,13 @@ class Panel:
         )
         tried = "" if len(self.rows) == self.cells else f" ({len(self.rows)} of {self.cells} cells)"
         return f"{named}{tried}{self.thinning}"
+
+    @property
+    def axis(self) -> str:
+        """The label of its axis of leakage in print, where there is no title."""
+        return self.leakage.name + (
+            "" if self.attack == STRONGEST else f", attack {shorten(self.attack, 24)}"
+        )
 
     @property
     def drawn(self) -> list[Row]:
@@ -78,10 +85,16 @@ def describe_group(rows: Sequence[Row]) -> str:
     return f"{shorten(rows[0]['group'], 60)} · {models} {noun} a cell, {nonmembers} non-members pooled"
 
 
-def name_point(row: Row) -> str:
-    """The computed epsilon, or the rest of the label after the method."""
-    if row["epsilon"] is not None:
-        return format_epsilon(row["epsilon"])
+def name_point(row: Row, with_kind: bool = False) -> str:
+    """The epsilon asked for, else the computed one, else the rest of the label after the method.
+
+    `with_kind` adds the kind of guarantee, for a method whose cells have several.
+    """
+    asked, computed = row.get("epsilon_asked"), row["epsilon"]
+    if computed is not None or asked is not None:
+        name = format_asked(asked) if asked is not None else format_epsilon(computed)
+        kind = KINDS.get(row["guarantee_kind"], UNKNOWN_KIND)[0]
+        return f"{name}, {kind}" if with_kind and row["guarantee_kind"] != "none" else name
     label = str(row["label"] or row["method"])
     return shorten(label.removeprefix(str(row["method"])).strip() or row["method"])
 

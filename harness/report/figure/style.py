@@ -1,7 +1,7 @@
-"""The style of figures: colours, markers, short texts, and reproducible files."""
+"""The style of figures: ink, short texts, and reproducible files."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,35 +19,21 @@ from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.metadata import Imprint
 from harness.report.reading import Reading
 
-# Okabe and Ito, "Color Universal Design" (2008): distinguishable with every common colour blindness.
-# Yellow comes last, it is faint on white. The baseline is grey, which no method gets.
-BASELINE_COLOUR = "#767676"
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")
-
-# Kind of guarantee: displayed name, matplotlib's marker, plotly's symbol.
 KINDS = {
-    "approximate-dp": ("approximate DP", "o", "circle"),
-    "pure-dp": ("pure DP", "s", "square"),
-    "metric-dp": ("metric DP", "D", "diamond"),
-    "claimed-disputed": ("claimed, disputed", "v", "triangle-down"),
-    "empirical": ("empirical", "P", "cross"),
-    "none": ("no guarantee", "^", "triangle-up"),
+    "approximate-dp": ("approximate DP", "o"),
+    "pure-dp": ("pure DP", "s"),
+    "metric-dp": ("metric DP", "D"),
+    "claimed-disputed": ("claimed, disputed", "v"),
+    "empirical": ("empirical", "P"),
+    "none": ("no guarantee", "^"),
 }
-UNKNOWN_KIND = ("other guarantee", "h", "hexagon")
+"""Kinds of guarantee: the displayed name, and the marker in figures of guarantees."""
+UNKNOWN_KIND = ("other guarantee", "h")
 
 LINES = ("-", "--", "-.", ":")
 FORMS = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
 """Every figure is written in all of them."""
 INK, FAINT, ALARM = "#1a1a1a", "#8a8a8a", "#b00020"
-
-
-def assign_colours(methods: Sequence[str], baselines: Collection[str] = ()) -> dict[str, str]:
-    """One colour for each method of the database; from the eighth on, darker variants."""
-    others = sorted(set(methods) - set(baselines))
-    colours = {
-        name: darken(PALETTE[i % len(PALETTE)], 0.6 ** (i // len(PALETTE))) for i, name in enumerate(others)
-    }
-    return {**dict.fromkeys(sorted(baselines), BASELINE_COLOUR), **colours}
 
 
 def shorten(text: object, length: int = 28) -> str:
@@ -56,8 +42,13 @@ def shorten(text: object, length: int = 28) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
+def format_asked(epsilon: float) -> str:
+    """An epsilon as it was asked for."""
+    return "ε=∞" if math.isinf(epsilon) else f"ε={epsilon:g}"
+
+
 def format_epsilon(epsilon: float) -> str:
-    """Two significant digits: calibration stays a thousandth below the target; infinity as a symbol."""
+    """Two significant digits of a computed epsilon; infinity as a symbol."""
     return "ε=∞" if math.isinf(epsilon) else f"ε={epsilon:.2g}"
 
 
@@ -91,6 +82,13 @@ def log_ticks(axis: Axis) -> None:
     """Plain decimals at the powers of ten of a log axis."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def percent_ticks(*axes: Axis) -> None:
+    """Fractions as per cent, as in tables and on the page."""
+    for axis in axes:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.6g} %"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -134,8 +132,8 @@ def empty_figure(title: str, text: str, sheet: Sheet = SCREEN) -> Figure:
 
 def explain_empty(reading: Reading) -> str:
     """Why there is nothing to draw, and what to run."""
-    if reading.where:
-        return f"No row of {reading.view} matches the condition\n{shorten(reading.where, 90)}"
+    if reading.condition:
+        return f"No row of {reading.view} matches the condition\n{shorten(reading.condition, 90)}"
     if reading.failures:
         tasks = len(reading.failures)
         return f"No result yet; {tasks} failed task{'s' * (tasks > 1)}.\nLook with: privbench status"

@@ -9,6 +9,7 @@ const CONFIG = {
 const DASHES = ["solid", "dash", "dashdot", "dot"];
 const NAMED_POINTS = 40;  // names of more would cover each other; hovering shows them
 const DRAWN_CURVES = 12;
+const PERCENT_TICKS = ".4~%";  // of d3: 0.01 is 1%; more digits would widen the margins
 const NARROW_PX = 560;  // of a plot on which a whole tooltip would stick out
 
 // Its script is below this one, so that text and tables are shown while the browser parses it.
@@ -47,12 +48,33 @@ function drawLater(element, draw) {
 
 // ---- style
 
+const DIM = 0.12;  // relative luminance below which a colour is lost on a dark page
+
+// The colours of methods; on a dark page the darkest are mixed with white.
+function readableColours(colours) {
+  if (!matchMedia("(prefers-color-scheme: dark)").matches) return colours;
+  return Object.fromEntries(Object.entries(colours).map(([name, colour]) => [name, luminance(colour) < DIM ? whitened(colour) : colour]));
+}
+
+function channels(colour) {
+  return [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
+}
+
+function luminance(colour) {
+  const [red, green, blue] = channels(colour).map((value) => (value / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+function whitened(colour) {
+  return "#" + channels(colour).map((value) => Math.round((value + 255) / 2).toString(16).padStart(2, "0")).join("");
+}
+
 function cssColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
 function faded(colour, opacity) {
-  const [red, green, blue] = [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
+  const [red, green, blue] = channels(colour);
   return `rgba(${red},${green},${blue},${opacity})`;
 }
 
@@ -62,7 +84,7 @@ function baseLayout(xTitle, yTitle) {
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, hovermode: "closest",
     font: { color: cssColour("--ink"), family, size: 12 },
-    margin: { l: 56, r: 14, t: 14, b: 48 },
+    margin: { l: 56, r: 26, t: 14, b: 48 },  // "100%" at the end of an axis needs half of its width
     modebar: { bgcolor: "rgba(0,0,0,0)", color: cssColour("--soft"), activecolor: cssColour("--ink") },
     // Scrolling by touch must not be caught by a plot.
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
@@ -129,7 +151,7 @@ function pointTraces(rows, axes, most) {
       marker: {
         size: own.map((row) => pointSize(row[axes.third?.column], most)), color: colour, opacity: most == null ? 1 : 0.8,
         line: { color: colour, width: 2 },
-        symbol: own.map((row) => kindOf(row).symbol + (row.models === 1 ? "-open" : "")),
+        symbol: own.map((row) => DATA.symbols[method] + (row.models === 1 ? "-open" : "")),
       },
     };
   });
@@ -155,6 +177,8 @@ function drawFrontier(rows, axes, chosen) {
   const turned = axes.utility.higher ? "" : " (less is better)";
   const layout = baseLayout(axes.leakage.name + " (dotted: guessing)", axes.utility.name + mean + turned);
   layout.shapes = [verticalLine(axes.leakage.chance, cssColour("--soft"))];
+  if (isPercent(x)) layout.xaxis.tickformat = PERCENT_TICKS;
+  if (isPercent(y)) layout.yaxis.tickformat = PERCENT_TICKS;
   layout.yaxis.autorange = axes.utility.higher ? true : "reversed";
   // While the axes stay the same, so does the reader's zoom.
   layout.uirevision = [rows[0]?.group, x, y].join();
@@ -163,12 +187,14 @@ function drawFrontier(rows, axes, chosen) {
 
 // ---- ROC curves
 
+const percentOf = (rate) => `${Number((100 * rate).toPrecision(3))} %`;
+
 function rocTrace(row, turn) {
   const roc = DATA.rocs[row.attack_task], name = escapeText(clip(row.name, 40));
   return {
     type: "scatter", mode: "lines", name: escapeText(clip(row.name, 32)), x: roc.fpr, y: roc.tpr, hoverinfo: "text",
     line: { color: DATA.colours[row.method], width: 2, dash: DASHES[turn % DASHES.length] },
-    hovertext: roc.fpr.map((fpr, place) => `${name}<br>FPR ${fpr.toPrecision(3)}, TPR ${roc.tpr[place].toPrecision(3)}`),
+    hovertext: roc.fpr.map((fpr, place) => `${name}<br>FPR ${percentOf(fpr)}, TPR ${percentOf(roc.tpr[place])}`),
   };
 }
 
@@ -180,7 +206,8 @@ function chooseCurves(rows) {
 
 function drawRocs(drawn) {
   const turns = {};
-  const lowest = Math.min(0.5, ...drawn.map((row) => 10 / Math.max(row.n_nonmembers ?? 1, 1)));
+  // At least one power of ten, so that an axis has two labels.
+  const lowest = Math.min(0.1, ...drawn.map((row) => 10 / Math.max(row.n_nonmembers ?? 1, 1)));
   const traces = drawn.map((row) => {
     turns[row.method] = (turns[row.method] ?? -1) + 1;
     return rocTrace(row, turns[row.method]);
@@ -189,8 +216,8 @@ function drawRocs(drawn) {
                 showlegend: false, line: { color: cssColour("--soft"), width: 1, dash: "dot" } });
   const layout = baseLayout("false-positive rate", "true-positive rate");
   const range = [Math.log10(lowest), 0];
-  Object.assign(layout.xaxis, { type: "log", range, dtick: 1, tickformat: "~g" });
-  Object.assign(layout.yaxis, { type: "log", range: [...range], dtick: 1, tickformat: "~g" });
+  Object.assign(layout.xaxis, { type: "log", range, dtick: 1, tickformat: PERCENT_TICKS });
+  Object.assign(layout.yaxis, { type: "log", range: [...range], dtick: 1, tickformat: PERCENT_TICKS });
   layout.showlegend = true;
   layout.uirevision = String(lowest);
   Plotly.react("roc-plot", traces, layout, CONFIG);

@@ -1,7 +1,7 @@
-// The plots of the later sections: costs, equal leakage, audits, methods' theory.
+// The plots of the later sections: costs, equal leakage, audits, attribute inference, methods' theory.
 
 const SOURCES = { bench: "square", paper: "diamond-open" };
-const OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8a7f00"];
+const OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#882255"];
 
 // A line for each row, from top to bottom.
 function lineLayout(title, names) {
@@ -58,15 +58,17 @@ function bandTraces(curve, shape) {
 }
 
 function drawOffers(target, each) {
-  const shape = each.steps ? "hv" : "linear";
+  const shape = each.steps ? "hv" : "linear", ofRate = each.leakage.startsWith("TPR");
   const bands = each.curves.filter((curve) => curve.low).flatMap((curve) => bandTraces(curve, shape));
   const lines = each.curves.map((curve, place) => ({
     type: "scatter", mode: "lines+markers", name: escapeText(clip(curve.method, 24)), x: curve.x, y: curve.y,
     line: { color: DATA.colours[curve.method], width: 2, shape, dash: DASHES[place % DASHES.length] },
-    marker: { size: curve.x.map((x, corner) => (corner === curve.x.length - 1 ? 0 : 7)) },
-    hovertemplate: "at most %{x:.4g}: accuracy %{y:.3f}<extra></extra>",
+    marker: { symbol: DATA.symbols[curve.method], size: curve.x.map((x, corner) => (corner === curve.x.length - 1 ? 0 : 7)) },
+    hovertemplate: `at most %{x:${ofRate ? ".2~%" : ".4g"}}: accuracy %{y:.1%}<extra></extra>`,
   }));
   const layout = baseLayout(`${each.leakage} at most`, "accuracy");
+  layout.yaxis.tickformat = PERCENT_TICKS;
+  if (ofRate) layout.xaxis.tickformat = PERCENT_TICKS;
   layout.showlegend = true;
   if (each.chance != null) layout.shapes = [verticalLine(each.chance, cssColour("--soft"))];
   Plotly.react(target, [...bands, ...lines], layout, CONFIG);
@@ -77,7 +79,7 @@ function drawOffers(target, each) {
 function drawAudits(rows) {
   const finite = (value) => (typeof value === "number" ? value : null);
   const places = rows.map((row, place) => place);
-  const colours = rows.map((row) => (row.alarm ? cssColour("--alarm") : OKABE_ITO[0]));
+  const colours = rows.map((row) => (row.alarm ? cssColour("--alarm") : "#8c96a0"));
   const sign = (name, column, symbol, size) => ({
     type: "scatter", mode: "markers", name, x: rows.map((row) => finite(row[column])), y: places, hoverinfo: "x+name",
     marker: { symbol, size, color: cssColour("--ink"), line: { color: cssColour("--ink"), width: 2 } } });
@@ -91,6 +93,32 @@ function drawAudits(rows) {
   const name = (row) => `${row.alarm ? "ALARM " : ""}${clip(row.label, 30)}`;
   const layout = lineLayout("ε", rows.map(name));
   Plotly.react("audit-plot", traces, layout, CONFIG);
+}
+
+// ---- attribute inference: the gap with its interval, filled if that is above zero; a line at the ceiling, if it is near
+
+function drawGaps(rows) {
+  const points = (value) => (value == null ? null : 100 * value);
+  const places = rows.map((row, place) => place), colours = rows.map((row) => DATA.colours[row.method] ?? cssColour("--ink"));
+  const reach = 3 * Math.max(...rows.flatMap((row) => [Math.abs(row.gap_low), Math.abs(row.gap_high)]));
+  const ceilings = rows.map((row) => (row.gap_ceiling != null && row.gap_ceiling <= reach ? points(row.gap_ceiling) : null));
+  const traces = [
+    ...rows.map((row, place) => ({ type: "scatter", mode: "lines", x: [points(row.gap_low), points(row.gap_high)], y: [place, place],
+                                   hoverinfo: "skip", line: { color: colours[place], width: 3 } })),
+    { type: "scatter", mode: "markers", x: rows.map((row) => points(row.gap)), y: places, hoverinfo: "text",
+      hovertext: rows.map((row) => escapeText(`${row.label}, ${row.attribute}: ${row.gap_text} points, ${row.finding}`)),
+      marker: { size: 11, color: colours, line: { color: colours, width: 2 },
+                symbol: rows.map((row) => (row.gap_low > 0 ? "circle" : "circle-open")) } },
+    { type: "scatter", mode: "markers", x: ceilings, y: places, hoverinfo: "skip",
+      marker: { symbol: "line-ns", size: 16, line: { color: cssColour("--ink"), width: 2 } } },
+  ];
+  const ends = [0, ...rows.flatMap((row) => [points(row.gap_low), points(row.gap_high)]), ...ceilings.filter((each) => each != null)];
+  const low = Math.min(...ends), high = Math.max(...ends), margin = 0.04 * (high - low || 1);
+  const limit = ceilings.some((each) => each != null) ? " (line: highest by the guarantee)" : "";
+  const layout = lineLayout(`gap: members minus non-members, percentage points${limit}`, rows.map((row) => clip(row.label, 30)));
+  Object.assign(layout.xaxis, { rangemode: "normal", range: [low - margin, high + margin] });
+  layout.shapes = [verticalLine(0, cssColour("--soft"))];
+  Plotly.react("attributes-plot", traces, layout, CONFIG);
 }
 
 // ---- methods' theory

@@ -11,7 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from harness.report.costs import choose_costs
-from harness.report.figure.style import KINDS, UNKNOWN_KIND, assign_colours, explain_empty
+from harness.report.figure.marks import assign_marks, colours_of
+from harness.report.figure.style import KINDS, UNKNOWN_KIND, explain_empty
 from harness.report.leakage import (
     AUC,
     TPRS,
@@ -24,7 +25,13 @@ from harness.report.leakage import (
 from harness.report.overhead import PANELS, explain_clocks, name_lines, relative_quartiles, say_missing
 from harness.report.page.commands import command_of
 from harness.report.page.front_lookup import front_data
-from harness.report.page.sections import calibration_data, picture_data, reproduction_data, theory_data
+from harness.report.page.sections import (
+    attribute_data,
+    calibration_data,
+    picture_data,
+    reproduction_data,
+    theory_data,
+)
 from harness.report.reading import Reading, Roc, Row, group_failures, program_version
 
 UTILITIES = (
@@ -62,16 +69,18 @@ def page_data(reading: Reading) -> dict[str, Any]:
     """Everything the page shows, as plain values."""
     costs = choose_costs(reading)
     seen = [*reading.methods, *(row["method"] for row in [*reading.frontier, *costs])]
+    marks = assign_marks(seen, reading.baselines)
     groups = {name: [row for row in reading.frontier if row["group"] == name] for name in reading.groups}
     ordered = [row for rows in groups.values() for row in rows]
     points = list(_points(groups, reading.runs))
     competing = [{**row, **point} for row, point in zip(ordered, points, strict=True)]
     return {
         "version": program_version(),
-        "where": reading.where,
+        "where": reading.condition,
         "empty": explain_empty(reading),
         "clocks": explain_clocks(reading),
-        "colours": assign_colours(seen, reading.baselines),
+        "colours": colours_of(marks),
+        "symbols": {name: mark.symbol for name, mark in marks.items()},
         "kinds": _kinds([*reading.frontier, *costs]),
         "leakages": [
             {"column": each.column, "name": each.name, "chance": each.chance, "needs": each.needs}
@@ -98,6 +107,7 @@ def page_data(reading: Reading) -> dict[str, Any]:
             for row, name in zip(costs, name_lines(costs), strict=True)
         ],
         "calibrations": calibration_data(reading),
+        "inferred": attribute_data(reading),
         "theory": theory_data(reading),
         "pictures": picture_data(reading),
         "reproduced": reproduction_data(reading),
@@ -132,8 +142,7 @@ def thin(roc: Roc, lowest: float) -> dict[str, list[float]]:
 
 def _kinds(rows: Iterable[Row]) -> dict[str, Any]:
     kinds = sorted({str(row["guarantee_kind"]) for row in rows})
-    shapes = {kind: KINDS.get(kind, UNKNOWN_KIND) for kind in kinds}
-    return {kind: {"name": name, "symbol": symbol} for kind, (name, _, symbol) in shapes.items()}
+    return {kind: {"name": KINDS.get(kind, UNKNOWN_KIND)[0]} for kind in kinds}
 
 
 def _defaults(rows: Sequence[Row], reading: Reading) -> dict[str, Any]:
@@ -206,6 +215,7 @@ def _views(reading: Reading, frontier: Sequence[Row]) -> dict[str, Any]:
         "attribute": reading.attributes,
         "reproduction": reading.reproduction,
         "failures": reading.failures,
+        "forgotten": reading.forgotten,
         "conflicts": reading.conflicts,
         "tried": reading.tried,
         "comparison": reading.comparisons,

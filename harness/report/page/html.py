@@ -40,9 +40,9 @@ PLOTLY = "vendor/plotly-basic-4.1.1.min.js"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 
-def write_page(store: Source, out: Path, where: str | None = None) -> list[Path]:
+def write_page(store: Source, out: Path, where: str | None = None, sweep: str | None = None) -> list[Path]:
     """Write index.html into `out`; `where` is an SQL condition on the view `frontier`."""
-    return draw_page(read(store, where), out)
+    return draw_page(read(store, where, sweep=sweep, whole=True), out)
 
 
 def draw_page(reading: Reading, out: Path) -> list[Path]:

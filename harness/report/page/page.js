@@ -17,6 +17,7 @@ function showAll() {
   for (const id of ["frontier", "rows", "overhead", "calibration"]) showOnly(id, any);
   if (any) show();
   showAudits();
+  showAttributes();
   showReproduction();
   showTheory();
   showPictures();

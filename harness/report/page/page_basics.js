@@ -46,7 +46,8 @@ function take(data) {
   const frontier = rowsOf(data.views.frontier).map((row, place) => ({ ...row, ...points[place], place }));
   const remarks = data.reproduced.remarks;
   const reproduction = rowsOf(data.views.reproduction).map((row, place) => ({ ...row, remarks: remarks[place] }));
-  DATA = { ...data, frontier, reproduction, audits: rowsOf(data.views.audit), runs: rowsOf(data.views.runs) };
+  DATA = { ...data, colours: readableColours(data.colours), frontier, reproduction, audits: rowsOf(data.views.audit),
+           inferences: rowsOf(data.views.attribute), runs: rowsOf(data.views.runs) };
 }
 
 function fillSelect(select, options, chosen) {

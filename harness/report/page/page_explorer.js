@@ -32,7 +32,7 @@ function chooseLeakage(column) {
 
 // ---- controls
 
-const GLYPHS = { circle: "●", square: "■", diamond: "◆", "triangle-down": "▼", cross: "✚", "triangle-up": "▲", hexagon: "⬢" };
+const GLYPHS = { circle: "●", square: "■", diamond: "◆", "triangle-down": "▼", cross: "✚", "triangle-up": "▲", hexagon: "⬢", star: "★" };
 
 function fillChoices(box, names, hidden, sign) {
   const key = JSON.stringify([names, sign ? DATA.colours : 0]);
@@ -54,8 +54,9 @@ function fillChoices(box, names, hidden, sign) {
 }
 
 function swatch(method) {
-  const sign = make("span", null, "swatch");
-  sign.style.backgroundColor = DATA.colours[method];
+  const sign = make("span", GLYPHS[DATA.symbols[method]], "swatch");
+  sign.style.color = DATA.colours[method];
+  sign.setAttribute("aria-hidden", "true");  // the checkbox is named by the method alone
   return sign;
 }
 
@@ -77,7 +78,7 @@ function fillControls() {
   fillSelect(find("utility"), offered(DATA.utilities, utility()), state.utility);
   fillSelect(find("third"), [["", "all the same"], ...offered(DATA.thirds, third())], state.third);
   const shown = Object.keys(DATA.colours).filter((name) => methods.includes(name));
-  const kinds = Object.entries(DATA.kinds).map(([kind, each]) => [kind, `${GLYPHS[each.symbol]} ${each.name}`]);
+  const kinds = Object.entries(DATA.kinds).map(([kind, each]) => [kind, each.name]);
   fillChoices(find("methods"), shown.map((name) => [name, name]), state.hiddenMethods, swatch);
   fillChoices(find("kinds"), kinds, state.hiddenKinds);
 }
@@ -105,7 +106,7 @@ function explorerColumns(rows) {
     ...gains.map((each) => [each.column === "accuracy" ? "accuracy" : each.name, (row) => formatUtility(row, each), "", (row) => row[each.column]]),
     ...unique([leakage(), auc]).map((each) => [each.name, (row) => formatLeakage(row, each), "", (row) => row[each.column]]),
     ["on the front", (row) => (front.includes(row) ? "yes" : "no"), "", (row) => (front.includes(row) ? 0 : 1)],
-    ["balanced accuracy", (row) => format(row.balanced_accuracy, 3), "", (row) => row.balanced_accuracy],
+    ["balanced accuracy", (row) => formatPercent(row.balanced_accuracy), "", (row) => row.balanced_accuracy],
     ["guarantee", formatGuarantee, "text wide", (row) => row.epsilon, (row) => kindOf(row).name],
     ["blind check", (row) => (row.valid == null ? "not run" : row.valid ? "passed" : "failed: invalid")],
     ["time (baseline = 1)", formatTime, "", (row) => row.step_overhead ?? row.example_overhead],

@@ -62,8 +62,8 @@ function runTable(row) {
   box.dataset.mark = "runs";
   table.id = "runs";
   fillTable(table, [
-    ["run", (run) => format(run.index, 0)], ["accuracy", (run) => format(run.test_accuracy, 4)],
-    ["train accuracy", (run) => format(run.train_accuracy, 4)], ["test loss", (run) => format(run.test_loss, 4)],
+    ["run", (run) => format(run.index, 0)], ["accuracy", (run) => formatPercent(run.test_accuracy)],
+    ["train accuracy", (run) => formatPercent(run.train_accuracy)], ["test loss", (run) => format(run.test_loss, 4)],
     ["ε", (run) => formatShort(run.epsilon)], ["seconds", (run) => format(run.train_seconds, 2)],
     ["host", (run) => run.host ?? "–"], ["task", (run) => { const key = make("code", clip(run.task, 12)); key.title = run.task; return key; }],
   ], runs);
@@ -93,7 +93,7 @@ function showPoint(row) {
     head,
     factList([
       ["cell", `${row.group}, attack ${row.attack_name}, ${plural(row.models, "model")}`],
-      ["accuracy", `${formatUtility(row, DATA.utilities[0])}; train ${format(row.train_accuracy, 3)}`],
+      ["accuracy", [formatFigure(row, "accuracy"), majorityText(row), `train ${formatPercent(row.train_accuracy)}`].filter(Boolean).join("; ")],
       ["leakage", DATA.leakages.filter((each) => row[each.column] != null).map((each) => `${each.name} ${formatLeakage(row, each)}`).join("; ")],
       ["guarantee", formatGuarantee(row)],
       ["check", `${formatValid(row)}; tuned: ${row.tuned ?? "not counted"}`],

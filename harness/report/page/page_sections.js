@@ -24,7 +24,9 @@ function showOverhead() {
   find("clocks").textContent = DATA.clocks;
   drawLater(find("time-plot"), () => drawRatios("time-plot", costs, "time_overhead", "a step at equal batch (■), else per example (●), baseline = 1"));
   drawLater(find("training-plot"), () => drawRatios("training-plot", costs, "training_overhead", "time of the whole training (baseline = 1)"));
-  drawLater(find("memory-plot"), () => drawRatios("memory-plot", costs, "memory_overhead", "extra peak memory (baseline = 1)"));
+  const resolved = costs.some((row) => row.memory_overhead != null && row.role !== "plain-baseline");
+  showOnly("memory-plot", resolved);  // noise is left out
+  if (resolved) drawLater(find("memory-plot"), () => drawRatios("memory-plot", costs, "memory_overhead", "extra peak memory (baseline = 1)"));
 }
 
 function showCalibrations() {
@@ -64,6 +66,20 @@ function showAudits() {
     ["guaranteed ε", (row) => digits(row.epsilon_priced)], ["paper's ε", (row) => digits(row.epsilon_paper)],
     ["meaning", (row) => row.meaning, "text"], ["alarm", (row) => (row.alarm ? "ALARM" : "no")],
   ], rows, (row) => (row.alarm ? "alarm" : ""));
+}
+
+function showAttributes() {
+  const rows = DATA.inferences.map((row, place) => ({ ...row, ...DATA.inferred[place] }));
+  showOnly("attributes", rows.length > 0);
+  if (!rows.length) return;
+  drawLater(find("attributes-plot"), () => drawGaps(rows));
+  fillTable(find("attributes-table"), [
+    ["workload", (row) => row.workload, "text"], ["cell", (row) => row.label, "text"], ["attribute", (row) => row.attribute, "text"],
+    ["attack", (row) => row.attack_name, "text"], ["models", (row) => format(row.models, 0)],
+    ["members", (row) => row.members], ["non-members", (row) => row.nonmembers], ["gap, points [95 %]", (row) => row.gap_text],
+    ["highest gap", (row) => (row.gap_ceiling == null ? "–" : (100 * row.gap_ceiling).toFixed(1))],
+    ["guaranteed ε", (row) => formatShort(row.epsilon)], ["finding", (row) => row.finding, "text"],
+  ], rows);
 }
 
 // ---- published numbers

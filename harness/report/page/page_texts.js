@@ -19,20 +19,38 @@ function formatDelta(value) {
   return value > 0 && value < 1e-3 ? String(Number(value.toPrecision(3)).toExponential()) : String(value);
 }
 
-function formatInterval(row, column, digits) {
-  const low = row[column + "_low"], high = row[column + "_high"];
-  return low == null || high == null ? "" : ` [${format(low, digits)}, ${format(high, digits)}]`;
+// Accuracies and rates are shown in per cent, as in the terminal and in tables (harness/report/units.py); all else is a number.
+const isPercent = (column) => column.endsWith("accuracy") || column.startsWith("tpr_at_");
+const FINE = { tpr_at_0p1pct: 2, tpr_at_0p01pct: 3 };
+
+function formatPercent(value, digits = 1) {
+  return typeof value === "number" ? `${format(100 * value, digits)} %` : format(value, digits);
 }
 
+function formatInterval(row, column, digits, scale = 1) {
+  const low = row[column + "_low"], high = row[column + "_high"];
+  return low == null || high == null ? "" : ` [${format(scale * low, digits)}, ${format(scale * high, digits)}]`;
+}
+
+// A figure in its unit, with its interval if it has one.
+function formatFigure(row, column) {
+  if (!isPercent(column)) return format(row[column], 3) + formatInterval(row, column, 3);
+  const digits = FINE[column] ?? 1;
+  return formatPercent(row[column], digits) + formatInterval(row, column, digits, 100);
+}
+
+// An accuracy that is no better than the most common class has a mark, and in words what it means.
+const isNoBetter = (row) => row.beats_majority === false;
+const majorityText = (row) => (isNoBetter(row) ? `no better than the most common class (${formatPercent(row.majority_accuracy)})` : "");
+
 function formatLeakage(row, each) {
-  const digits = each.needs ? 4 : 3;
-  if (row[each.column] != null) return format(row[each.column], digits) + formatInterval(row, each.column, digits);
+  if (row[each.column] != null) return formatFigure(row, each.column);
   if (!each.needs) return "–";
   return `needs N ≥ ${each.needs.toLocaleString("en")}, has ${row.n_nonmembers?.toLocaleString("en") ?? "none"}`;
 }
 
 function formatUtility(row, each) {
-  return format(row[each.column], 3) + formatInterval(row, each.column, 3);
+  return formatFigure(row, each.column) + (each.column === "accuracy" && isNoBetter(row) ? " †" : "");
 }
 
 function formatGuarantee(row) {
@@ -73,7 +91,9 @@ function madeOf(row) {
     .filter(([, text]) => text);
 }
 
+// The epsilon asked for, else the computed one, else the rest of the name after the method.
 function namePoint(row) {
+  if (row.epsilon_asked != null) return "ε=" + (typeof row.epsilon_asked === "number" ? row.epsilon_asked : "∞");
   if (row.epsilon != null) return "ε=" + (typeof row.epsilon === "number" ? Number(row.epsilon.toPrecision(2)) : "∞");
   return (row.name.startsWith(row.method) ? row.name.slice(row.method.length).trim() : row.name) || row.method;
 }
@@ -95,8 +115,9 @@ function hoverText(row, narrow) {
   const width = narrow ? 38 : 56;
   const lines = [
     ...wrap(row.name, width, 112).map((line) => `<b>${line}</b>`),
-    escapeText(`accuracy ${format(row.accuracy, 3)}${formatInterval(row, "accuracy", 3)}, ${plural(row.models, "model")}`),
-    ...[utility(), third()].filter((each) => each && each.column !== "accuracy").map((each) => escapeText(`${each.name} ${format(row[each.column], 3)}`)),
+    escapeText(`accuracy ${formatFigure(row, "accuracy")}, ${plural(row.models, "model")}`),
+    ...(isNoBetter(row) ? [escapeText(majorityText(row))] : []),
+    ...[utility(), third()].filter((each) => each && each.column !== "accuracy").map((each) => escapeText(`${each.name} ${formatFigure(row, each.column)}`)),
     escapeText(`attack ${clip(row.attack_name, 48)}`),
     ...unique([leakage(), DATA.leakages.at(-1)]).map((each) => escapeText(`${each.name} ${formatLeakage(row, each)}`)),
     ...wrap(formatGuarantee(row), width),

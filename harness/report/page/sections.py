@@ -1,4 +1,4 @@
-"""Data of the page's later sections: calibration, theory, reconstructed pictures, published numbers."""
+"""Data of the later sections of the page: calibration, attributes, theory, pictures, published numbers."""
 
 import base64
 import io
@@ -8,6 +8,7 @@ from typing import Any
 
 from PIL import Image
 
+from harness.report.attributes import beside_imputation, describe_gap, find_leak
 from harness.report.calibration import (
     NEARNESS,
     NOTES,
@@ -17,6 +18,7 @@ from harness.report.calibration import (
     calibrate_pictures,
     calibration_tables,
 )
+from harness.report.leakage import name_attacks
 from harness.report.reading import Reading, Row, name_groups
 from harness.report.reconstructions import SHOWN, Bytes, Gallery, group, lines_of, name_block, strip
 from harness.report.reproduce import FIGURES, STATUSES, WORDS, remarks_of
@@ -66,6 +68,21 @@ def _corners(curve: Curve, reach: float) -> dict[str, Any]:
         "low": [offer.low for offer in offers] if banded else None,
         "high": [offer.high for offer in offers] if banded else None,
     }
+
+
+def attribute_data(reading: Reading) -> list[dict[str, Any]]:
+    """The page's texts for attribute inferences, in the order of the view's rows."""
+    names = name_attacks(reading.attributes)
+    return [
+        {
+            "attack_name": attack,
+            "members": beside_imputation(row, "members"),
+            "nonmembers": beside_imputation(row, "nonmembers"),
+            "gap_text": describe_gap(row),
+            "finding": find_leak(row),
+        }
+        for row, attack in zip(reading.attributes, names, strict=True)
+    ]
 
 
 def theory_data(reading: Reading) -> list[dict[str, Any]]:

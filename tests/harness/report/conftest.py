@@ -78,7 +78,7 @@ def frontier_row(
         "example_overhead": 1.0 if epsilon is None else 4.2,
         "overhead_by": "per example",
         "training_overhead": 1.0 if epsilon is None else 2.1,
-        "extra_memory_bytes": 2**20 if epsilon is None else 3 * 2**20,
+        "extra_memory_bytes": 2**25 if epsilon is None else 3 * 2**25,
         "memory_overhead": 1.0 if epsilon is None else 3.0,
         "train_seconds": 0.9,
         "tuned": "3 in the recipe",

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from harness.report.calibration import calibrate, calibrate_pictures, calibration_tables
 from harness.report.calibration_figure import draw_calibration, draw_ceilings
+from harness.report.figure.marks import assign_marks
 from harness.report.leakage import AUC
 from harness.report.reading import Reading, name_groups
 from tests.harness.report.conftest import tpr_at
@@ -89,7 +90,7 @@ def test_a_curve_is_drawn_under_its_stored_ceiling(
 ) -> None:
     found = calibrate(cells)[0]
     axes = Figure().subplots()
-    draw_ceilings(axes, found, reading(cells), {"dp-sgd": "red", "pd-sgd": "blue"})
+    draw_ceilings(axes, found, reading(cells), assign_marks(["dp-sgd", "pd-sgd"]))
     thin = [line for line in axes.get_lines() if line.get_linewidth() == 0.7]
     assert len(thin) == 3, "pd-sgd promises nothing"
     for line in thin:

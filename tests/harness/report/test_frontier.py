@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -6,12 +7,14 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from harness.report.figure.marks import MARKERS, PALETTE, assign_marks
 from harness.report.figure.panels import FRONT_NAMED, NAMED, choose_panel, name_point
 from harness.report.figure.paper_sizes import SCREEN, SHEETS, Sheet
-from harness.report.figure.style import ALARM, KINDS, house_style
+from harness.report.figure.style import ALARM, house_style
 from harness.report.frontier import CURVES, choose_curves, draw_frontier, frontier_figure
 from harness.report.leakage import AUC, interval, rows_on_front
 from harness.report.reading import Reading
@@ -33,8 +36,8 @@ def corners(line: Line2D) -> list[list[float]]:
 
 def points(axes: Axes) -> list[Line2D]:
     """The markers of cells; those of one style are one artist."""
-    shapes = {marker for _, marker, _ in KINDS.values()}
-    return [line for line in axes.get_lines() if line.get_marker() in shapes]
+    curve = axes.get_xscale() == "log"
+    return [] if curve else [line for line in axes.get_lines() if line.get_marker() in MARKERS]
 
 
 def crosses(axes: Axes) -> list[Line2D]:
@@ -91,13 +94,13 @@ def test_hollow_for_one_model_and_crossed_out_where_the_blind_check_failed(row: 
     rows = [
         row(epsilon=1.0, accuracy=0.8, mu=0.1),
         row(epsilon=4.0, accuracy=0.85, mu=0.2, models=1),
-        row(epsilon=8.0, accuracy=0.99, mu=0.01, valid=False, guarantee_kind="pure-dp"),
+        row(epsilon=8.0, accuracy=0.99, mu=0.01, valid=False, method="pate", guarantee_kind="pure-dp"),
     ]
     axes = drawn(reading(rows)).axes[1]
     filled, hollow, invalid = points(axes)
     assert filled.get_markerfacecolor() != "white"
     assert hollow.get_markerfacecolor() == "white"
-    assert invalid.get_marker() == KINDS["pure-dp"][1]
+    assert invalid.get_marker() == assign_marks(["pate"])["pate"].marker
     (cross,) = crosses(axes)
     assert cross.get_color() == ALARM
     assert corners(cross) == [[rows[2]["auc"], 0.99]]
@@ -161,16 +164,18 @@ def test_a_cell_that_is_indistinguishable_from_the_front_is_ringed(row: Any, rea
     assert [corners(ring) for ring in rings] == [[[rows[1]["auc"], 0.895]]]
 
 
-@pytest.mark.parametrize(("columns", "width"), [("1", 3.3), ("2", 7.0)])
+@pytest.mark.parametrize(("columns", "width"), [("1", 3.0), ("2", 7.0)])
 def test_in_print_it_is_as_wide_as_its_columns_and_nothing_sticks_out(
     quickstart: Reading, columns: Any, width: float
 ) -> None:
     figure = drawn(quickstart, SHEETS[columns])
     assert figure.get_size_inches()[0] == width
-    assert len(figure.axes) == 6
+    assert len(figure.axes) == {"1": 2, "2": 6}[columns], "one panel for each workload, or all"
     found: list[Any] = figure.findobj(match=Text)
     words = [text for text in found if len(text.get_text()) > 8]  # a tick beyond its axis is not drawn
-    assert len(words) > 20
+    assert len(words) >= 8
+    assert min(text.get_fontsize() for text in found) >= 6.5
+    assert "95 % intervals" not in texts(figure), "notes are the caption's"
     assert not [text.get_text() for text in words if text.get_window_extent().x1 > figure.bbox.x1]
 
 
@@ -235,3 +240,75 @@ def test_of_many_cells_some_are_drawn_with_the_whole_front_and_the_panel_notes_i
 def test_all_equal_cells_are_all_on_the_front_and_some_are_named(row: Any, reading: Any) -> None:
     rows = [row(epsilon=float(e), accuracy=0.7, mu=0.5) for e in range(1, 3 * NAMED)]
     assert len([text for text in drawn(reading(rows)).axes[1].texts if text.get_text()]) == FRONT_NAMED
+
+
+def legend(figure: Figure) -> list[str]:
+    legends: list[Any] = figure.findobj(match=Legend)
+    return [text.get_text() for each in legends for text in each.get_texts() if each.axes is None]
+
+
+def test_a_legend_has_only_what_is_drawn(row: Any, reading: Any) -> None:
+    rows = [row(epsilon=1.0, accuracy=0.8, mu=0.1), row(method="sgd", epsilon=None, accuracy=0.95, mu=0.9)]
+    assert legend(drawn(reading(rows))) == [
+        "sgd",
+        "dp-sgd (approximate DP)",
+        "front of valid cells",
+        "guessing",
+    ]
+    single = row(method="pate", epsilon=4.0, models=1, accuracy=0.7, mu=0.8, valid=False)
+    assert legend(drawn(reading([*rows, single])))[-4:-2] == ["one model", "blind check failed"]
+
+
+@pytest.mark.parametrize("others", [(), ("sgd",), ("pate", "pd-sgd", "selena", "sgd")])
+def test_a_method_has_its_colour_and_marker_whatever_else_is_drawn(
+    others: tuple[str, ...], row: Any, reading: Any
+) -> None:
+    rows = [row(method=method, epsilon=None, mu=0.2 + place) for place, method in enumerate(others)]
+    axes = drawn(reading([row(epsilon=2.0, accuracy=0.6, mu=0.1), *rows])).axes[0]
+    (own,) = [line for line in points(axes) if [y for _, y in corners(line)] == [0.6]]
+    assert (own.get_markerfacecolor(), own.get_marker()) == (PALETTE[0], "o")
+
+
+def test_kinds_of_guarantee_are_stated_and_not_mixed(row: Any, reading: Any) -> None:
+    rows = [
+        row(method="pate", epsilon=1.0, mu=0.1, guarantee_kind="approximate-dp"),
+        row(method="pate", epsilon=2.0, mu=0.4, guarantee_kind="claimed-disputed"),
+        row(method="selena", epsilon=None, mu=0.6, guarantee_kind="empirical"),
+    ]
+    figure = drawn(reading(rows))
+    assert legend(figure)[:2] == ["pate (approximate DP, claimed, disputed)", "selena (empirical)"]
+    names = {text.get_text() for text in figure.axes[0].texts}
+    assert {"ε=1, approximate DP", "ε=2, claimed, disputed"} <= names
+
+
+def test_points_are_named_by_the_epsilon_that_was_asked_for(row: Any) -> None:
+    assert name_point(row(epsilon=8.0) | {"epsilon": 7.9}) == "ε=8"
+    assert name_point(row(epsilon=8.0, epsilon_asked=None) | {"epsilon": 7.9}) == "ε=7.9"
+
+
+@pytest.mark.parametrize(
+    ("panels", "labels"),
+    [
+        (("roc",), ["false-positive rate"]),
+        (("frontier", "roc"), ["TPR at 1 % FPR", "false-positive rate"]),
+        (("auc",), ["AUC"]),
+    ],
+)
+def test_chosen_panels_are_drawn(panels: tuple[str, ...], labels: list[str], row: Any, reading: Any) -> None:
+    figure = drawn(reading([row()]), replace(SCREEN, panels=panels))
+    assert [axes.get_xlabel() for axes in figure.axes] == labels
+
+
+def test_in_one_column_the_auc_stands_in_for_an_unresolved_rate(row: Any, reading: Any) -> None:
+    few = {f"tpr_at_{name}": None for name in ("10pct", "1pct", "0p1pct", "0p01pct")}
+    figure = drawn(reading([row(models=1, n_nonmembers=60, **few)]), SHEETS["1"])
+    assert [axes.get_xlabel() for axes in figure.axes] == ["AUC, attack lira"]
+
+
+@pytest.mark.slow
+def test_the_caption_of_a_printed_figure_is_in_its_metadata(quickstart: Reading, tmp_path: Path) -> None:
+    files = {file.name: file for file in draw_frontier(quickstart, tmp_path, SHEETS["1"])}
+    for name in ("frontier.png", "frontier.svg"):
+        content = files[name].read_bytes()
+        assert b"select * from frontier" in content and b"intervals over seeds" in content
+        assert b"diverged" in content, "failures stay visible"

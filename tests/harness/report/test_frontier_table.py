@@ -13,6 +13,8 @@ from harness.report.frontier_cost import cost_figure, find_efficient, say_ticks
 from harness.report.frontier_table import frontier_table, hypervolume_table
 from harness.report.leakage import AUC
 from harness.report.reading import Reading
+from harness.report.tables import as_csv, as_latex
+from harness.report.units import MARK, NO_BETTER
 
 
 def test_a_line_for_every_cell_and_attack_with_its_numbers(quickstart: Reading) -> None:
@@ -20,10 +22,19 @@ def test_a_line_for_every_cell_and_attack_with_its_numbers(quickstart: Reading) 
     assert len(table.rows) == len(quickstart.frontier) == 32
     row, line = quickstart.frontier[4], dict(zip(table.columns, table.rows[4], strict=True))
     assert line["cell"] == row["label"] == "dp-sgd ε=8"
-    assert line["accuracy"] == "0.9250 [0.9170, 0.9330]"
-    assert line["AUC"] == f"{row['auc']:.4f} [{row['auc_low']:.4f}, {row['auc_high']:.4f}]"
+    assert line["accuracy"] == "92.5 ± 0.8 %"
+    half = max(row["auc"] - row["auc_low"], row["auc_high"] - row["auc"])
+    assert line["AUC"] == f"{row['auc']:.3f} ± {half:.3f}"
+    fractions = dict(zip(table.columns, table.plain[4], strict=True))
+    assert fractions["accuracy"] == "0.9250 [0.9170, 0.9330]"
+    assert fractions["accuracy"] in as_csv(table), "a program reads fractions, as in the views"
     assert line["TPR at 0.01 % FPR"] == "-", "not resolved"
-    assert (line["guarantee"], line["ε"], line["valid"]) == ("approximate DP", "7.984", "yes")
+    assert (line["guarantee"], line["ε"], line["ε computed"], line["valid"]) == (
+        "approximate DP",
+        "8",
+        "7.984",
+        "yes",
+    )
     assert table.query == "select * from frontier"
 
 
@@ -35,6 +46,20 @@ def test_a_defence_not_tested_in_the_worst_case_is_marked(row: Any, reading: Any
     ]
     found = [line[2] for line in frontier_table(reading(rows)).rows]
     assert found == ["empirical, average case only", "empirical"]
+
+
+def test_an_accuracy_no_better_than_the_most_common_class_is_marked(row: Any, reading: Any) -> None:
+    rows = [
+        row(epsilon=1.0, accuracy=0.1, majority_accuracy=0.103, beats_majority=False),
+        row(epsilon=8.0, accuracy=0.9, majority_accuracy=0.103, beats_majority=True),
+        row(epsilon=9.0, accuracy=0.1, majority_accuracy=None, beats_majority=None),
+    ]
+    table = frontier_table(reading(rows))
+    place = table.columns.index("accuracy")
+    assert [line[place].endswith(MARK) for line in table.rows] == [True, False, False]
+    assert any(NO_BETTER in text and "10.3 %" in text for text in table.protocol)
+    assert MARK not in as_csv(table)
+    assert r"\dag{}" in as_latex(table)
 
 
 def test_how_a_row_stands_to_the_front(row: Any, reading: Any) -> None:
@@ -88,12 +113,13 @@ def test_cost_is_drawn_where_it_is_known(row: Any, reading: Any, columns: Any) -
     sheet = SHEETS[columns]
     with house_style(sheet):
         figure = cost_figure(reading(rows), sheet)
-    time, memory, bar = figure.axes
+    time, bar = figure.axes[0], figure.axes[-1]
     drawn = [np.asarray(line.get_xydata()).tolist() for line in time.get_lines() if line.get_marker() == "o"]
     points = sorted(point for each in drawn for point in each)
     assert points == [[row["tpr_at_1pct"], row["accuracy"]] for row in rows]
-    found: list[Any] = memory.findobj(match=Text)
-    assert any("unknown for all cells" in text.get_text() for text in found)
+    found: list[Any] = figure.findobj(match=Text)
+    stated = "too small to be resolved" in " ".join(text.get_text() for text in found).replace("\n", " ")
+    assert stated == (columns != "1"), "one column has one panel"
     assert "time of the whole training" in bar.get_ylabel()
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from harness.report.figure.paper_sizes import SHEETS
+from harness.report.figure.paper_sizes import SCREEN, SHEETS
 from harness.report.figure.style import house_style
 from harness.report.overhead import (
     draw_overhead,
@@ -53,8 +54,8 @@ def test_no_baseline_is_stated_and_large_ratios_are_logarithmic(row: Any, readin
     none = {"example_overhead": None, "overhead_by": None, "training_overhead": None, "memory_overhead": None}
     alone = [row("digits-mlp", **none)]
     figure = drawn(reading([*alone, row("digits-linear", example_overhead=80.0, models=1)]))
-    assert texts(figure).count("no baseline") == 3
-    assert [axes.get_xscale() for axes in figure.axes] == ["log", *["linear"] * 5]
+    assert texts(figure).count("no baseline") == 2, "a step and the training; memory is left out"
+    assert [axes.get_xscale() for axes in figure.axes] == ["log", *["linear"] * 4]
     dots = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
     assert [dot.get_markerfacecolor() for dot in dots] == ["white"]
 
@@ -88,6 +89,8 @@ def test_what_the_clocks_are(quickstart: Reading, reading: Any) -> None:
         "method": "m",
         "overhead_by": None,
         "example_overhead": None,
+        "extra_memory_bytes": None,
+        "memory_overhead": None,
     }
     mixed = [line | {"threads": number} for number in (8, None, 1, 8)]
     assert "1 or 8 threads each" in explain_clocks(reading([], overhead=mixed))
@@ -110,13 +113,13 @@ def test_the_table_has_a_line_for_each_line_of_the_figure(quickstart: Reading) -
     table = overhead_table(quickstart)
     assert [line[2] for line in table.rows] == [row["label"] for row in quickstart.overhead]
     first, second = table.rows[0], table.rows[1]
-    assert first[5:] == ("1", "an example", "0.9 to 1.25", "0.97", "1", "1", "1")
-    assert second[5:] == ("4.2", "an example", "3.78 to 5.25", "4.07", "2.1", "3", "3")
+    assert first[5:] == ("1", "an example", "0.9 to 1.25", "0.97", "1", "1", "32")
+    assert second[5:] == ("4.2", "an example", "3.78 to 5.25", "4.07", "2.1", "3", "96")
     assert table.query == "select * from frontier"
 
 
-@pytest.mark.parametrize(("columns", "width", "panels"), [("1", 3.3, (3, 1)), ("2", 7.0, (2, 2))])
-def test_in_print_panels_stand_below_each_other_where_there_is_one_column(
+@pytest.mark.parametrize(("columns", "width", "panels"), [("1", 3.0, (1, 1)), ("2", 7.0, (2, 2))])
+def test_in_print_one_column_has_one_panel_and_two_have_all(
     quickstart: Reading, columns: Any, width: float, panels: tuple[int, int]
 ) -> None:
     with house_style(SHEETS[columns]):
@@ -155,3 +158,54 @@ def test_a_ratio_below_one_is_explained_in_figure_and_table(
     found = reading([row(method="sgd", epsilon=None, example_overhead=0.9), row(**changes)])
     assert ("autograd" in explain_clocks(found)) is explained
     assert any("autograd" in note for note in overhead_table(found).protocol) is explained
+
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("extra", "ratio", "device", "shown"),
+    [
+        (96 * MIB, 3.0, "cpu", True),
+        (96 * MIB, 9.0, "cpu", False),
+        (8 * MIB, 0.25, "cpu", False),
+        (0, 0.0, "cpu", False),
+        (4 * MIB, None, "cpu", False),
+        (4 * MIB, 2.0, "cuda:0", True),
+    ],
+)
+def test_memory_is_left_out_where_it_is_noise(
+    extra: int, ratio: float | None, device: str, shown: bool, row: Any, reading: Any
+) -> None:
+    """Both the cell's and the baseline's must be resolved; a GPU's allocator counts every byte."""
+    found = reading(
+        [row(method="sgd", epsilon=None), row(extra_memory_bytes=extra, memory_overhead=ratio)],
+    )
+    found.overhead[1]["device"] = device
+    figure = drawn(found)
+    assert ("extra peak memory, baseline = 1" in [axes.get_xlabel() for axes in figure.axes]) is shown
+    assert "no baseline" not in texts(figure)
+    line = dict(zip(overhead_table(found).columns, overhead_table(found).rows[1], strict=True))
+    assert (line["extra memory (baseline = 1)"] != "-") is shown
+
+
+def test_a_chosen_panel_of_memory_states_that_it_is_noise(row: Any, reading: Any) -> None:
+    rows = [row(method="sgd", epsilon=None, extra_memory_bytes=0, memory_overhead=None)]
+    rows.append(row(extra_memory_bytes=MIB, memory_overhead=None))
+    sheet = replace(SCREEN, panels=("memory",))
+    with house_style(sheet):
+        figure = overhead_figure(reading(rows), sheet)
+    assert texts(figure).count("noise, below 16 MiB") == 2
+
+
+def test_a_baseline_on_another_machine_is_no_missing_one(row: Any, reading: Any) -> None:
+    none = {"example_overhead": None, "overhead_by": None, "training_overhead": None}
+    found = reading([row(method="sgd", epsilon=None), row(**none)])
+    assert texts(drawn(found)).count("the baseline ran on another machine") == 2
+
+
+def test_the_axis_names_the_signs_that_occur(row: Any, reading: Any) -> None:
+    plain = row(method="sgd", epsilon=None)
+    assert drawn(reading([plain, row()])).axes[0].get_xlabel() == "time per example, baseline = 1"
+    both = drawn(reading([plain, row(step_overhead=1.4, overhead_by="bench")])).axes[0].get_xlabel()
+    assert "■" in both and "●" in both

@@ -42,15 +42,16 @@ def test_markdown_keeps_its_columns(table: TextTable) -> None:
 
 def test_latex_runs_no_command_of_a_name(table: TextTable) -> None:
     text = as_latex(table)
-    rows = [line for line in text.splitlines() if line.endswith(r"\\") and not line.startswith("\\caption")]
+    rows = [line.partition(r" \addlinespace")[0] for line in text.splitlines() if r" \\" in line]
+    rows = [row.replace(r"\allowbreak{}", "").replace(r"\-", "") for row in rows]
     assert rows[0] == r"method & paper \\"
-    assert rows[1] == r"{[}1{]} plain & 96.09 $\pm$ 0.02 \% \\"
+    assert rows[1] == r"{[}1{]} plain & 96.09~$\pm$~0.02~\% \\"
     assert r"\_d\_" in rows[2]
-    assert r"50 \% \& \$x\$ \#1 \{y\} \textasciitilde{}z\textasciicircum{}" in rows[2]
+    assert r"50~\% \& \$x\$ \#1 \{y\} \textasciitilde{}z\textasciicircum{}" in rows[2]
     assert r"\textbackslash{}input\{/etc\}" in rows[2]
     assert r"\input" not in text
     assert rows[2].replace(r"\&", "").count("&") == 1
-    for kind in ("longtable", "enumerate", "itemize"):
+    for kind in ("table", "tabular", "enumerate"):
         assert text.count(f"\\begin{{{kind}}}") == text.count(f"\\end{{{kind}}}") == 1
 
 
@@ -92,4 +93,4 @@ def test_a_query_cannot_leave_its_comment(table: TextTable) -> None:
     markdown = as_markdown(hostile)
     assert markdown.count("-->") == 1 and "<script>" in markdown.split("-->")[0]
     lines = as_latex(hostile).splitlines()
-    assert all(line.startswith("%") for line in lines if "from y" in line or "script" in line)
+    assert all(line.startswith("%") for line in lines if "from y" in line or "<script" in line)

@@ -18,7 +18,7 @@ def test_panels_fill_lines_and_the_last_fills_its_own() -> None:
 
 def test_sizes_follow_the_sheet() -> None:
     with house_style(SHEETS["1"]):
-        assert scaled(9) == 7.0
+        assert scaled(9) == 8.0
         small = wrap("word " * 300, 3.3, 9)
     with house_style(SCREEN):
         assert scaled(9) == 9.0

@@ -10,7 +10,7 @@ import typer
 
 import methods
 from harness.cli.app import app
-from harness.plan.cells import by_method
+from harness.plan.given_names import by_method
 from harness.plan.plan import Plan, make_plan
 from harness.plan.sweep_file import from_options, read_sweep
 from harness.report.page.commands import command_of

@@ -52,7 +52,7 @@ def test_unknown_kinds_and_missing_curves_do_no_harm(row: Any, reading: Any) -> 
     data = page_data(
         reading([row(guarantee_kind="new-kind"), row(epsilon=1.0, guarantee_kind=None)], rocs={})
     )
-    assert data["kinds"]["new-kind"] == {"name": "other guarantee", "symbol": "hexagon"}
+    assert data["kinds"]["new-kind"] == {"name": "other guarantee"}
     assert data["kinds"]["None"]["name"] == "other guarantee"
     assert data["rocs"] == {}
 
@@ -164,7 +164,7 @@ def test_views_are_reported_as_the_database_has_them(row: Any, reading: Any) -> 
 
 
 def test_every_view_is_in_the_page(reading: Any) -> None:
-    parts_of_others = {"model_cost", "newest_attack"}
+    parts_of_others = {"model_cost", "newest_attack", "cell_sweep", "task_sweep"}
     assert set(page_data(reading([]))["views"]) == set(db.view_names()) - parts_of_others
 
 

@@ -147,7 +147,7 @@ def test_a_point_shows_its_provenance_command_and_runs(page: Any) -> None:
         "--attack loss --set steps=30"
     )
     runs = [line.split("\t") for line in page.locator("#runs tbody tr").all_inner_texts()]
-    assert [line[:3] for line in runs] == [["0", "0.9000", "0.9900"], ["1", "0.9100", "0.9900"]]
+    assert [line[:3] for line in runs] == [["0", "90.0 %", "99.0 %"], ["1", "91.0 %", "99.0 %"]]
     assert page.locator("#runs code").nth(1).get_attribute("title") == f"{1:032x}"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.report.reading import Reading
+from harness.report.units import show_whole
 from tests.harness.report.browser import choose, points, read_table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -70,10 +71,10 @@ def test_hovering_a_point_shows_its_row(page: Any, quickstart: Reading) -> None:
     row = shown(quickstart, "digits-linear", "lira")[1]
     texts = [hover(page, number) for number in range(4)]
     (text,) = [each for each in texts if each.startswith(row["label"])]
-    assert f"accuracy {row['accuracy']:.3f} [{row['accuracy_low']:.3f}, {row['accuracy_high']:.3f}]" in text
+    assert f"accuracy {show_whole(row, 'accuracy')}" in text, "in the unit of the terminal and of tables"
     assert "8 models" in text
-    assert f"TPR at 1 % FPR {row['tpr_at_1pct']:.4f} [" in text
-    assert f"AUC {row['auc']:.3f} [" in text
+    assert f"TPR at 1 % FPR {show_whole(row, 'tpr_at_1pct')}" in text
+    assert f"AUC {show_whole(row, 'auc')}" in text
     assert f"ε = {row['epsilon']:.4g}, δ = 1e-5 (approximate DP" in text
     assert "blind check passed" in text
     assert "tuned: 3 in the recipe" in text
@@ -102,12 +103,10 @@ def test_the_table_holds_the_numbers_of_the_chosen_workload_and_attack(
     assert len(rows) == len(seen) == 4
     for row, line in zip(rows, seen, strict=True):
         assert line["cell"] == row["label"]
-        interval = f"[{row['accuracy_low']:.3f}, {row['accuracy_high']:.3f}]"
-        assert line["accuracy"] == f"{row['accuracy']:.3f} {interval}"
-        assert line["AUC"] == f"{row['auc']:.3f} [{row['auc_low']:.3f}, {row['auc_high']:.3f}]"
-        tpr = "tpr_at_1pct"
-        interval = f"[{row[tpr + '_low']:.4f}, {row[tpr + '_high']:.4f}]"
-        assert line["TPR at 1 % FPR"] == f"{row[tpr]:.4f} {interval}"
+        figures = {"accuracy": "accuracy", "AUC": "auc", "TPR at 1 % FPR": "tpr_at_1pct"}
+        assert {name: line[name] for name in figures} == {
+            name: show_whole(row, column) for name, column in figures.items()
+        }, "in the units of the terminal and of tables"
         assert line["on the front"] == "yes"
         assert line["time (baseline = 1)"] == f"{row['example_overhead']:.2f} an example"
         assert line["training (baseline = 1)"] == f"{row['training_overhead']:.2f}"

@@ -12,6 +12,7 @@ from harness.report.reading import Reading, read, rows_of
 from tests.harness.report.browser import choose, read_table
 from tests.harness.report.conftest import make_reading, quickstart_rows
 from tests.harness.report.page.test_content import inversion, pictures
+from tests.harness.report.test_attributes import inference
 from tests.harness.report.test_reading import cell_rows, make_store
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -51,6 +52,7 @@ def page(open_once: Open) -> Any:
     whole = {
         "audits": [audit_row(epsilon_paper=2.0), alarm],
         "reproduction": [published_row(), published_row(**bare), published_row(**bare, table_name="t-10")],
+        "attributes": [inference(), inference(method="dp-sgd", gap=0.05, gap_low=0.02, gap_high=0.08)],
         "reconstructions": [inversion("a")],
         "pictures": {"a": pictures(0)},
         "methods": ["dp-sgd", "pd-sgd", "sgd"],
@@ -103,6 +105,15 @@ def test_methods_are_compared_at_equal_leakage(page: Any) -> None:
     assert least[2] == "-"
 
 
+def test_attribute_inference_is_shown_beside_non_members_and_imputation(page: Any) -> None:
+    page.locator("#attributes").scroll_into_view_if_needed()
+    lines = read_table(page, "#attributes-table")
+    assert lines[0]["members"] == "75.0 % (imputation 60.0 %)"
+    assert lines[0]["non-members"] == "74.5 % (imputation 60.0 %)"
+    assert [line["finding"].startswith("leak") for line in lines] == [False, True]
+    sync_api.expect(page.locator("#attributes-plot .scatterlayer .trace")).to_have_count(4)
+
+
 def test_theory_is_drawn_where_a_method_brings_it(page: Any) -> None:
     page.locator("#theory").scroll_into_view_if_needed()
     first = page.locator("#theory-plots .plot").first
@@ -125,7 +136,7 @@ def test_sections_without_data_state_what_to_run_or_are_hidden(
     assert "--attack audit-one-run" in page.locator("#audits").inner_text()
     assert "--attack inverting-gradients" in page.locator("#pictures-note").inner_text()
     assert page.locator("#failed-note").inner_text() == "No task failed."
-    for section in ("progress", "theory", "reproduction"):
+    for section in ("progress", "theory", "reproduction", "attributes"):
         assert not page.locator(f"#{section}").is_visible()
         assert not page.locator(f"#contents a[href='#{section}']").is_visible()
 
