@@ -3,8 +3,11 @@
 import sys
 
 from harness.jobs.cublas import set_workspace
+from workloads.threads import bound_threads
 
-set_workspace()  # before torch is imported
+# Before torch and numpy are imported.
+set_workspace()
+bound_threads()
 
 from harness.jobs.loop import main  # noqa: E402
 

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from harness.accounting import Guarantee as Guarantee
     from harness.accounting import price as price
     from harness.attacks.base import Attack as Attack
+    from harness.attacks.base import AttackedCell as AttackedCell
     from harness.attacks.base import Audit as Audit
     from harness.attacks.base import Bound as Bound
     from harness.attacks.base import Evidence as Evidence
     from harness.attacks.base import Floats as Floats
+    from harness.attacks.base import Informed as Informed
+    from harness.attacks.base import Limited as Limited
     from harness.attacks.parts.attribute_metrics import Guesses as Guesses
     from harness.attacks.parts.attribute_metrics import Inference as Inference
     from harness.attacks.parts.inversion import Intercepted as Intercepted
@@ -50,30 +53,39 @@ if TYPE_CHECKING:
     from harness.store import Store as Store
     from methods.base import Amount as Amount
     from methods.base import Assisted as Assisted
+    from methods.base import Averaged as Averaged
     from methods.base import Batches as Batches
     from methods.base import Budget as Budget
     from methods.base import Budgeted as Budgeted
     from methods.base import Calibrated as Calibrated
     from methods.base import Count as Count
     from methods.base import Detached as Detached
+    from methods.base import Differentiated as Differentiated
     from methods.base import Extensible as Extensible
     from methods.base import Fraction as Fraction
     from methods.base import Illustrated as Illustrated
+    from methods.base import Level as Level
     from methods.base import Method as Method
     from methods.base import Noise as Noise
     from methods.base import Params as Params
+    from methods.base import PerExample as PerExample
     from methods.base import Positive as Positive
     from methods.base import Probability as Probability
     from methods.base import Problem as Problem
     from methods.base import Rate as Rate
     from methods.base import Rebuilt as Rebuilt
     from methods.base import Released as Released
+    from methods.base import Repeatable as Repeatable
     from methods.base import Run as Run
     from methods.base import Searched as Searched
     from methods.base import Shaped as Shaped
     from methods.base import Stepped as Stepped
     from methods.gradients import Engine as Engine
     from methods.gradients import make_engine as make_engine
+    from methods.search import Derived as Derived
+    from methods.search import Fixed as Fixed
+    from methods.search import Search as Search
+    from methods.search import Spending as Spending
     from methods.training.optimizer import OptimizerParams as OptimizerParams
     from methods.training.optimizer import make_optimizer as make_optimizer
     from methods.training.sampling import FixedSizeSampler as FixedSizeSampler
@@ -81,6 +93,8 @@ if TYPE_CHECKING:
     from methods.training.sampling import Sampler as Sampler
     from methods.training.sampling import ShuffleSampler as ShuffleSampler
     from workloads.base import Attribute as Attribute
+    from workloads.base import Fetched as Fetched
+    from workloads.base import Grouped as Grouped
     from workloads.base import Prepared as Prepared
     from workloads.base import Public as Public
     from workloads.base import Records as Records
@@ -96,6 +110,7 @@ if TYPE_CHECKING:
     from workloads.errors import AccountingError as AccountingError
     from workloads.errors import BackendError as BackendError
     from workloads.errors import BenchError as BenchError
+    from workloads.errors import DataError as DataError
     from workloads.errors import Diverged as Diverged
     from workloads.errors import SpecError as SpecError
     from workloads.errors import StoreError as StoreError
@@ -106,7 +121,16 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "harness.accounting": ("Guarantee", "price"),
-    "harness.attacks.base": ("Attack", "Audit", "Bound", "Evidence", "Floats"),
+    "harness.attacks.base": (
+        "Attack",
+        "AttackedCell",
+        "Audit",
+        "Bound",
+        "Evidence",
+        "Floats",
+        "Informed",
+        "Limited",
+    ),
     "harness.attacks.parts.attribute_metrics": ("Guesses", "Inference"),
     "harness.attacks.parts.inversion": ("Intercepted", "Inversion", "Reconstructions"),
     "harness.backends.base": (
@@ -129,38 +153,54 @@ _HOMES = {
     "methods.base": (
         "Amount",
         "Assisted",
+        "Averaged",
         "Batches",
         "Budget",
         "Budgeted",
         "Calibrated",
         "Count",
         "Detached",
+        "Differentiated",
         "Extensible",
         "Fraction",
         "Illustrated",
+        "Level",
         "Method",
         "Noise",
         "Params",
+        "PerExample",
         "Positive",
         "Probability",
         "Problem",
         "Rate",
         "Rebuilt",
         "Released",
+        "Repeatable",
         "Run",
         "Searched",
         "Shaped",
         "Stepped",
     ),
     "methods.gradients": ("Engine", "make_engine"),
+    "methods.search": ("Derived", "Fixed", "Search", "Spending"),
     "methods.training.optimizer": ("OptimizerParams", "make_optimizer"),
     "methods.training.sampling": ("FixedSizeSampler", "PoissonSampler", "Sampler", "ShuffleSampler"),
-    "workloads.base": ("Attribute", "Prepared", "Public", "Records", "Sensitive", "Workload"),
+    "workloads.base": (
+        "Attribute",
+        "Fetched",
+        "Grouped",
+        "Prepared",
+        "Public",
+        "Records",
+        "Sensitive",
+        "Workload",
+    ),
     "workloads.drawings": ("Dot", "Drawing", "DrawnPanel", "DrawnTable", "Line", "Printed", "Trained"),
     "workloads.errors": (
         "AccountingError",
         "BackendError",
         "BenchError",
+        "DataError",
         "Diverged",
         "SpecError",
         "StoreError",

@@ -13,12 +13,13 @@ from harness.cli.data import data_app
 from harness.cli.image import image_app
 from harness.cli.price import price_app
 from workloads.errors import BenchError, StoreError
+from workloads.threads import bound_threads
 
 app = typer.Typer(
     name="privbench",
     help="At the same measured leakage, which training method gives the best model, and what does it cost?",
     epilog="Begin with `privbench quickstart`. Every listing takes --json. "
-    "Exit codes: 0 success, 1 a task failed, 2 wrong use.",
+    "Exit codes: 0 success, 1 a task failed or an audit raised an alarm, 2 wrong use.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,7 +33,7 @@ COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | typer.Typer, str]]] = 
         "data": (data_app, ""),
     },
     "Sweeps": {
-        "plan": (sweeps.plan, "plan sweep.toml"),
+        "plan": (sweeps.plan, "plan --workload digits-mlp --method sgd --attack rmia:gamma=2,lira --seed 1"),
         "run": (sweeps.run, "run --workload digits-mlp --method sgd,dp-sgd --epsilon 1,8"),
         "enqueue": (sweeps.enqueue, "enqueue sweep.toml"),
         "status": (sweeps.status, "status quickstart --watch"),
@@ -47,9 +48,11 @@ COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | typer.Typer, str]]] = 
         "serve": (serve.serve, "serve --port 8080"),
         "export": (results.export, "export results.zip"),
         "import": (results.import_, "import results.zip --as colleague"),
+        "forget": (results.forget, "forget 3fa94c --why 'wrong learning rate'"),
         "purge": (results.purge, "purge --artefacts --dry-run"),
     },
     "Tools": {
+        "check": (catalogue.check, "check workload digits-linear"),
         "bench": (bench.bench, "bench --workload digits-mlp --method dp-sgd --batch-size 64"),
         "price": (price_app, ""),
         "image": (image_app, ""),
@@ -64,12 +67,16 @@ for panel, commands in COMMANDS.items():
         else:
             app.command(name, epilog=f"Example: privbench {example}", rich_help_panel=panel)(command)
 
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
-"""A full, read-only or forbidden disk: for the user to fix, not a bug."""
+UNWRITABLE = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP),
+)
+"""A full, read-only or forbidden disk, or a path that cannot be: for the user to fix, not a bug."""
 
 
 def main() -> None:
     """Run the command line; a BenchError goes to standard error, with exit code 2."""
+    bound_threads()  # before a command loads numpy or torch
     try:
         app()
     except BenchError as error:

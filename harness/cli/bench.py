@@ -11,17 +11,24 @@ from harness.cli.options import (
     ProfileOption,
     StoreOption,
     TimeoutOption,
+    WideOption,
     backend_names,
     method_names,
     store_path,
     workload_names,
 )
+from harness.cli.terminal.fitting import Layout
 from workloads.errors import SpecError, StoreError
 
 if TYPE_CHECKING:
     from harness.spec import Task
     from harness.store import Store
     from harness.store.outcomes import Benched, Variant
+
+
+BENCHED = Layout(
+    drop=("IQR", "wall ms", "steps", "whole step", "engine"), keep=("method", "CPU ms"), one_line=True
+)
 
 
 def bench(
@@ -51,6 +58,13 @@ def bench(
     epsilon: Annotated[
         str | None, typer.Option("--epsilon", help="Target epsilon of methods that need one (default 8).")
     ] = None,
+    both_baselines: Annotated[
+        bool,
+        typer.Option(
+            "--both-baselines",
+            help="Time the baseline by autograd and by the gradient engine without clipping and noise.",
+        ),
+    ] = False,
     steps: Annotated[int, typer.Option("--steps", help="Timed steps of each method, at most.")] = 300,
     seconds: Annotated[
         float,
@@ -71,6 +85,7 @@ def bench(
     profile: ProfileOption = None,
     timeout: TimeoutOption = None,
     store: StoreOption = None,
+    wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
     """Time the steps of methods against the plain baseline, interleaved in one process; time, memory, ratios.
@@ -79,7 +94,8 @@ def bench(
     twice; if the two differ too much, the machine is too noisy and the output states so.
     """
     from harness.jobs.bench.bench import refuse_missing_device
-    from harness.plan.benches import ANY_DEVICE, Measure, plan_benches, stamp_now
+    from harness.plan.benches import plan_benches, stamp_now
+    from harness.plan.measure import ANY_DEVICE, Measure
     from harness.plan.sweep_file import from_options
     from harness.results.collect import collect as gather
     from harness.store import Store
@@ -98,15 +114,16 @@ def bench(
     here = device or (best_device().type if backend is None else ANY_DEVICE)
     if backend is None:
         refuse_missing_device(here)
-    tasks = plan_benches(grid, Measure(here, threads, steps, seconds), stamp_now())
+    measure = Measure(here, threads, steps, seconds)
+    tasks = plan_benches(grid, measure, stamp_now(), both_baselines=both_baselines)
     if backend is None:
         opened = Store.open(opened.path, create=True)
-        found = _run_here(tasks, opened, json)
+        found = _run_here(tasks, opened, json, wide)
     else:
         found = _send(tasks, opened, backend, profile, timeout, json)
         if not json:
             for key, each in found.items():
-                show(key, each)
+                show(key, each, wide)
     if json:
         output.json_out([{"key": key, **each.model_dump()} for key, each in found.items()])
     try:
@@ -117,7 +134,7 @@ def bench(
         raise typer.Exit(1)
 
 
-def _run_here(tasks: "list[Task]", store: "Store", json: bool) -> "dict[str, Benched]":
+def _run_here(tasks: "list[Task]", store: "Store", json: bool, wide: bool) -> "dict[str, Benched]":
     """Run the benches in this process; the figures of successful ones, by task."""
     from harness.jobs.loop import Stop, run_task
 
@@ -135,7 +152,7 @@ def _run_here(tasks: "list[Task]", store: "Store", json: bool) -> "dict[str, Ben
             continue
         found[task.key] = result.bench.bench
         if not json:
-            show(task.key, found[task.key])
+            show(task.key, found[task.key], wide)
     return found
 
 
@@ -168,7 +185,7 @@ def _send(
     return {key: each.bench.bench for key, each in results if each is not None and each.done}
 
 
-def show(key: str, found: "Benched") -> None:
+def show(key: str, found: "Benched", wide: bool = False) -> None:
     """The figures of one bench, and whether they are trustworthy."""
     threads = f"{found.threads} thread{'s' * (found.threads > 1)}"
     title = (
@@ -176,28 +193,38 @@ def show(key: str, found: "Benched") -> None:
         f"{threads}"
     )
     baseline = next(each.method for each in found.methods if each.role == "yardstick")
-    output.out.print(output.table([_row(each, baseline) for each in found.methods], title=title))
+    others = [each for each in found.methods if each.role == "method" and each.method == baseline]
+    rows = [_row(each, baseline, others, wide) for each in found.methods]
+    output.print_table(rows, title, BENCHED, wide, "--wide shows all")
     for each in found.methods:
         if each.status == "failed":
             output.say(f"{each.variant} failed: {each.reason}: {each.message}")
     time = "CPU time" if found.clock == "cpu" else "time between events"
     output.say(f"step / {baseline}: {time} of a step without drawing the batch, median and 95 % interval.")
     output.say("extra memory: peak of a step above the level before it; below a few MiB it is noise.")
+    for each in others:
+        output.say(
+            f"{each.variant}: the update of {baseline} by the passes of the gradient engine, without "
+            "clipping and noise; a step over it is what privacy costs, however the gradients are computed."
+        )
     if any(each.role == "method" and (each.ratio or 1) < 1 for each in found.methods):
         output.say(
-            f"below 1: {baseline} runs autograd and pays for its graph, which the method partly avoids; "
-            "this compares implementations, it does not make privacy free."
+            f"below 1: {baseline} pays for autograd and the engine does not; this compares implementations, "
+            f"it does not make privacy free{'' if others else ' (see --both-baselines)'}."
         )
     if not found.trustworthy:
         output.say(f"NOT TRUSTWORTHY: {found.reason}")
     output.say(f"recorded as task {key[:12]}")
 
 
-def _row(each: "Variant", baseline: str) -> dict[str, Any]:
+def _row(each: "Variant", baseline: str, others: "list[Variant]", wide: bool) -> dict[str, Any]:
+    from harness.report.units import NUMBER, show_short, show_whole
+
     return {
         "method": each.variant,
         "engine": each.engine_used,
-        f"step / {baseline}": output.interval(each.model_dump(), "ratio"),
+        f"step / {baseline}": (show_whole if wide else show_short)(each.model_dump(), "ratio", NUMBER),
+        **{f"step / {other.variant}": _rounded(_quotient(each.ratio, other.ratio), 1, 3) for other in others},
         "whole step": _rounded(each.ratio_whole_step, 1, 3),
         "CPU ms": _rounded(each.median_cpu_seconds, 1e3, 3),
         "IQR": _rounded(each.iqr_cpu_seconds, 1e3, 3),
@@ -206,6 +233,11 @@ def _row(each: "Variant", baseline: str) -> dict[str, Any]:
         f"memory / {baseline}": _rounded(each.memory_ratio, 1, 2),
         "steps": each.steps,
     }
+
+
+def _quotient(above: float | None, below: float | None) -> float | None:
+    """The ratio of two medians from their ratios to a third."""
+    return None if above is None or not below else above / below
 
 
 def _rounded(value: float | None, scale: float, digits: int) -> str | None:

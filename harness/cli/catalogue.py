@@ -1,20 +1,31 @@
-"""`privbench list` and `privbench show`: the members of each family, and ready-made sweeps."""
+"""`privbench list`, `show` and `check`: the members of each family, and ready-made sweeps."""
 
 from typing import Annotated, Literal
 
 import typer
 
 from harness.cli import output
-from harness.cli.options import JsonOption, member_names
+from harness.cli.options import JsonOption, WideOption, member_names
+from harness.cli.terminal.fitting import Layout
 
 Kind = Literal["methods", "workloads", "attacks", "backends", "sweeps"]
 
+MEMBERS = Layout(
+    drop=("tried", "note", "source", "tuned"), keep=("name", "about", "parameter", "default", "value")
+)
 
-def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")], json: JsonOption = False) -> None:
+
+def list_(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    wide: WideOption = False,
+    json: JsonOption = False,
+) -> None:
     """List methods, workloads, attacks, backends or ready-made sweeps."""
-    from harness.cli.members import listing
+    from harness.cli.members import broken, listing
 
-    output.listing(listing(kind), json)
+    output.listing(listing(kind), json, MEMBERS, wide)
+    if names := broken(kind):
+        output.hint(f"not listed, since they do not load: {', '.join(names)}; `privbench doctor` states why")
 
 
 def show(
@@ -23,9 +34,42 @@ def show(
         typer.Argument(help="method, workload, attack or sweep."),
     ],
     name: Annotated[str, typer.Argument(help="Its name.", autocompletion=member_names)],
+    wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
     """Show one member: parameters with defaults and help, guarantee, caveats, source."""
     from harness.cli.members import page
 
-    output.page(page(kind, name), json)
+    output.page(page(kind, name), json, MEMBERS, wide)
+
+
+def check(
+    kind: Annotated[
+        Literal["workload", "method", "attack"], typer.Argument(help="workload, method or attack.")
+    ],
+    name: Annotated[str, typer.Argument(help="Its name.", autocompletion=member_names)],
+    json: JsonOption = False,
+) -> None:
+    """Hold one member to the contract of its family, on small data: seconds to a minute.
+
+    Exit code 1 if a check fails.
+    """
+    from dataclasses import asdict
+
+    from harness.checks import check_member
+
+    count, findings = check_member(kind, name)
+    found = []
+    for number, finding in enumerate(findings, 1):
+        found.append(finding)
+        if not json:
+            output.finding(number, count, finding)
+    failed = sum(each.state == "failed" for each in found)
+    if json:
+        output.json_out([asdict(each) for each in found])
+    else:
+        output.say(
+            f"{kind} {name}: {failed} of {count} checks failed." if failed else f"{kind} {name} holds."
+        )
+    if failed:
+        raise typer.Exit(1)

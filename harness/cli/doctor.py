@@ -1,21 +1,20 @@
-"""`privbench doctor`: what this machine has, and what is missing for which feature."""
+"""`privbench doctor`: what this machine has, data sets and plug-ins included, and what is missing."""
 
 import importlib.util
 import os
-import platform
-import shutil
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli import output
-from harness.cli.options import JsonOption, StoreOption, backend_names, store_path
-from workloads.errors import BackendError, SpecError
+from harness.cli.options import JsonOption, StoreOption, WideOption, backend_names, store_path
+from harness.cli.terminal.fitting import Layout
+from workloads.errors import BackendError, BenchError, BrokenPlugin, SpecError, StoreError
 
 if TYPE_CHECKING:
     from harness.backends.base import Finding
+    from workloads.family import Family
 
 NEEDED = (
     "torch",
@@ -26,6 +25,7 @@ NEEDED = (
     "sqlalchemy",
     "pyarrow",
 )
+FOUND = Layout(keep=("what", "state", "found", "for"))
 
 
 def doctor(
@@ -51,21 +51,25 @@ def doctor(
         bool, typer.Option("--with-names", help="With --out: keep UUIDs of GPUs, paths and host names.")
     ] = False,
     store: StoreOption = None,
+    wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what this machine has, and what is missing for which feature."""
+    """Show what this machine has (packages, data sets, plug-ins) and what is missing for which feature."""
     if gpu:
-        examine_gpus(quick, out, with_names, json)
+        examine_gpus(quick, out, with_names, json, wide)
         return
     everything = profile is None and backend is None
     rows = examine(store_path(store)) if everything else examine_backend(backend, profile)
-    output.listing(rows, json)
+    output.listing(rows, json, FOUND, wide)
     if not everything and any(row["state"] == "missing" for row in rows):
         raise typer.Exit(1)
 
 
 def examine(store: Path) -> list[dict[str, Any]]:
     """A row per requirement: what was found, and its use."""
+    import platform
+    import shutil
+
     import psutil
 
     from harness.backends import family
@@ -78,15 +82,67 @@ def examine(store: Path) -> list[dict[str, Any]]:
     ]
     for package in NEEDED:
         rows.append(_row(package, _version(package), "everything"))
-    folder = next(each for each in [store.absolute(), *store.absolute().parents] if each.exists())
-    free = f"{shutil.disk_usage(folder).free / 2**30:.1f} GiB free"
-    rows.append(_row("store", free if os.access(folder, os.W_OK) else None, f"results in {store}"))
+    rows.append(store_row(store))
     for name in family.names():
         rows += [_finding_row(each, each.use, "not here") for each in family.get(name).parts()]
+    rows += [*dataset_rows(), *plugin_rows()]
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     driver = importlib.util.find_spec("playwright") is not None
     rows.append(_row("chromium", browser, "the report's browser tests", needed=False))
     rows.append(_row("playwright", driver or None, "the report's browser tests", needed=False))
+    return rows
+
+
+def store_row(path: Path) -> dict[str, Any]:
+    """Whether a store can be written at a path, and the space there."""
+    import shutil
+
+    from harness.store import Store
+
+    use = f"results in {path}"
+    try:
+        folder = Store(path).check(writable=True)
+    except StoreError as error:
+        return {"what": "store", "state": "missing", "found": str(error), "for": use}
+    return _row("store", f"{shutil.disk_usage(folder).free / 2**30:.1f} GiB free", use)
+
+
+def dataset_rows() -> list[dict[str, Any]]:
+    """A row per data set: where it was found, or the command that fetches it."""
+    from workloads import data
+
+    rows = []
+    for name, each in sorted(data.family.members.items()):
+        place = each.location()
+        found = place or f"run `privbench data fetch {name}`"
+        state = "good" if place else "not here"
+        rows.append({"what": f"data set {name}", "state": state, "found": found, "for": each.about})
+    return rows
+
+
+def plugin_rows() -> list[dict[str, Any]]:
+    """A row per entry point of another package: its package and version, or why it does not load."""
+    from importlib import metadata
+
+    import methods
+    import workloads
+    from harness import attacks, backends
+    from workloads import data, features
+
+    families: list[Family[Any]] = [methods.family, workloads.family, attacks.family, backends.family]
+    families += [data.family, features.family]
+    rows = []
+    for family in families:
+        for point in sorted(metadata.entry_points(group=f"privbench.{family.kind}s")):
+            package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+            state, found = "good", f"{package} ({point.value})"
+            try:
+                family.get(point.name)
+            except BenchError as error:  # does not load, or its name is taken
+                reason = error.reason if isinstance(error, BrokenPlugin) else str(error)
+                state, found = "broken", f"{found} does not load: {reason}"
+            what = f"{family.kind} {point.name}"
+            rows.append({"what": what, "state": state, "found": found, "for": "a plug-in"})
     return rows
 
 
@@ -113,7 +169,7 @@ def gpu_row() -> dict[str, Any]:
     return {"what": "gpus", "state": state, "found": found, "for": use}
 
 
-def examine_gpus(quick: bool, out: Path | None, with_names: bool, json: bool) -> None:
+def examine_gpus(quick: bool, out: Path | None, with_names: bool, json: bool, wide: bool = False) -> None:
     """A row per check of the GPUs; exit code 1 if one failed."""
     from harness.selftest.cards import check_cards, nameless
     from harness.store.files import dump
@@ -130,7 +186,7 @@ def examine_gpus(quick: bool, out: Path | None, with_names: bool, json: bool) ->
         }
         for each in document["findings"]
     ]
-    output.listing(rows, json)
+    output.listing(rows, json, FOUND, wide)
     if any(row["state"] == "failed" for row in rows):
         raise typer.Exit(1)
 
@@ -190,7 +246,9 @@ def _cores() -> int:
 
 
 def _version(package: str) -> str | None:
+    from importlib import metadata
+
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None

@@ -1,17 +1,22 @@
-"""What there is: listings of all families, and pages of methods, workloads, attacks and sweeps."""
+"""What there is: listings of all families, and pages of methods, workloads, attacks and sweeps.
 
-from typing import Any
+Members are not loaded: what they say about themselves is in the manifest (harness/members/).
+"""
 
-from pydantic_core import PydanticUndefined
+from typing import Any, cast
 
-import methods
-import workloads
-from harness import attacks, backends
+from harness.members.facts import AttackFacts, Facts, Kind, MethodFacts, Parameter, WorkloadFacts
+from harness.members.manifest import (
+    all_facts,
+    attack_facts,
+    broken_plugins,
+    method_facts,
+    workload_facts,
+)
+from harness.members.sizes import sizes_of
 from harness.plan.sweep_file import find_sweep, read_sweep, ready_made
-from methods.base import Params
-from workloads.base import Prepared, Workload
-from workloads.errors import BenchError, UnknownName
-from workloads.recipe import recipe
+from workloads.errors import UnknownName
+from workloads.recipe import recipe_in
 
 Row = dict[str, Any]
 
@@ -19,27 +24,32 @@ Row = dict[str, Any]
 def listing(kind: str) -> list[Row]:
     """A row per member of a family, or per ready-made sweep."""
     if kind == "methods":
-        found = methods.family.members.items()
-        return [{"name": n, "guarantee": m.guarantee, "about": m.about} for n, m in sorted(found)]
+        methods = cast(dict[str, MethodFacts], all_facts("method"))
+        return [{"name": n, "guarantee": m.guarantee, "about": m.about} for n, m in methods.items()]
     if kind == "workloads":
-        return [_workload_row(name) for name in workloads.family.names()]
+        workloads = cast(dict[str, WorkloadFacts], all_facts("workload"))
+        return [
+            {"name": n, "classes": w.classes, "members": w.n_train, "about": w.about}
+            for n, w in workloads.items()
+        ]
     if kind == "attacks":
-        members = attacks.family.members.items()
-        return [{"name": n, "shadows": a.shadows, "about": a.about} for n, a in sorted(members)]
+        attacks = cast(dict[str, AttackFacts], all_facts("attack"))
+        return [{"name": n, "shadows": a.shadows, "about": a.about} for n, a in attacks.items()]
     if kind == "backends":
+        from harness import backends
+
         known = backends.family.members.items()
         return [{"name": n, "profile": b.Profile is not None, "about": b.about} for n, b in sorted(known)]
     return [_sweep_row(name) for name in ready_made()]
 
 
-def _workload_row(name: str) -> Row:
-    workload = workloads.family.get(name)
-    return {
-        "name": name,
-        "classes": workload.classes,
-        "members": workload.n_train,
-        "about": workload.about,
-    }
+def broken(kind: str) -> list[str]:
+    """The plug-ins of a family that do not load."""
+    if kind == "backends":
+        from harness import backends
+
+        return sorted(backends.family.broken)
+    return broken_plugins(cast(Kind, kind.removesuffix("s"))) if kind != "sweeps" else []
 
 
 def _sweep_row(name: str) -> Row:
@@ -59,59 +69,42 @@ def page(kind: str, name: str) -> Row:
             raise UnknownName("sweep", name, ready_made())
         return {"name": name, "file": ready_made()[name].read_text(encoding="utf-8")}
     if kind == "method":
-        method = methods.family.get(name)
+        method = method_facts(name)
         facts: Row = {"guarantee": method.guarantee, "caveats": list(method.caveats)}
-        return {**_head(name, method), **facts, "parameters": parameters(method.Params)}
+        rows = parameters(method.parameters)
+        for row, each in zip(rows, method.parameters, strict=True):
+            row["tuned"] = each.search
+        return {**_head(name, method), **facts, "parameters": rows}
     if kind == "attack":
-        attack = attacks.family.get(name)
+        attack = attack_facts(name)
         facts = {"shadows": attack.shadows, "caveats": list(attack.caveats)}
-        return {**_head(name, attack), **facts, "parameters": parameters(attack.Params)}
-    workload = workloads.family.get(name)
+        return {**_head(name, attack), **facts, "parameters": parameters(attack.parameters)}
+    workload = workload_facts(name)
     return {
         **_head(name, workload),
         "classes": workload.classes,
         "members per model": workload.n_train,
-        **_sizes(workload),
-        "recipe": _recipe_rows(name),
+        **sizes_of(name),
+        "recipe": _recipe_rows(name, workload),
     }
 
 
-def _sizes(workload: Workload) -> Row:
-    """The numbers of records, or what is missing to count them."""
-    if isinstance(workload, Prepared) and (reason := workload.unprepared()):
-        return {"pool": None, "test": None, "data": reason}
-    try:
-        return {"pool": len(workload.pool()), "test": len(workload.test())}
-    except BenchError as error:
-        return {"pool": None, "test": None, "data": str(error)}
+def _head(name: str, facts: Facts) -> Row:
+    return {"name": name, "about": facts.about, "source": facts.source, "version": facts.version}
 
 
-def _head(name: str, member: Any) -> Row:
-    return {"name": name, "about": member.about, "source": member.source, "version": member.version}
-
-
-def parameters(kind: type[Params]) -> list[Row]:
+def parameters(declared: tuple[Parameter, ...]) -> list[Row]:
     """A row per parameter: name, default, allowed values, help."""
-    schema = kind.model_json_schema()["properties"]
     rows = []
-    for name, info in kind.model_fields.items():
-        default = "required" if info.default is PydanticUndefined else info.default
-        allowed = schema[name].get("enum") or [
-            value for each in schema[name].get("anyOf", []) for value in each.get("enum", [])
-        ]
-        about = info.description or ""
-        rows.append(
-            {
-                "parameter": name,
-                "default": default,
-                "about": f"{about} One of {', '.join(map(str, allowed))}." if allowed else about,
-            }
-        )
+    for each in declared:
+        allowed = f" One of {', '.join(map(str, each.allowed))}." if each.allowed else ""
+        default = "required" if each.required else each.default
+        rows.append({"parameter": each.name, "default": default, "about": f"{each.about}{allowed}"})
     return rows
 
 
-def _recipe_rows(name: str) -> list[Row]:
-    book = recipe(workloads.family.get(name))
+def _recipe_rows(name: str, workload: WorkloadFacts) -> list[Row]:
+    book = recipe_in(workload.recipe_folder, name)
     numbered = [
         (f"{method}, setting {number}", settings)
         for method, each in book.setting.items()

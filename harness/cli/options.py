@@ -83,7 +83,17 @@ StoreOption = Annotated[
     Path | None,
     typer.Option("--store", help="The store's folder; default: $PRIVBENCH_STORE, else ./privbench-store."),
 ]
+AcceptOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-changed-code",
+        help="Use finished results although code or data changed since; recorded in the store.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="Print tables whole, however narrow the terminal is.")
+]
 SweepArgument = Annotated[
     str | None,
     typer.Argument(help="A sweep file, or the name of a ready-made sweep.", autocompletion=ready_made_sweeps),
@@ -107,8 +117,15 @@ ModelsOption = Annotated[int | None, typer.Option("--models", help="Models per c
 AttackOption = Annotated[
     str | None,
     typer.Option(
-        "--attack", help="Without a file: attacks, separated by commas.", autocompletion=attack_names
+        "--attack",
+        help="Without a file: attacks, separated by commas; NAME:PARAMETER=VALUE sets a parameter, e.g. "
+        "lira,rmia:gamma=2.",
+        autocompletion=attack_names,
     ),
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="Without a file: seed of members, models and noise (default 0)."),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -158,6 +175,12 @@ WhereOption = Annotated[
     str | None, typer.Option("--where", help="An SQL condition on the columns of the view.")
 ]
 
+OfSweepOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sweep", help="Only the cells of this sweep, as last enqueued.", autocompletion=stored_sweeps
+    ),
+]
 DatabaseOption = Annotated[
     str | None,
     typer.Option(
@@ -205,10 +228,11 @@ class Asked:
     attack: str | None = None
     settings: list[str] | None = None
     n_train: int | None = None
+    seed: int | None = None
 
     def __bool__(self) -> bool:
         """Whether any option was given."""
-        return any(astuple(self))
+        return any(each is not None and each != [] for each in astuple(self))  # --seed 0 is one
 
 
 def settings_for(

@@ -3,28 +3,38 @@
 import json as jsonlib
 from collections import Counter
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.padding import Padding
 
+from harness.cli.terminal.fitting import PLAIN, FittedTable, Layout, cell_text
 from workloads.errors import BenchError, SpecError
 
 if TYPE_CHECKING:
     from harness.backends.base import SchedulerJob
-    from harness.backends.schedule import Schedule
-    from harness.backends.status import Ended, Progress
+    from harness.backends.causes import Cause
+    from harness.backends.remaining import Remaining
+    from harness.backends.schedule import LocalSpan, Schedule
+    from harness.backends.status import Ended, Progress, Running
+    from harness.checks.contract import Finding
+    from harness.plan.attack_cost import Cost
     from harness.plan.estimate import Estimate
     from harness.plan.plan import Plan
     from harness.results.collect import Collected
     from harness.spec import Cell, Json
 
+CELLS_SHOWN = 8
+"""Cells of one cause that are listed, at most."""
 out = Console()
 if not out.is_terminal:
     out.width = 180  # a file or a pipe has no width; tables should not be wrapped there
 err = Console(stderr=True)
+RUNNING_LINES = 8
+"""Running tasks that are shown, at most; --json has all."""
 
 
 def say(text: str) -> None:
@@ -39,6 +49,11 @@ def complain(error: BenchError) -> None:
         err.print(f"[red]error:[/red] {escape(problem)}", highlight=False, soft_wrap=True)
 
 
+def hint(text: str) -> None:
+    """Print a remark on standard error, apart from what may be piped on."""
+    err.print(f"[yellow]note:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
+
+
 def json_out(content: Any) -> None:
     """Print JSON; an infinity is the string "inf"."""
     from harness.results.table import json_value
@@ -46,55 +61,90 @@ def json_out(content: Any) -> None:
     typer.echo(jsonlib.dumps(json_value(content), indent=1, ensure_ascii=False))
 
 
-def table(rows: Sequence[dict[str, Any]], title: str | None = None) -> Table:
-    """A Rich table of rows that share their keys."""
-    drawn = Table(title=title, title_justify="left", header_style="bold")
-    for column in rows[0] if rows else ():
-        right = all(isinstance(row[column], int | float) for row in rows)
-        drawn.add_column(column, justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(escape(cell(value)) for value in row.values()))
-    return drawn
+cell = cell_text
+"""One value for display."""
 
 
-def cell(value: Any) -> str:
-    """One value for display."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)
+def table(
+    rows: Sequence[dict[str, Any]],
+    title: str | None = None,
+    layout: Layout = PLAIN,
+    wide: bool = False,
+    rest: str = "--wide or --json shows all",
+) -> FittedTable:
+    """Rows that share their keys, as a table that fits the console; `rest` is where the whole of it is."""
+    return FittedTable(rows, title, layout, wide, rest)
 
 
-def listing(rows: list[dict[str, Any]], json: bool) -> None:
-    """Rows as a table or as JSON."""
+def print_table(
+    rows: Sequence[dict[str, Any]],
+    title: str | None = None,
+    layout: Layout = PLAIN,
+    wide: bool = False,
+    rest: str = "--wide or --json shows all",
+) -> Sequence[str]:
+    """Print a table, with `wide` whole whatever the width of the terminal; return the columns left out."""
+    drawn = table(rows, title, layout, wide, rest)
+    out.print(drawn, crop=not wide)
+    return drawn.fit(out.width).dropped
+
+
+def prose(text: str) -> None:
+    """Print a sentence: broken between words on a terminal, one line elsewhere."""
+    out.print(escape(text), highlight=False, soft_wrap=not out.is_terminal)
+
+
+def listing(rows: list[dict[str, Any]], json: bool, layout: Layout = PLAIN, wide: bool | None = None) -> None:
+    """Rows as a table or as JSON; `wide` is None in a command without that option."""
     if json:
         json_out(rows)
     else:
-        out.print(table(rows))
+        print_table(rows, layout=layout, wide=bool(wide), rest=_rest(wide))
 
 
-def page(content: dict[str, Any], json: bool) -> None:
+def _rest(wide: bool | None) -> str:
+    return "--json shows all" if wide is None else "--wide or --json shows all"
+
+
+def page(content: dict[str, Any], json: bool, layout: Layout = PLAIN, wide: bool | None = None) -> None:
     """One member: its facts, then its tables."""
     if json:
         json_out(content)
         return
     for key, value in content.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            out.print(table(value, title=key))
+            print_table(value, key, layout, bool(wide), _rest(wide))
         elif isinstance(value, list):
             for each in value:
-                say(f"{key}: {each}")
+                prose(f"{key}: {each}")
         elif "\n" in str(value):
             say(str(value))
         else:
-            say(f"{key}: {value}")
+            prose(f"{key}: {value}")
 
 
-def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", json: bool) -> None:
-    """Print cells, tasks, cached ones, the cost of the rest, and the time on a cluster."""
+PLANNED = Layout(
+    group="workload",
+    drop=("cell", "solved", "estimate", "value", "cached"),
+    keep=("method", "tasks", "s / training"),
+    one_line=True,
+)
+SWEEPS = Layout(
+    drop=("protocol", "backend", "queued", "cells_done", "cells", "waiting"),
+    keep=("sweep", "tasks", "done", "failed", "running"),
+    one_line=True,
+)
+
+
+def plan(
+    made: "Plan",
+    cost: "Estimate",
+    here: "LocalSpan | None",
+    schedule: "Schedule | None",
+    json: bool,
+    wide: bool = False,
+) -> None:
+    """Print cells, tasks, cached ones, the cost of the rest, and the time here and on a cluster."""
     from harness.spec import distinct_labels
 
     kinds = Counter(task.kind for task in made.tasks)
@@ -109,29 +159,31 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
         "failed": len(made.failed),
         "to_run": len(made.todo),
         "purged": len(made.purged),
-        "hours": cost.seconds / 3600 if cost else None,
-        "memory_gib": cost.memory_bytes / 2**30 if cost else None,
+        **_estimate_row(cost, here),
     }
     tasks = Counter(task.cell_key for task in made.tasks)
     cached = Counter(task.cell_key for task in made.tasks if task.key in made.done)
     labels, solved = distinct_labels(made.cells), made.solved
+    open_cells = {task.cell.key for task in made.todo if task.kind == "train"}
     rows = [
-        _plan_row(each, labels[each.key], solved.get(each.key), tasks[each.key], cached[each.key], cost)
+        {
+            **_plan_row(each, labels[each.key], solved.get(each.key), tasks[each.key], cached[each.key]),
+            **_cost_columns(cost.costs.get(each.key), each.key in open_cells),
+        }
         for each in made.cells
     ]
     if json:
         simulated = {"schedule": vars(schedule)} if schedule else {}
         json_out({**content, **simulated, "warnings": made.warnings, "cells_planned": rows})
         return
-    out.print(table(rows, title=f"sweep {made.sweep.name}"))
+    print_table(rows, f"sweep {made.sweep.name}", PLANNED, wide)
     benches = f", {kinds['bench']} benches" if kinds["bench"] else ""
     say(
         f"{content['cells']} cells, {kinds['train']} trainings, {kinds['attack']} attacks{benches}; "
         f"{content['cached']} cached, {content['failed']} failed before, {content['to_run']} to run."
     )
-    if cost and made.todo:
-        minutes = cost.seconds / 60
-        say(f"About {minutes:.1f} minutes on one slot, {content['memory_gib']:.2f} GiB a task at most.")
+    if made.todo:
+        _estimate_lines(made, cost, here)
     if schedule:
         say(
             f"On {schedule.slots} GPUs about {_span(schedule.makespan_seconds)} in {schedule.jobs} jobs, "
@@ -145,21 +197,73 @@ def plan(made: "Plan", cost: "Estimate | None", schedule: "Schedule | None", jso
     plan_warnings(made)
 
 
+def _estimate_row(cost: "Estimate", here: "LocalSpan | None") -> dict[str, Any]:
+    """The estimate as JSON; `hours` and `hours_here` are null unless the cost of every task is known."""
+    from harness.plan.estimate import START_SECONDS
+
+    hours = (cost.seconds + START_SECONDS) / 3600 if cost.by_task else 0.0
+    return {
+        "hours": hours if cost.complete else None,
+        "hours_known": hours,
+        "slots": here.slots if here else None,
+        "hours_here": here.seconds / 3600 if here and cost.complete else None,
+        "memory_gib": cost.memory_bytes / 2**30 if cost.costs else None,
+        "unknown": [{"tasks": len(keys), "reason": reason} for reason, keys in cost.unknown.items()],
+    }
+
+
+def _estimate_lines(made: "Plan", cost: "Estimate", here: "LocalSpan | None") -> None:
+    """Print the time on one slot and on those of this machine, and what is not counted and why."""
+    from harness.plan.estimate import START_SECONDS
+
+    if cost.by_task and not (cost.unknown and not cost.costs):
+        single = f"{_span(cost.seconds + START_SECONDS)} on one slot"
+        several = f"About {_span(here.seconds)} on the {here.slots} slots of this machine, " if here else ""
+        memory = f"{cost.memory_bytes / 2**30:.2f} GiB a training at most" if cost.costs else "no training"
+        alone = here is None or here.slots == 1
+        say(f"About {single}; {memory}." if alone else f"{several}{single}; {memory}.")
+    cells = {task.key: task.cell for task in made.todo}
+    for reason, keys in cost.unknown.items():
+        kinds = dict.fromkeys(f"{cells[key].workload.name}, {cells[key].method.name}" for key in keys)
+        say(f"Not counted: {len(keys)} trainings ({'; '.join(kinds)}): {reason}.")
+
+
+COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
+
+
+def finding(number: int, count: int, found: "Finding") -> None:
+    """One line per check; below it what was found, what is demanded and what to do, if it does not hold."""
+    state = "FAILED" if found.state == "failed" else found.state
+    colour = COLOURS[found.state]
+    head = f"{number:>2}/{count} [{colour}]{state:<7}[/{colour}] {escape(found.check)}"
+    out.print(f"{head} ({found.seconds:.1f} s)" if found.seconds >= 1 else head, highlight=False)
+    failed = found.state == "failed"
+    lines = {"found": found.found, "demanded": found.demand if failed else None, "do": found.advice}
+    for name, text in lines.items():
+        if text:
+            out.print(
+                Padding(escape(f"{name}: {text}" if failed else text), (0, 0, 0, 6), expand=False),
+                highlight=False,
+            )
+
+
 def plan_warnings(made: "Plan") -> None:
-    """Print the warnings of a plan, in yellow on standard error."""
-    for text in made.warnings:
-        err.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
+    """Print the warnings of a plan, in yellow on standard error; those alike in all but numbers once."""
+    from harness.backends.causes import group_texts
+
+    for text, alike in group_texts({text: [text] for text in made.warnings}).items():
+        more = f" ({len(alike) - 1} more like it)" if len(alike) > 1 else ""
+        err.print(f"[yellow]warning:[/yellow] {escape(text + more)}", highlight=False, soft_wrap=True)
 
 
 def _span(seconds: float) -> str:
     """A duration for display."""
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
     return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{seconds / 60:.1f} minutes"
 
 
-def _plan_row(
-    each: "Cell", label: str, solved: str | None, tasks: int, cached: int, cost: "Estimate | None"
-) -> dict[str, Any]:
-    training = cost.costs.get(each.key) if cost else None
+def _plan_row(each: "Cell", label: str, solved: str | None, tasks: int, cached: int) -> dict[str, Any]:
     return {
         "cell": each.key[:12],
         "workload": each.workload.name,
@@ -168,13 +272,21 @@ def _plan_row(
         "value": each.params.get(solved) if solved else None,
         "tasks": tasks,
         "cached": cached,
-        "s / training": training.seconds if training else None,
-        "estimate": training.source if training else None,
     }
 
 
-def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: bool) -> None:
+def _cost_columns(training: "Cost | None", trains: bool) -> dict[str, Any]:
+    """The cost of one training of a cell and its source; why it is unknown stands below the table."""
+    if training is not None:
+        return {"s / training": training.seconds, "estimate": training.source}
+    return {"s / training": None, "estimate": "unknown, see below" if trains else "nothing to train"}
+
+
+def status(
+    supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: bool, wide: bool = False
+) -> None:
     """Print counts per sweep; with `detailed` also running and failed tasks."""
+    from harness.backends.causes import group_failures
     from harness.spec import PROTOCOL
 
     rows = [each.summary() for each in sweeps]
@@ -184,6 +296,7 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
                 **each.summary(),
                 "running_tasks": [vars(task) for task in each.running],
                 "failures": [failure_row(failed) for failed in each.failures],
+                "causes": [cause.row() for cause in group_failures(each.store, each.failures)],
                 "warnings": each.warnings,
                 "alarms": each.alarms,
                 "scheduler": scheduler_rows(each.standing.jobs),
@@ -195,8 +308,9 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
     if not rows:
         say("no sweep was enqueued in this store")
         return
-    out.print(table(rows))
+    print_table([_status_row(row) for row in rows], layout=SWEEPS, wide=wide)
     for each in sweeps:
+        _running_lines(each)
         if each.protocol not in (None, PROTOCOL):
             say(
                 f"{each.name} was measured under protocol {each.protocol}, not {PROTOCOL}: its rows are kept "
@@ -205,11 +319,36 @@ def status(supervisor: "Json", sweeps: "list[Progress]", detailed: bool, json: b
     for line in dict.fromkeys(line for each in sweeps for line in each.standing.lines):
         say(line)
     for each in sweeps if detailed else ():
-        for task in each.running:
-            say(f"{task.key[:12]} {task.label} {task.phase} {task.done}/{task.total}")
-        warnings(each.warnings)
-        alarms(each.alarms)
-        failures(each.failures)
+        troubles(each)
+
+
+def _status_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A sweep's counts for the table; the time left is in words below it."""
+    return {name: value for name, value in row.items() if name != "remaining_seconds"}
+
+
+def _running_lines(sweep: "Progress") -> None:
+    """Print what runs, for how long, and how long it and the sweep will take."""
+    if sweep.over:
+        return
+    say(f"{sweep.name}: {time_left(sweep.remaining)}")
+    for task in sweep.running[:RUNNING_LINES]:
+        say(f"  {task.key[:12]} {running_text(task)}")
+    if len(sweep.running) > RUNNING_LINES:
+        say(f"  and {len(sweep.running) - RUNNING_LINES} more tasks run")
+
+
+def time_left(left: "Remaining") -> str:
+    """The time until a sweep has ended, or why it is unknown."""
+    return f"about {_span(left.seconds)} left" if left.seconds is not None else f"time left: {left.reason}"
+
+
+def running_text(task: "Running") -> str:
+    """A running task: what it does, its phase, for how long, and its time left."""
+    steps = f", {task.phase} {task.done}/{task.total}" if task.total else ""
+    spent = f", for {_span(task.seconds)}" if task.seconds is not None else ""
+    left = f", {_span(task.remaining_seconds)} left" if task.remaining_seconds is not None else ""
+    return f"{task.what}{steps}{spent}{left}"
 
 
 def scheduler_rows(jobs: "Sequence[SchedulerJob] | None") -> list[dict[str, Any]] | None:
@@ -222,11 +361,30 @@ def failure_row(failed: "Ended") -> dict[str, Any]:
     return {"key": failed.key, "kind": failed.kind, "reason": failed.reason, "message": failed.message}
 
 
+def troubles(progress: "Progress") -> None:
+    """Print the warnings, alarms and failures of a sweep."""
+    from harness.backends.causes import group_failures
+
+    warnings(progress.warnings)
+    alarms(progress.alarms)
+    failures(group_failures(progress.store, progress.failures), progress.name, store_option(progress))
+
+
+def store_option(progress: "Progress") -> str:
+    """` --store PATH` for a command on this sweep's store; empty for the default store."""
+    from harness.cli.options import store_path
+
+    path = progress.store.path
+    return "" if path.absolute() == store_path(None).absolute() else f" --store {quote(str(path))}"
+
+
 def warnings(texts: "dict[str, list[str]]") -> None:
-    """Print the warnings of tasks, each text once."""
-    for text, keys in texts.items():
-        others = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-        say(f"warning of {keys[0][:12]}{others}: {text}")
+    """Print the warnings of tasks: those alike in all but numbers once, with the number of tasks."""
+    from harness.backends.causes import group_texts
+
+    for text, keys in group_texts(texts).items():
+        count = f"{len(keys)} tasks, first " if len(keys) > 1 else ""
+        prose(f"warning ({count}{keys[0][:12]}): {text}")
 
 
 def alarms(texts: "dict[str, str]") -> None:
@@ -235,13 +393,19 @@ def alarms(texts: "dict[str, str]") -> None:
         out.print(f"ALARM: {label}: {text}", style="bold red", markup=False, highlight=False)
 
 
-def failures(failed: "list[Ended]") -> None:
-    """Print failures, and where to look."""
-    for each in failed:
-        first = each.message.splitlines()[0] if each.message else ""
-        say(f"{each.kind} {each.key[:12]} failed: {each.reason}: {first}")
-    if failed:
-        say("Details: privbench logs KEY. Rerun: privbench retry SWEEP.")
+def failures(causes: "Sequence[Cause]", sweep: str, store: str = "") -> None:
+    """Print failures by cause: what happened, to which cells, and where to look."""
+    for cause in causes:
+        count = f"{len(cause.keys)} tasks" if len(cause.keys) > 1 else "1 task"
+        prose(f"{count} failed: {cause.reason}: {cause.message}")
+        for workload in dict.fromkeys(workload for workload, _ in cause.cells):
+            own = {label: each for (name, label), each in cause.cells.items() if name == workload}
+            shown = [f"{label} ({each})" for label, each in list(own.items())[:CELLS_SHOWN]]
+            more = [f"{len(own) - CELLS_SHOWN} more"] * (len(own) > CELLS_SHOWN)
+            prose(f"  {workload}: {', '.join([*shown, *more])}")
+        say(f"  privbench logs {cause.example[:12]}{store}")
+    if causes:
+        say(f"Rerun: privbench retry {sweep}{store}")
 
 
 def collected(summary: "Collected", json: bool) -> None:
@@ -250,13 +414,4 @@ def collected(summary: "Collected", json: bool) -> None:
     if json:
         json_out(content)
     else:
-        say(", ".join(f"{key} {cell(value)}" for key, value in content.items()))
-
-
-def interval(row: dict[str, Any], name: str) -> str | None:
-    """A figure with its interval, if there is one."""
-    if row[name] is None:
-        return None
-    if row[f"{name}_low"] is None:
-        return f"{row[name]:.3f}"
-    return f"{row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
+        say(", ".join(f"{key} {cell_text(value)}" for key, value in content.items()))

@@ -339,6 +339,51 @@ def selective(
     show(quote_selective(run, delta, tpr_at_fpr or (), lower), json)
 
 
+@price_app.command(
+    epilog="Example: privbench price search --set noise_multiplier=1 --set batch_size=600 --set steps=1000 "
+    "--n-train 60000 --mean 10"
+)
+def search(
+    base: Annotated[
+        str, typer.Option("--base", help="The method of each training.", autocompletion=method_names)
+    ] = "dp-sgd",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE of a parameter of the base method; may be repeated."),
+    ] = None,
+    n_train: Annotated[
+        int | None, typer.Option("--n-train", help="Records of a training, without those held out.")
+    ] = None,
+    mean: Annotated[float, typer.Option("--mean", help="Expected number of trainings.")] = 10.0,
+    shape: Annotated[
+        float | None,
+        typer.Option(
+            "--shape", help="Another distribution of their number, between logarithmic and Poisson."
+        ),
+    ] = None,
+    score_noise: Annotated[
+        float, typer.Option("--score-noise", help="Noise on the count of correct held-out records.")
+    ] = 10.0,
+    delta: DeltaOption = 1e-5,
+    target_epsilon: TargetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Price the best of a random number of trainings, for three distributions of their number.
+
+    Give the base method's noise and get epsilon of the search; or give --target-epsilon, and get the noise.
+    """
+    from harness.plan.method_price import parse_settings
+    from harness.plan.search_price import quote_search
+
+    given = parse_settings(settings or ())
+    content = quote_search(base, given, n_train, mean, shape, score_noise, delta, target_epsilon)
+    if json:
+        output.json_out(content)
+        return
+    shown = {"search": _listed(content["settings"]), "distributions": content["distributions"]}
+    output.page(shown | {"assumes": content["assumptions"]}, json=False)
+
+
 def show(quoted: "Quote", json: bool) -> None:
     """Print a quote as JSON, or as lines and tables."""
     content = quoted.asdict()

@@ -1,6 +1,6 @@
 """`privbench report`: figures, tables and the page, from the database."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,17 +9,26 @@ import typer
 from harness.cli import output
 from harness.cli.options import (
     DatabaseOption,
+    OfSweepOption,
     StoreOption,
     WhereOption,
+    WideOption,
     attack_names,
     report_folder,
     source,
     store_path,
 )
+from harness.cli.terminal.fitting import Layout
 from workloads.errors import SpecError
 
 DRAWN_BY_LEAKAGE = ("frontier", "calibration", "all")
 """Reports with an axis of measured leakage."""
+
+REPRODUCED = Layout(
+    group="workload",
+    drop=("printed", "about", "cells"),
+    keep=("table", "method", "figure", "paper", "ours", "difference"),
+)
 
 
 def report(
@@ -30,6 +39,7 @@ def report(
             "calibration",
             "compare",
             "audit",
+            "attributes",
             "reconstructions",
             "reproduce",
             "theory",
@@ -38,6 +48,7 @@ def report(
         typer.Argument(help="Which report."),
     ] = "all",
     where: WhereOption = None,
+    sweep: OfSweepOption = None,
     table: Annotated[
         str | None, typer.Option("--table", help="reproduce: a published table; default: an overview of all.")
     ] = None,
@@ -47,7 +58,7 @@ def report(
     ] = None,
     columns: Annotated[
         Literal["1", "2"] | None,
-        typer.Option("--columns", help="Figures for one (3.3 in) or both columns (7 in) of a paper."),
+        typer.Option("--columns", help="Figures for one (3 in) or both columns (7 in) of a paper."),
     ] = None,
     attack: Annotated[
         str | None,
@@ -60,36 +71,53 @@ def report(
     fpr: Annotated[
         float | None, typer.Option("--fpr", help="Draw the TPR at 0.1, 0.01 (default), 0.001 or 0.0001.")
     ] = None,
+    panel: Annotated[
+        str | None,
+        typer.Option(
+            "--panel", help="Draw only these panels, e.g. frontier,roc; default: all, in one column one."
+        ),
+    ] = None,
+    columns_of: Annotated[
+        str | None,
+        typer.Option("--columns-of", help="Columns of tables, e.g. cell,accuracy,auc; default: at most 7."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="A folder; default: reports/ in the store.")
     ] = None,
     store: StoreOption = None,
     database: DatabaseOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Write frontier, overhead, calibration and audit, and one self-contained page: `all`.
 
     Figures are PNG, SVG and PDF, tables Markdown, LaTeX and CSV; each carries its query, date and version.
     `calibration` compares methods at equal measured leakage, `compare` cells by paired tests; `audit` shows
-    lower bounds on epsilon from canaries.
+    lower bounds on epsilon from canaries; `attributes` compares attribute inference on members and others.
     `reconstructions` shows members next to their reconstructions by gradient inversion.
     `reproduce` shows published numbers next to ours, as text. `theory` draws the methods'
     own figures; it needs no store.
     """
     if (attack or fpr is not None) and kind not in DRAWN_BY_LEAKAGE:
         raise SpecError(f"--attack and --fpr choose the axis of leakage, and `report {kind}` has none")
+    panels, chosen = split_names(panel, "--panel"), split_names(columns_of, "--columns-of")
     if kind == "reproduce":
-        if columns:
-            raise SpecError("--columns sizes figures, and `report reproduce` draws none: leave it out")
+        if columns or panels:
+            raise SpecError("`report reproduce` draws no figure: leave --columns and --panel out")
         folder = report_folder(out, store, database)
-        return _reproduce(source(store, database), table, where, folder, form or "table")
+        asked = source(store, database)
+        return _reproduce(asked, table, where, folder, form or "table", sweep, chosen, wide)
     if table or form:
         raise SpecError(f"--table and --format belong to `report reproduce`, not to `report {kind}`")
     if database and kind in ("theory", "reconstructions"):
         raise SpecError(f"`report {kind}` reads the store's own files: leave --database out")
     if kind == "theory":
-        return _theory(store_path(store), where, out, columns)
+        if sweep:
+            raise SpecError("--sweep selects rows of a view, and `report theory` reads none: leave it out")
+        return _theory(store_path(store), where, out, columns, chosen)
     from harness import report as reports
-    from harness.report.figure.paper_sizes import SHEETS
+    from harness.report.figure.paper_sizes import choose_sheet
+
+    sheet = choose_sheet(columns, kind, panels, chosen)
 
     write: dict[str, Callable[..., list[Path]]] = {
         "frontier": reports.write_frontier,
@@ -97,45 +125,73 @@ def report(
         "calibration": reports.write_calibration,
         "compare": reports.write_compare,
         "audit": reports.write_audit,
+        "attributes": reports.write_attributes,
         "reconstructions": reports.write_reconstructions,
         "all": reports.write_all,
     }
     axis = {"attack": attack, "fpr": fpr} if kind in DRAWN_BY_LEAKAGE else {}
     asked, folder = source(store, database), report_folder(out, store, database)
-    for file in write[kind](asked, folder, where, SHEETS[columns], **axis):
+    for file in write[kind](asked, folder, where, sheet, **axis, sweep=sweep):
         output.say(str(file))
     return None
 
 
-def _reproduce(source: Path | str, table: str | None, where: str | None, out: Path, form: str) -> None:
+def split_names(text: str | None, option: str) -> list[str]:
+    """The names of an option that takes a list with commas; SpecError if one is empty."""
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise SpecError(
+            f"{option} takes names with commas between them, got {text!r}", field=option, value=text
+        )
+    return names
+
+
+def _reproduce(
+    source: Path | str,
+    table: str | None,
+    where: str | None,
+    out: Path,
+    form: str,
+    sweep: str | None,
+    columns: Sequence[str],
+    wide: bool,
+) -> None:
     """Print the comparison in the given format and write it as Markdown, LaTeX and CSV."""
     from harness.report.reproduce import compare
     from harness.report.tables import RENDER, write_table
+    from harness.report.text_table import choose_columns, chosen_part
     from harness.results.collect import collect
     from harness.store import Store
 
     # Nothing was run yet: show every published number.
     if isinstance(source, Path) and not Store(source).database.exists():
         collect(source)
-    found = compare(source, table, where)
+    (found,) = choose_columns([compare(source, table, where, sweep)], columns)
     files = write_table(found, out)
     if form in RENDER:
         typer.echo(RENDER[form](found), nl=False)
         return
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
-    output.out.print(output.table(rows, title=found.title))
-    output.say(found.counts)
+    part = chosen_part(found)
+    rows = [dict(zip(part.columns, row, strict=True)) for row in part.rows]
+    output.print_table(rows, found.title, REPRODUCED, wide, "--wide, or the files below")
+    output.prose(found.counts)
     for number, text in enumerate(found.remarks, 1):
-        output.say(f"[{number}] {text}")
+        output.prose(f"[{number}] {text}")
     for text in found.protocol:
-        output.say(f"- {text}")
+        output.prose(f"- {text}")
     for file in files:
         output.say(str(file))
 
 
-def _theory(path: Path, where: str | None, out: Path | None, columns: Literal["1", "2"] | None) -> None:
+def _theory(
+    path: Path,
+    where: str | None,
+    out: Path | None,
+    columns: Literal["1", "2"] | None,
+    chosen: Sequence[str],
+) -> None:
     """Write figure, data and tables; measured values come from the store's database, if there is one."""
-    from harness.report.figure.paper_sizes import SHEETS
+    from harness.report.figure.paper_sizes import choose_sheet
     from harness.report.theory_report import write_theory
     from harness.store import Store
 
@@ -146,5 +202,5 @@ def _theory(path: Path, where: str | None, out: Path | None, columns: Literal["1
     if out is None and not store.exists():
         raise SpecError(f"there is no store at {path} to put the report into: give --out DIR")
     measured = store.path if store.exists() and store.database.exists() else None
-    for file in write_theory(out or store.reports, measured, SHEETS[columns]):
+    for file in write_theory(out or store.reports, measured, choose_sheet(columns, "theory", (), chosen)):
         output.say(str(file))

@@ -1,6 +1,5 @@
 """`privbench serve`: the report's page, live from a store."""
 
-import secrets
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -61,6 +60,8 @@ def serve(
 
 def _secret(token: str | None) -> str | None:
     if token == "auto":
+        import secrets
+
         return secrets.token_urlsafe(24)
     if token is not None and (len(token) < TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
         raise SpecError(

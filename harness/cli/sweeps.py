@@ -8,6 +8,7 @@ import typer
 from harness.backends import DEFAULT
 from harness.cli import output
 from harness.cli.options import (
+    AcceptOption,
     Asked,
     AttackOption,
     BackendOption,
@@ -17,6 +18,7 @@ from harness.cli.options import (
     MethodOption,
     ModelsOption,
     ProfileOption,
+    SeedOption,
     SentOption,
     SentThreadsOption,
     SetOption,
@@ -27,6 +29,7 @@ from harness.cli.options import (
     SweepArgument,
     ThreadsOption,
     TimeoutOption,
+    WideOption,
     WorkloadOption,
     settings_for,
     store_path,
@@ -39,24 +42,33 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.backends.base import Settings
+    from harness.backends.schedule import LocalSpan
     from harness.backends.status import Progress
-    from harness.plan.estimate import Cost
+    from harness.plan.estimate import Estimate, Usual
     from harness.plan.plan import Plan
     from harness.spec import Task
     from harness.store import Store
 
 
-def quickstart(store: StoreOption = None, slots: SlotsOption = None) -> None:
+NEXT = (
+    'Next: your own data. A workload has twenty lines: see "Your own data" in the README. Then: '
+    "privbench run --workload NAME --method sgd,dp-sgd --epsilon 1,8 --attack lira"
+)
+"""The last line of the quickstart."""
+
+
+def quickstart(store: StoreOption = None, slots: SlotsOption = None, wide: WideOption = False) -> None:
     """Run the sweep `quickstart` on embedded data and write a report: minutes on two cores."""
     from harness.backends.base import Settings
 
-    run_sweep("quickstart", store, Asked(), Settings(slots))
-    from harness.report import write_all
-    from harness.store import Store
+    progress = run_sweep("quickstart", store, Asked(), Settings(slots), wide=wide)
+    if progress.over:
+        from harness.report import write_all
 
-    opened = Store.open(store_path(store))
-    files = write_all(opened.path, opened.reports)
-    output.say(f"report: {next(file for file in files if file.suffix == '.html')}")
+        files = write_all(progress.store.path, progress.store.reports)
+        output.say(f"report: {next(file for file in files if file.suffix == '.html')}")
+        output.prose(NEXT)
+    exit_by(progress)
 
 
 def plan(
@@ -68,6 +80,7 @@ def plan(
     attack: AttackOption = None,
     settings: SetOption = None,
     n_train: MembersOption = None,
+    seed: SeedOption = None,
     store: StoreOption = None,
     probe: Annotated[bool, typer.Option(help="Time a few steps if no times were recorded.")] = True,
     device: Annotated[
@@ -79,6 +92,8 @@ def plan(
     cluster: Annotated[
         int | None, typer.Option("--cluster", min=1, help="Simulate the schedule on this many GPUs.")
     ] = None,
+    accept_changed_code: AcceptOption = False,
+    wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
     """Show what a sweep would do and cost: cells, tasks, cached tasks, hours, memory. Submits nothing."""
@@ -90,18 +105,35 @@ def plan(
 
     opened = Store(store_path(store))
     opened.check()
-    asked = Asked(workload, method, epsilon, models, attack, settings, n_train)
-    made = _plan(sweep, opened, asked)
+    asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
+    made = _plan(sweep, opened, asked, accept_changed_code)
     here: Literal["cpu", "cuda"] = "cuda" if usable() else "cpu"
     wanted = device or here
-    cost = estimate(made, opened, _probe if probe and wanted == here else None, wanted)
-    if cluster is not None and cost is None:
+    probing = _probe if probe and wanted == here else None
+    unprobed = f"only {here} can be probed here" if probe else "--no-probe was given"
+    cost = estimate(made, opened, probing, wanted, unprobed)
+    if cluster is not None and not cost.by_task and made.todo:
         raise SpecError("--cluster needs times: no similar run was recorded, and none can be probed here")
-    schedule = simulate(jobs_of(made.todo, cost.tasks(made)), cluster) if cluster and cost else None
-    output.plan(made, cost, schedule, json)
+    schedule = simulate(jobs_of(made.todo, cost.tasks()), cluster) if cluster else None
+    span = local_span(made, cost) if wanted == here else None
+    output.plan(made, cost, span, schedule, json, wide)
 
 
-def _probe(task: "Task") -> "Cost":
+def local_span(made: "Plan", cost: "Estimate") -> "LocalSpan":
+    """The run time of the tasks of known cost on this machine's slots."""
+    from harness.backends.base import Settings
+    from harness.backends.gpus import placed
+    from harness.backends.machine.workers import slots
+    from harness.backends.schedule import LocalSpan, makespan
+    from harness.enqueue import jobs_of
+
+    known = [task for task in made.todo if task.key in cost.by_task]
+    settings = placed(Settings())
+    count = slots(settings, on_gpu=bool(settings.gpus))
+    return LocalSpan(count, makespan(jobs_of(known, cost.tasks()), count))
+
+
+def _probe(task: "Task") -> "Usual":
     from harness.jobs.probe import probe  # imports torch, not needed with recorded times
 
     return probe(task)
@@ -122,13 +154,15 @@ def enqueue(
     attack: AttackOption = None,
     settings: SetOption = None,
     n_train: MembersOption = None,
+    seed: SeedOption = None,
+    accept_changed_code: AcceptOption = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Submit a sweep's open tasks to a backend and return at once; `status` shows their progress."""
-    asked = Asked(workload, method, epsilon, models, attack, settings, n_train)
+    asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
-    opened, made, count = _send(sweep, store, backend, how, asked)
+    opened, made, count = _send(sweep, store, backend, how, asked, accept_changed_code)
     if json:
         counts = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
         output.json_out({"sweep": made.sweep.name, **counts})
@@ -155,16 +189,22 @@ def run(
     attack: AttackOption = None,
     settings: SetOption = None,
     n_train: MembersOption = None,
+    seed: SeedOption = None,
+    accept_changed_code: AcceptOption = False,
     on_interrupt: Annotated[
         Literal["stop", "detach"],
         typer.Option(help="Ctrl-C: stop the sweep (resumable), or leave it running."),
     ] = "stop",
     store: StoreOption = None,
+    wide: WideOption = False,
 ) -> None:
-    """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly."""
-    asked = Asked(workload, method, epsilon, models, attack, settings, n_train)
+    """Enqueue a sweep, watch it, collect, and print its frontier. Ctrl-C once stops it cleanly.
+
+    Exit code 1 if a task failed or is unfinished, or if an audit proved more than the priced epsilon.
+    """
+    asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
-    run_sweep(sweep, store, asked, how, backend, on_interrupt)
+    exit_by(run_sweep(sweep, store, asked, how, backend, on_interrupt, wide, accept_changed_code))
 
 
 def run_sweep(
@@ -174,27 +214,32 @@ def run_sweep(
     settings: "Settings",
     backend: str = DEFAULT,
     on_interrupt: str = "stop",
-) -> None:
-    """Enqueue, watch, collect and print; exit code 1 if a task failed or is still open."""
+    wide: bool = False,
+    accept: bool = False,
+) -> "Progress":
+    """Enqueue, watch, collect and print; return how it ended."""
+    opened, made, count = _send(sweep, store, backend, settings, asked, accept)
     from harness.cli import summary
     from harness.cli.bench import show
     from harness.results.collect import collect as gather
 
-    opened, made, count = _send(sweep, store, backend, settings, asked)
     name = made.sweep.name
     output.say(f"{name}: {len(made.cells)} cells, {len(made.tasks)} tasks, {count} to run.")
     output.plan_warnings(made)
     progress = follow(opened, name, backend, on_interrupt, output.out)
     gather(opened.path)
     if made.cells:
-        summary.frontier(opened, made.cells)
+        summary.frontier(opened, made.cells, wide)
     for task in made.tasks:
         if task.kind == "bench" and (result := opened.result(task.key)) is not None and result.done:
-            show(task.key, result.bench.bench)
-    output.warnings(progress.warnings)
-    output.alarms(progress.alarms)
-    output.failures(progress.failures)
-    if progress.failures or not progress.over:
+            show(task.key, result.bench.bench, wide)
+    output.troubles(progress)
+    return progress
+
+
+def exit_by(progress: "Progress") -> None:
+    """Exit code 1 if a task failed or is unfinished, or if an audit raised an alarm."""
+    if progress.failures or progress.alarms or not progress.over:
         raise typer.Exit(1)
 
 
@@ -217,9 +262,13 @@ def status(
     sweep: StoredSweepArgument = None,
     watching: Annotated[bool, typer.Option("--watch", help="Stay and show live progress.")] = False,
     store: StoreOption = None,
+    wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Show the progress of sweeps, running tasks and failures."""
+    """Show the progress of sweeps, running tasks and failures by cause.
+
+    Exit code 1 if an audit of the given sweep raised an alarm.
+    """
     from harness.backends.machine.queue import supervisor_summary
     from harness.backends.status import Progress
     from harness.cli.watch import ctrl_c, watch
@@ -232,7 +281,9 @@ def status(
             for name in names:
                 watch(opened, name, output.out, interrupted)
     found = [Progress.of(opened, name) for name in names]
-    output.status(supervisor_summary(opened), found, detailed=sweep is not None, json=json)
+    output.status(supervisor_summary(opened), found, detailed=sweep is not None, json=json, wide=wide)
+    if sweep is not None and any(each.alarms for each in found):
+        raise typer.Exit(1)
 
 
 def logs(
@@ -255,6 +306,7 @@ def retry(
     share_gpus: ShareOption = False,
     threads: SentThreadsOption = None,
     timeout: TimeoutOption = None,
+    accept_changed_code: AcceptOption = False,
     store: StoreOption = None,
 ) -> None:
     """Rerun the failed tasks, with their original settings unless the options change them.
@@ -277,7 +329,7 @@ def retry(
         how = settings_for(chosen, profile, slots or before.slots, threads or before.threads, limit, share)
         if profile is None:
             how = replace(how, profile=before.profile)
-        count = resend(opened, name, chosen, how)
+        count = resend(opened, name, chosen, how, accept_changed_code)
         output.say(f"{name}: {count} tasks resubmitted.")
 
 
@@ -297,8 +349,10 @@ def cancel(
     output.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
 
 
-def _plan(sweep: str | None, store: "Store", asked: Asked) -> "Plan":
-    from harness.plan.cells import by_method
+def _plan(sweep: str | None, store: "Store", asked: Asked, accept: bool) -> "Plan":
+    """Plan a sweep; SpecError if code or data changed since its tasks were done, unless accepted."""
+    from harness.plan.changes.changed import check_plan
+    from harness.plan.given_names import by_method
     from harness.plan.plan import make_plan
     from harness.plan.sweep_file import find_sweep, from_options, read_sweep
 
@@ -306,20 +360,26 @@ def _plan(sweep: str | None, store: "Store", asked: Asked) -> "Plan":
         data, name = by_method(from_options(**vars(asked))), "ad-hoc"
     else:
         if asked:
-            raise SpecError("give a sweep, or --workload, --method and so on; not both")
+            raise SpecError(
+                "give a sweep, or --workload, --method, --attack and so on, not both: edit the file instead",
+                field="sweep",
+                value=sweep,
+            )
         data, name = find_sweep(sweep)
-    return make_plan(*read_sweep(data, name), store)
+    return check_plan(make_plan(*read_sweep(data, name), store), store, accept)
 
 
 def _send(
-    sweep: str | None, store: Path | None, backend: str, settings: "Settings", asked: Asked
+    sweep: str | None, store: Path | None, backend: str, settings: "Settings", asked: Asked, accept: bool
 ) -> "tuple[Store, Plan, int]":
     """Plan, and only if the plan is valid open the store and submit."""
     from harness.enqueue import enqueue as send
+    from harness.enqueue import refuse_absent_data
     from harness.store import Store
 
     opened = Store(store_path(store))
-    opened.check()
-    made = _plan(sweep, opened, asked)
+    opened.check(writable=True)
+    made = _plan(sweep, opened, asked, accept)
+    refuse_absent_data(made, backend)
     opened = Store.open(opened.path, create=True)
     return opened, made, send(made, opened, backend, settings)

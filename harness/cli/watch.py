@@ -13,18 +13,22 @@ from rich.text import Text
 
 from harness.backends import family, status
 from harness.backends.base import Backend
+from harness.backends.causes import Cause, group_failures
+from harness.cli import output
 from harness.store import Store
 
 LOOK_SECONDS = 0.5
 PLAIN_SECONDS = 5.0
 """Seconds between two lines if the output is not a terminal."""
+CAUSES = 4
+"""Causes of failures that are shown live, at most; the end has all."""
 
 
 class Pace:
-    """Steps per second and time left, measured while watching."""
+    """Steps per second, measured while watching."""
 
     def __init__(self, progress: status.Progress) -> None:
-        self.began, self.ended_then = time.monotonic(), len(progress.ended)
+        self.began = time.monotonic()
         self.before = {task.key: task.done for task in progress.running}
         self.steps: dict[str, int] = {}
 
@@ -39,15 +43,6 @@ class Pace:
     def rate(self) -> float:
         """Steps per second since the start of watching."""
         return sum(self.steps.values()) / max(time.monotonic() - self.began, 1e-9)
-
-    def left(self, progress: status.Progress) -> str:
-        """Time left at the observed time per task; unknown before the first has ended."""
-        ended = len(progress.ended) - self.ended_then
-        if not ended:
-            return "?"
-        each = (time.monotonic() - self.began) / ended
-        seconds = int(each * (len(progress.tasks) - len(progress.ended)))
-        return f"{seconds // 60}:{seconds % 60:02d}"
 
 
 def watch(store: Store, name: str, console: Console, interrupted: Callable[[], bool]) -> status.Progress:
@@ -65,15 +60,35 @@ def watch(store: Store, name: str, console: Console, interrupted: Callable[[], b
     )
     cells = bars.add_task("cells", total=progress.cells[1])
     tasks = bars.add_task("tasks", total=len(progress.tasks))
+    told = Told()
     with Live(console=console, refresh_per_second=4) as live:
         while True:
             pace.note(progress, progress.look())
             bars.update(cells, completed=progress.cells[0])
             bars.update(tasks, completed=len(progress.ended))
-            live.update(Group(bars, _running(progress, pace)))
+            live.update(Group(bars, _running(progress, pace, told.causes(progress))))
             if _over(progress, backend, interrupted):
+                live.update(Group(bars, Text(_line(progress, pace))))
                 return progress
             time.sleep(LOOK_SECONDS)
+
+
+class Told:
+    """Causes of failures: each is reported once, when it first occurs."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, tuple[str, str]] = {}
+        self.before: set[tuple[str, str]] = set()
+
+    def causes(self, progress: status.Progress) -> list[Cause]:
+        """All causes so far."""
+        return group_failures(progress.store, progress.failures, self.names)
+
+    def new(self, progress: status.Progress) -> list[Cause]:
+        """Those that were not there at the last call."""
+        found = [each for each in self.causes(progress) if each.kind not in self.before]
+        self.before |= {each.kind for each in found}
+        return found
 
 
 def _watch_plainly(
@@ -83,13 +98,15 @@ def _watch_plainly(
     console: Console,
     interrupted: Callable[[], bool],
 ) -> status.Progress:
-    last = -PLAIN_SECONDS
+    last, told = -PLAIN_SECONDS, Told()
     while True:
         pace.note(progress, progress.look())
         over = _over(progress, backend, interrupted)
         if over or time.monotonic() - last > PLAIN_SECONDS:
             last = time.monotonic()
             console.print(_line(progress, pace), highlight=False)
+            for cause in told.new(progress):
+                console.print(_failed(cause), highlight=False, markup=False, soft_wrap=True)
         if over:
             return progress
         time.sleep(LOOK_SECONDS)
@@ -110,15 +127,21 @@ def _line(progress: status.Progress, pace: Pace) -> str:
     failed = f", {len(progress.failures)} failed" if progress.failures else ""
     return (
         f"{whole}{len(progress.ended)}/{len(progress.tasks)} tasks{failed}, "
-        f"{pace.rate:.0f} steps/s, {pace.left(progress)} left"
+        f"{pace.rate:.0f} steps/s, {output.time_left(progress.remaining)}"
     )
 
 
-def _running(progress: status.Progress, pace: Pace) -> Text:
-    lines = [_line(progress, pace)]
-    for task in progress.running[:8]:
-        lines.append(f"  {task.key[:12]}  {task.label}  {task.phase} {task.done}/{task.total}")
-    return Text("\n".join(lines))
+def _failed(cause: Cause) -> str:
+    count = len(cause.keys)
+    return f"  {count} failed (privbench logs {cause.example[:12]}): {cause.reason}: {cause.message}"
+
+
+def _running(progress: status.Progress, pace: Pace, causes: list[Cause]) -> Text:
+    """The state below the bars, a line each: what runs, and why tasks failed."""
+    lines = [_line(progress, pace), *map(_failed, causes[:CAUSES])]
+    for task in progress.running[: output.RUNNING_LINES]:
+        lines.append(f"  {task.key[:12]} {output.running_text(task)}")
+    return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager

@@ -11,7 +11,11 @@ ROOT = Path(__file__).parents[2]
 DATA = ("harness/papers/", "harness/sweeps/")
 """Sweeps and published tables are about methods."""
 CODE = (".py", ".js", ".html", ".css", ".sql")
-EXAMPLES = {"harness/cli/app.py": {"sgd", "dp-sgd"}, "harness/cli/price.py": {"dp-sgd"}}
+EXAMPLES = {
+    "harness/cli/app.py": {"sgd", "dp-sgd"},
+    "harness/cli/price.py": {"dp-sgd"},
+    "harness/cli/sweeps.py": {"sgd", "dp-sgd"},
+}
 """Help texts that show a command to type."""
 
 

@@ -212,8 +212,54 @@ def test_data_and_doctor(privbench: Privbench) -> None:
     assert "digits" in names
     states = {row["name"]: row["state"] for row in privbench("data", "verify", "--json").json}
     assert set(states.values()) == {"good"}
-    looked_for = {row["what"]: row["state"] for row in privbench("doctor", "--json").json}
-    assert looked_for["torch"] == "good"
+    rows = {row["what"]: row for row in privbench("doctor", "--json").json}
+    assert rows["torch"]["state"] == rows["data set digits"]["state"] == rows["store"]["state"] == "good"
+    assert {f"data set {name}" for name in names} <= rows.keys()
+    missing = [row for what, row in rows.items() if what.startswith("data set") and row["state"] != "good"]
+    assert all("privbench data fetch" in row["found"] for row in missing)
+
+
+@pytest.mark.parametrize("command", [["run", "quickstart"], ["plan", "quickstart"], ["status"], ["collect"]])
+@pytest.mark.parametrize("place", ["file/below/it", "/dev/null/store", "x" * 300])
+def test_an_impossible_store_gets_one_line(
+    privbench: Privbench, tmp_path: Path, command: list[str], place: str
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    answer = privbench(*command, "--store", place)
+    refused(answer, place[:250], "--store")
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_a_store_that_the_file_system_refuses_gets_one_line(privbench: Privbench) -> None:
+    small = ["--workload", "digits-linear", "--method", "sgd", "--set", "steps=2", "--models", "1"]
+    answer = privbench("enqueue", *small, "--store", "/proc/store")
+    refused(answer, "/proc/store")
+    assert len(answer.err.splitlines()) == 1
+    rows = {row["what"]: row for row in privbench("doctor", "--store", "/dev/null/x", "--json").json}
+    assert rows["store"]["state"] == "missing"
+
+
+def test_attacks_with_parameters_and_a_seed(privbench: Privbench) -> None:
+    asked = ["--workload", "digits-linear", "--method", "sgd", "--models", "3", "--no-probe", "--json"]
+    seen = {
+        tuple(each["cell"] for each in privbench("plan", *asked, *more).json["cells_planned"])
+        for more in ([], ["--seed", "0"], ["--seed", "1"])
+    }
+    assert len(seen) == 2, "the default is 0"
+    plain = privbench("plan", *asked, "--attack", "rmia").json["attacks"]
+    assert privbench("plan", *asked, "--attack", "rmia:gamma=2,rmia").json["attacks"] == plain + 1
+    refused(privbench("plan", *asked, "--attack", "rmia:gama=2"), "'gamma'")
+    refused(privbench("plan", *asked, "--attack", "rmia:gamma"), "--attack rmia:gamma")
+    refused(privbench("run", "quickstart", "--seed", "0"), "not both")
+
+
+def test_a_plan_states_why_a_cost_is_unknown(privbench: Privbench) -> None:
+    asked = ["--workload", "digits-linear", "--method", "sgd", "--models", "3", "--no-probe"]
+    content = privbench("plan", *asked, "--json").json
+    assert content["hours"] is None
+    assert [each["tasks"] for each in content["unknown"]] == [3]
+    assert "--no-probe" in content["unknown"][0]["reason"]
+    assert "--no-probe" in privbench("plan", *asked).out
 
 
 def test_plan_sends_nothing(privbench: Privbench, sweep: Path) -> None:
@@ -223,6 +269,9 @@ def test_plan_sends_nothing(privbench: Privbench, sweep: Path) -> None:
     assert shown.json["tasks"] == 3 * (3 + 5)
     assert shown.json["to_run"] == 24
     assert shown.json["hours"] > 0
+    assert 0 < shown.json["hours_here"] <= shown.json["hours"]
+    assert shown.json["slots"] >= 1
+    assert shown.json["unknown"] == []
     assert shown.json["memory_gib"] > 0
     assert not Path("privbench-store").exists()
 

@@ -307,6 +307,49 @@ def test_what_a_method_leaves_out_is_solved_for(quote: Any) -> None:
     assert any("steps = " in note for note in steps["notes"])
 
 
+SEARCH = ("search", "--set", "batch_size=600", "--set", "steps=1000", "--n-train", "60000")
+
+
+def test_a_search_is_priced_for_three_distributions(quote: Any) -> None:
+    quoted = quote(*SEARCH, "--set", "noise_multiplier=1", "--mean", "10")
+    rows = {row["distribution"]: row for row in quoted["distributions"]}
+    found = {name: row["epsilon"] for name, row in rows.items()}
+    assert found == pytest.approx({"logarithmic": 3.5226, "geometric": 4.1033, "Poisson": 4.3295}, abs=1e-3)
+    assert [row["base_epsilon"] for row in rows.values()] == pytest.approx([1.8283] * 3, abs=1e-3)
+    trials = {name: (row["median_trials"], row["trials_95"]) for name, row in rows.items()}
+    assert trials == {"logarithmic": (4, 41), "geometric": (7, 29), "Poisson": (10, 15)}
+
+
+def test_a_search_leaves_less_for_each_training(quote: Any) -> None:
+    quoted = quote(*SEARCH, "--target-epsilon", "4", "--mean", "5", "--shape", "0.5")
+    rows = quoted["distributions"]
+    assert [row["distribution"] for row in rows][3] == "negative binomial"
+    assert [row["base_epsilon"] for row in rows][:3] == pytest.approx([2.268, 1.994, 2.242], abs=2e-3)
+    assert [row["noise_multiplier"] for row in rows][:3] == pytest.approx([0.9080, 0.9603, 0.9125], rel=1e-3)
+    assert all(3.99 <= row["epsilon"] <= 4 for row in rows)
+
+
+def test_a_search_with_exact_scores_has_no_price(quote: Any) -> None:
+    quoted = quote(*SEARCH, "--set", "noise_multiplier=1", "--score-noise", "0")
+    assert {row["epsilon"] for row in quoted["distributions"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--mean", "0.5"), "--mean"),
+        (("--shape=-1",), "--shape"),
+        (("--score-noise=-1",), "--score-noise"),
+        (("--set", "noise=1"), "noise"),
+        (("--target-epsilon", "4"), "--target-epsilon"),
+        (("--set", "clip=-1"), "clip"),
+        (("--base", "sgd"), "sgd"),
+    ],
+)
+def test_a_search_that_cannot_be_priced_is_refused(words: tuple[str, ...], option: str, refusal: Any) -> None:
+    assert option in refusal(*SEARCH, "--set", "noise_multiplier=1", *words)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_every_calibrated_method_is_priced_as_it_is_planned(name: str, quote: Any) -> None:
@@ -314,7 +357,9 @@ def test_every_calibrated_method_is_priced_as_it_is_planned(name: str, quote: An
     grid = {"workload": "digits-linear", "method": name, "epsilon": 4.0}
     (cell,) = make_plan(*read_sweep({"models": 1, "grid": [grid]}, "one"), None).cells
     planned = {each: value for each, value in cell.params.items() if each not in ("epsilon", "delta")}
-    assert quoted["settings"] | quoted["defaults"] == {"n_train": cell.n_train, **planned}
+    assert quoted["settings"] | quoted["defaults"] == json.loads(
+        json.dumps({"n_train": cell.n_train, **planned})
+    )
     assert 3.99 <= quoted["epsilon"] <= 4
     assert "data_dependent" not in quoted["epsilons"]
 
