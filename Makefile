@@ -6,7 +6,7 @@ STORE ?= privbench-store
 
 .PHONY: quickstart test test-all test-slow lint wheel clean help cluster-up cluster-down test-cluster
 .PHONY: engine-up engine-down test-docker chaos mutations calibration-check licences verify-dependencies
-.PHONY: audit-dependencies docs
+.PHONY: audit-dependencies docs benchmarks
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
@@ -21,10 +21,11 @@ help:
 	@echo "make chaos        the campaigns of kills, damage, full disks, crowds and malformed input; hours"
 	@echo "make mutations    switch every rule of evidence off and show the test that fails; some minutes"
 	@echo "make calibration-check  coverage, false winners and power of leakage figures, by simulation; hours"
+	@echo "make benchmarks   measure all costs against their bounds and write docs/performance.md; needs an idle machine"
 	@echo "make verify-dependencies  check what the package index serves against the published hashes"
 	@echo "make audit-dependencies   look the pinned versions up among known vulnerabilities (needs a network)"
 	@echo "make licences     write LICENCES.md from what is installed"
-	@echo "make docs         write the generated pages of the reference, then build the site into build/site"
+	@echo "make docs         write the manifest and the generated pages of the reference, then build the site into build/site"
 	@echo "make clean        remove the environment and what the tools left behind"
 
 # torch comes first and pinned: an open range would pull gigabytes of CUDA on a machine without a GPU.
@@ -107,6 +108,11 @@ calibration-check: $(VENV)/.installed-dev
 	@echo "==> measuring coverage, false winners and power of leakage figures (docs/calibration.md)"
 	$(BIN)/python -m tests.campaigns.calibration $(CALIBRATION) --state .calibration.json --out docs/calibration.md
 
+# The page is written also if a bound is missed: it says so.
+benchmarks: $(VENV)/.installed-dev
+	@echo "==> measuring costs against their bounds (docs/performance.md)"
+	$(BIN)/pytest -m benchmark tests/benchmarks; code=$$?; $(BIN)/python -m tests.benchmarks.page && exit $$code
+
 lint: $(VENV)/.installed-dev
 	@echo "==> ruff, mypy, import-linter"
 	$(BIN)/ruff check .
@@ -121,7 +127,7 @@ wheel: $(VENV)/.installed-dev
 
 # The theme's fonts and scripts are its own: the site needs no network, neither to build nor to read.
 docs: $(VENV)/.installed-dev
-	@echo "==> writing the reference and building the site"
+	@echo "==> writing the manifest and the reference, and building the site"
 	$(BIN)/python -m tests.docs.reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 

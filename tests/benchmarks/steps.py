@@ -1,20 +1,21 @@
 """Steps of sgd and dp-sgd on one fixed batch, and how long and how much memory they take."""
 
 import os
-import random
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import nn
 
 import workloads
+from harness.jobs.memory_layout import apply_layout
 from harness.jobs.setup import per_example_loss
+from methods.base import Problem
 from methods.gradients import EngineName, make_engine
 from methods.mechanisms.noise import SeededNoise
+from methods.training.optimizer import Update
 from workloads.base import Records
 
 Step = Callable[[], object]
@@ -22,20 +23,22 @@ Step = Callable[[], object]
 CLIP = 1.0
 
 
-def batch_of(workload: str, size: int) -> Records:
-    """A batch drawn once: sampling is no part of the comparison."""
-    return workloads.family.get(workload).pool().take(torch.arange(size))
+def given(workload: str, size: int) -> tuple[Records, nn.Module]:
+    """A batch drawn once, since sampling is not compared, and a model, in the layout of a training."""
+    chosen = workloads.family.get(workload)
+    problem = Problem(chosen.classes, chosen.model, per_example_loss)
+    batch, problem = apply_layout(chosen.pool().take(torch.arange(size)), problem)
+    return batch, problem.model(0).train()
 
 
 def sgd_step(workload: str, size: int) -> Step:
     """Forward, mean loss, backward, update."""
-    batch = batch_of(workload, size)
-    model = workloads.family.get(workload).model(0).train()
+    batch, model = given(workload, size)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def step() -> None:
         optimizer.zero_grad()
-        loss = per_example_loss(model(batch.x), batch.y).mean()
+        loss = per_example_loss.mean(model(batch.x), batch.y)
         torch.autograd.backward(loss)
         optimizer.step()
 
@@ -44,36 +47,18 @@ def sgd_step(workload: str, size: int) -> Step:
 
 def dp_step(workload: str, size: int, engine: EngineName = "auto") -> Step:
     """Clipped sum, noise, update, as in methods.dp_sgd."""
-    batch = batch_of(workload, size)
-    model = workloads.family.get(workload).model(0).train()
+    batch, model = given(workload, size)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     computes = make_engine(model, per_example_loss, engine)
+    update = Update(optimizer, computes.weights)
     source = SeededNoise(computes.weights, 1.0 * CLIP, torch.Generator().manual_seed(1))
 
     def step() -> None:
         means = source.start(computes.weights, size)
         computes.clipped_sum(batch.x, batch.y, CLIP, means, 1 / size)
-        for weight, mean in zip(computes.weights, means, strict=True):
-            weight.grad = mean
-        optimizer.step()
+        update.step(means)
 
     return step
-
-
-def median_times(steps: Mapping[str, Step], rounds: int, warm_up: int = 3) -> dict[str, float]:
-    """CPU seconds of every step, interleaved in random order so that a noisy machine hits all alike."""
-    order = random.Random(1)
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    names = list(steps)
-    for turn in range(warm_up + rounds):
-        order.shuffle(names)
-        for name in names:
-            start = time.process_time()
-            steps[name]()
-            spent = time.process_time() - start
-            if turn >= warm_up:
-                times[name].append(spent)
-    return {name: statistics.median(each) for name, each in times.items()}
 
 
 def peak_of(make: str, workload: str, size: int) -> int:
