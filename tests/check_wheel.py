@@ -34,6 +34,9 @@ code = pathlib.Path(harness.__file__).parent / "report" / "page" / PLOTLY
 assert code.is_file(), "plotly.js is missing from the wheel"
 assert list(code.parent.glob("*LICENSE*")), "the licence of plotly.js is missing from the wheel"
 assert (pathlib.Path(privbench.__file__).parent / "py.typed").is_file(), "the door is not typed"
+assert page("workload", "digits-mlp")["pool"] == 1437, "the manifest is missing from the wheel"
+assert {row["name"] for row in listing("attacks")} >= {"loss", "lira"}
+assert "torch" not in sys.modules, "listing members of the wheel loads torch: the manifest is not used"
 assert {row["name"] for row in listing("methods")} >= {"sgd", "dp-sgd"}
 """
 

@@ -1,12 +1,14 @@
 """Generated pages of the reference: `python -m tests.docs.reference`, or `make docs`.
 
 Commands come from the command line's own help, columns from db/views.toml in the order of the SQL, names of
-the Python interface from their docstrings, keys of profiles from the models that check them.
+the Python interface from their docstrings, keys of profiles from the models that check them. Beside the
+pages it writes db/tables.sql and the manifest, what our members say about themselves (harness/members/).
 """
 
 import ast
 import importlib
 import inspect
+import json
 import re
 import tempfile
 import tomllib
@@ -21,8 +23,13 @@ from typer.main import get_command
 
 import db
 import privbench
+from db import definition
+from db.schema import tables_sql
 from harness.backends import family
 from harness.cli.app import app
+from harness.members.manifest import SHIPPED, make_members
+from harness.members.own_sources import DECLARING, own_state
+from harness.members.sizes import count
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTE = "<!-- Written by `make docs` from {}: change it there. -->\n\n"
@@ -271,6 +278,18 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/views.md": views,
 }
 
+
+def manifest() -> str:
+    """harness/members/manifest.json: the facts of our members, and the numbers of their own records."""
+    members = make_members()
+    own = [name for name, facts in members["workload"].items() if facts["dataset"] is None]
+    sizes = {name: {"version": members["workload"][name]["version"], **count(name)} for name in own}
+    content = {"made_from": own_state(*DECLARING), "members": members, "sizes": sizes}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
+    definition.TABLES.write_text(tables_sql(), encoding="utf-8")
+    SHIPPED.write_text(manifest(), encoding="utf-8")
     for page, write in PAGES.items():
         (ROOT / page).write_text(write(), encoding="utf-8")

@@ -78,7 +78,7 @@ def as_run(line: str, task: str) -> list[str]:
         words = [word for word in kept if word not in OF_BACKENDS]
         return ["plan", *words, "--no-probe"] if verb != "quickstart" else ["plan", verb, "--no-probe"]
     stands = {"quickstart": "examples", "NAME": "examples", "DIR": "privbench-store", "3fa94c": task}
-    stands |= {"first-store": "privbench-store"}
+    stands |= {"first-store": "privbench-store", "workload = 'digits-mlp'": "workload = 'digits-linear'"}
     probe = [] if "--cluster" in words else ["--no-probe"]  # a schedule needs times
     more = {"plan": probe, "bench": ["--seconds", "0.1"], "purge": ["--dry-run"]}
     words = words if verb == "plan" else [stands.get(word, word) for word in words]

@@ -26,6 +26,7 @@ BUDGETS: dict[str, Budget] = {
     "dpsgd-hf": Budget(),
     "dp-gan": Budget(),
     "pate": Budget(),
+    "private-search": Budget(),
     "selena": Budget(),
     "advreg": Budget(),
     "memguard": Budget(),

@@ -5,8 +5,8 @@ from functools import partial
 import torch
 
 import methods
+from harness.checks.method_contract import make_records, problem_on, quick_params
 from harness.jobs.bench.interleaving import Player, play, weigh
-from tests.contracts.test_methods import people, problem_on, small
 from tests.second_device.fixtures import on_both
 
 
@@ -15,7 +15,9 @@ def test_players_take_turns_and_are_weighed(device: torch.device) -> None:
     players = []
     for name in ("sgd", "dp-sgd"):
         method = methods.family.get(name)
-        training = partial(method.train, people(40).to(device), problem_on(device), small(method, 40))
+        training = partial(
+            method.train, make_records(40).to(device), problem_on(device), quick_params(method, 40)
+        )
         players.append(Player(name, training, device, threads=1, seed=0))
     try:
         turns = play(players, warm_up=1, least=4, most=4, seconds=0.0, seed=0)

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 import methods
+from harness.checks.method_contract import bits, make_model, make_records, problem_on, quick_params
 from harness.jobs.run import Run
 from methods.base import Params
 from methods.training.sampling import HOST, FixedSizeSampler, PoissonSampler, ShuffleSampler
-from tests.contracts.test_methods import bits, model, people, problem_on, small
 from tests.methods.gradients.conftest import distance
 from tests.second_device.device import lines, listening
 from tests.second_device.fixtures import on_second
@@ -55,10 +55,10 @@ def test_a_training_without_noise_is_that_of_the_cpu(name: str, device: torch.de
     wishes = {"steps": 8, "batch_size": 8, **WITHOUT_NOISE[name]}
     params: Params = method.Params(**wishes)
     for each in (HOST, device):
-        result = method.train(people(40), problem_on(each), params, Run("seed", each))
+        result = method.train(make_records(40), problem_on(each), params, Run("seed", each))
         found.append(bits(result))
     assert distance(found[1], found[0]) < 1e-4
-    assert distance(found[0], [weight.detach() for weight in model(0).parameters()]) > 0.01
+    assert distance(found[0], [weight.detach() for weight in make_model(0).parameters()]) > 0.01
 
 
 def test_a_stream_of_the_host_is_resumed_though_it_is_asked_for_late(
@@ -86,9 +86,9 @@ def test_a_stream_of_the_host_is_resumed_though_it_is_asked_for_late(
 
 def test_members_already_on_the_device_are_taken_as_they_are(device: torch.device) -> None:
     method = methods.family.get("dp-sgd")
-    params, here = small(method, 40), people(40).to(device)
+    params, here = quick_params(method, 40), make_records(40).to(device)
     one = method.train(here, problem_on(device), params, Run("seed", device))
-    other = method.train(people(40), problem_on(device), params, Run("seed", device))
+    other = method.train(make_records(40), problem_on(device), params, Run("seed", device))
     assert all(map(torch.equal, bits(one), bits(other)))
     assert dataclasses.asdict(one)["stats"] == dataclasses.asdict(other)["stats"]
 
@@ -97,16 +97,16 @@ class Rows(Dataset[tuple[Tensor, Tensor]]):
     """People as a Dataset: an example and its label at a time."""
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
-        everybody = people(40)
+        everybody = make_records(40)
         return everybody.x[row], everybody.y[row]
 
 
 @pytest.mark.parametrize("name", ["sgd", "dp-sgd"])
 def test_records_that_are_read_when_asked_for_go_to_the_device(name: str, device: torch.device) -> None:
     method, run = methods.family.get(name), HeardRun("seed", device)
-    params = small(method, 40)
-    lazy = method.train(LazyRecords(Rows(), people(40).y), problem_on(device), params, run)
-    whole = method.train(people(40), problem_on(device), params, Run("seed", device))
+    params = quick_params(method, 40)
+    lazy = method.train(LazyRecords(Rows(), make_records(40).y), problem_on(device), params, run)
+    whole = method.train(make_records(40), problem_on(device), params, Run("seed", device))
     assert all(map(torch.equal, bits(lazy), bits(whole)))
     # Which rows are read is asked back from the device; what was read is sent without waiting.
     assert max(len(step.waits) for step in run.heard) == 1

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import methods
-from tests.contracts.test_methods import people, problem_on, small
+from harness.checks.method_contract import make_records, problem_on, quick_params
 from tests.second_device.budgets import BUDGETS
 from tests.second_device.device import lines
 from tests.second_device.fixtures import on_second
@@ -27,7 +27,7 @@ def test_a_step_waits_no_more_than_its_budget(
     budget, method, run = BUDGETS[name], methods.family.get(name), HeardRun("seed", device)
     if budget.unit:
         count_calls(budget.unit, run, monkeypatch)
-    method.train(people(40), problem_on(device), small(method, 40), run)
+    method.train(make_records(40), problem_on(device), quick_params(method, 40), run)
     later = [step for step in run.heard if step.number > 0]
     assert later
     for step in later:

@@ -1,18 +1,42 @@
 """label-smoothing: SGD towards soft labels; less confident on members, without a guarantee."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from dp_accounting import NonPrivateDpEvent
 from pydantic import Field
 
-from privbench import Fraction, OptimizerParams, Problem, Records, Released, Run, make_optimizer
+from privbench import (
+    Count,
+    Fixed,
+    Fraction,
+    OptimizerParams,
+    Problem,
+    Rate,
+    Records,
+    Released,
+    Run,
+    Search,
+    make_optimizer,
+)
 
 
 class LabelSmoothingParams(OptimizerParams):
-    """Parameters of label-smoothing."""
+    """Parameters of label-smoothing, with the space that `privbench tune` searches."""
 
-    smoothing: Fraction = Field(default=0.1, description="Weight of the uniform distribution in the targets.")
+    steps: Annotated[Count, Search(8, 64, unit="epochs", axis=2)] = Field(
+        default=500, description="Training steps."
+    )
+    batch_size: Annotated[Count, Search(1 / 64, 1 / 4, unit="rate", axis=1)] = Field(
+        default=64, description="Examples per step."
+    )
+    learning_rate: Annotated[Rate, Search(0.02, 2, unit="step", axis=0)] = Field(
+        default=0.1, description="Learning rate."
+    )
+    momentum: Annotated[Fraction, Fixed()] = Field(default=0.0, description="Momentum of optimizer 'sgd'.")
+    smoothing: Annotated[Fraction, Search(0, 0.5, "linear")] = Field(
+        default=0.1, description="Weight of the uniform distribution in the targets."
+    )
 
 
 class LabelSmoothing:

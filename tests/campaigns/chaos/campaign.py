@@ -66,9 +66,11 @@ steps = 6
 """
 """A cell as in the quickstart: embedded data, calibrated noise, a price."""
 
-OURS_ALONE = ("privbench_schema", "published", "published_match")
-"""Tables that come with the program and not from tasks."""
-PASSING = re.compile(r".*(seconds|bytes).*|started|finished|host|provenance|checksum|stamp|steps_file")
+OURS_ALONE = ("privbench_schema", "published", "published_match", "sweep", "sweep_task")
+"""Tables that come not from tasks: of the program, and of what was enqueued when."""
+PASSING = re.compile(
+    r".*(seconds|bytes).*|started|finished|host|provenance|checksum|stamp|steps_file|data_fingerprint"
+)
 """Columns that depend on time or place: two correct runs differ in them."""
 LONGEST = ("model_run", "phase")
 """Which of two phases took longer varies between runs, too."""
@@ -101,7 +103,7 @@ def work(text: str, path: Path) -> None:
         if not (store.folder(task.key) / "spec.json").exists():
             continue
         if store.result(task.key) is not None:
-            store.forget(task.key)
+            store.reset(task.key)
         run_task(store, task.key, Stop())
 
 

@@ -138,7 +138,7 @@ def outcome(path: Path, harmed: Path, expected: Rows) -> Json:
         return {"outcome": "silent", "broken": broken + wrong, "reported": reported}
     harmed.unlink(missing_ok=True)
     for task in plan_of(LAB, path).failed:
-        Store(path).forget(task)
+        Store(path).reset(task)
     return {
         "outcome": "reported",
         "broken": broken + faults(finish(LAB, path), expected),

@@ -16,10 +16,11 @@ import psutil
 import torch
 
 import methods
+from harness.checks import method_contract as contract
 from harness.jobs.run import Run
 from harness.spec import Json
 from tests.campaigns.chaos.campaign import close, forked, say
-from tests.contracts import test_methods as contract
+from workloads.devices import CPU
 
 LOOKS = 50
 """How often memory is read."""
@@ -53,11 +54,11 @@ def train(name: str, steps: int) -> Json:
     method, watched = methods.family.get(name), Watched(max(1, steps // LOOKS))
     begin = time.process_time()
     with tempfile.TemporaryDirectory() as folder, patch.object(contract, "STEPS", steps):
-        params = contract.small(method, 40)
+        params = contract.quick_params(method, 40)
         while watched.steps < steps:  # a method may end early, e.g. when its budget is spent
             name = f"seed-{watched.steps}"
-            run = Run(name, contract.CPU, Path(folder) / name, CHECKPOINT_SECONDS, watched)
-            method.train(contract.people(40), contract.PROBLEM, params, run)
+            run = Run(name, CPU, Path(folder) / name, CHECKPOINT_SECONDS, watched)
+            method.train(contract.make_records(40), contract.PROBLEM, params, run)
             run.finish()
     settled = [look for look in watched.looks if look[0] > WARM_UP * watched.steps]
     # Minimum of one third against minimum of the last: fluctuations of the allocator are no leak.

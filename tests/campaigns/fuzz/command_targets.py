@@ -12,7 +12,8 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from harness.cli.app import main
-from harness.report.reading import rows_of, select
+from harness.report.conditions import select
+from harness.report.reading import rows_of
 from harness.results.query import query
 from tests.campaigns.fuzz.ground import Ground
 from tests.campaigns.fuzz.inputs import names, nested, numbers

@@ -19,6 +19,7 @@ from harness.results.collect import collect
 from harness.spec import PROTOCOL, Json, despelled, key_of, read_task
 from harness.store import Store, heartbeat
 from harness.store.files import checksum, dump
+from harness.store.forgotten import FOLDER
 from harness.store.journal import parse_sweep
 from tests.campaigns.fuzz.ground import Ground
 from tests.campaigns.fuzz.inputs import altered, files, names, nested, values
@@ -115,6 +116,15 @@ def sweep_record(ground: Ground, content: bytes) -> str:
         return ground.survives(lambda: look(store))
 
 
+def forgotten_record(ground: Ground, content: bytes) -> str:
+    """A file of `forgotten/`."""
+    file = ground.store.path / FOLDER / f"{TRAINING[1]['key']}.json"
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    with replaced(file, content):
+        return ground.survives(lambda: collect(ground.store.path))
+
+
 def store_file(ground: Ground, content: bytes) -> str:
     """`store.json`."""
     with replaced(ground.store.path / "store.json", content):
@@ -165,6 +175,12 @@ def results(good: Json) -> st.SearchStrategy[bytes]:
 
 
 BEAT = {"pid": 1, "host": "h", "job": None, "time": 4e9, "phase": "train", "done": 1, "total": 2}
+RECORD = {
+    "key": TRAINING[1]["key"],
+    "kind": "cell",
+    "forgotten": "2026-01-02T03:04:05+00:00",
+    "why": "a reason",
+}
 deep = st.just(DEEP)
 
 TARGETS = (
@@ -189,6 +205,13 @@ TARGETS = (
         altered(record(TASKS)).map(text_of) | files(dump(record(TASKS))) | deep,
         sweep_record,
         dump(record(TASKS)),
+        fill=fill,
+    ),
+    Target(
+        "forgotten record",
+        altered(RECORD).map(text_of) | files(text_of(RECORD)) | deep,
+        forgotten_record,
+        text_of(RECORD),
         fill=fill,
     ),
     Target(

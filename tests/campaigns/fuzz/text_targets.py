@@ -9,7 +9,7 @@ from harness.accounting.price_inputs import find_votes, parse_rows
 from harness.backends.docker.containers import Container
 from harness.backends.profile import read_as
 from harness.backends.slurm.profile import Profile
-from harness.plan.cells import by_method
+from harness.plan.given_names import by_method
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import find_sweep, from_options, read_sweep
 from harness.results.published_tables import read_paper
