@@ -162,11 +162,7 @@ def parameters_of(kind: type[Params]) -> tuple[Parameter, ...]:
         ]
         required = info.is_required()
         default = None if required else info.get_default(call_default_factory=True)
-<<<<<<< HEAD
+        default = list(default) if isinstance(default, tuple) else default  # as JSON has it
         about, search = info.description or "", describe_search(name, info)
         found.append(Parameter(name, about, default, required, tuple(allowed), search))
-=======
-        default = list(default) if isinstance(default, tuple) else default  # as JSON has it
-        found.append(Parameter(name, info.description or "", default, required, tuple(allowed)))
->>>>>>> h5
     return tuple(found)

@@ -21,7 +21,7 @@ class MeanGradient:
             weight
             for link in links
             for weight, trains in zip((link.layer.weight, link.layer.bias), link.trains, strict=True)
-            if trains
+            if trains and isinstance(weight, nn.Parameter)
         ]
 
     @torch.no_grad()

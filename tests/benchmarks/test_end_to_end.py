@@ -131,7 +131,7 @@ def through_opacus(members: Records) -> Seconds:
         for _ in range(STEPS):
             x, y = next(drawn)
             optimizer.zero_grad()
-            F.cross_entropy(private(x), y).backward()
+            F.cross_entropy(private(x), y).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         return time.process_time() - begin
 
@@ -142,8 +142,8 @@ def through_privbench(members: Records) -> Seconds:
     """The same steps by dp-sgd in a run, with all of its clocks and observations."""
     trains = methods.family.get("dp-sgd")
     members, problem = apply_layout(members, Problem(10, network, per_example_loss))
-    rest = {"noise_multiplier": SIGMA, "clip": CLIP, "learning_rate": RATE}
-    params = trains.Params(steps=WARM_UP + STEPS, batch_size=BATCH, **rest)
+    settings = {"noise_multiplier": SIGMA, "clip": CLIP, "learning_rate": RATE, "batch_size": BATCH}
+    params = trains.Params.model_validate(settings | {"steps": WARM_UP + STEPS})
 
     def seconds() -> float:
         done, marks = 0, []

@@ -43,7 +43,7 @@ def test_three_witnesses_cost_little_more_than_three_gradients(
     assert ours.ratio is not None and again.ratio is not None
     assert ours.ratio_low is not None and ours.ratio_high is not None
     assert ours.seconds_per_update is not None, "steps were accepted"
-    found = Estimate(ours.ratio, ours.ratio_low, ours.ratio_high)
+    ratio = Estimate(ours.ratio, ours.ratio_low, ours.ratio_high)
     name = f"{workload}, B={outcome.bench.batch_size}"
     doubt = f"sgd against itself {again.ratio:.2f}; floor 3"
-    table.hold("pd-sgd step (T = 3) / sgd step", name, found, MUST, steps, doubt)
+    table.hold("pd-sgd step (T = 3) / sgd step", name, ratio, MUST, steps, doubt)
