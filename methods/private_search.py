@@ -2,7 +2,7 @@
 
 import logging
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from dp_accounting import DpEvent
@@ -32,6 +32,7 @@ from methods.mechanisms.events import OneOfDpEvent, ParallelDpEvent
 from methods.mechanisms.gaussian import gaussian_event
 from methods.mechanisms.line_search import pieces
 from methods.mechanisms.trial_count import POISSON, TrialCount
+from methods.search import Fixed
 from methods.training.sampling import HOST, refuse_larger_than
 from workloads.base import Records
 from workloads.errors import Diverged, SpecError
@@ -57,32 +58,34 @@ class PrivateSearchParams(PrivacyParams):
     base_epsilon: Rate | None = Field(
         default=None, description="Epsilon of each training; solved for from epsilon."
     )
-    base: str = Field(default="dp-sgd", description="The method that is trained.")
-    candidates: tuple[Candidate, ...] = Field(
+    base: Annotated[str, Fixed()] = Field(default="dp-sgd", description="The method that is trained.")
+    candidates: Annotated[tuple[Candidate, ...], Fixed()] = Field(
         default=tuple({"learning_rate": rate} for rate in RATES),
         description="Settings of the base method, of which each trial draws one at random.",
     )
-    mean: Rate = Field(default=10.0, description="Expected number of trials; >= 1.")
-    shape: Positive | Amount | None = Field(
+    mean: Annotated[Rate, Fixed()] = Field(default=10.0, description="Expected number of trials; >= 1.")
+    shape: Annotated[Positive | Amount | None, Fixed()] = Field(
         default=None,
         description="Distribution of the number of trials: 0 logarithmic, 1 geometric, inf Poisson; none: "
         "inf up to a mean of 7, else 1.",
     )
-    holdout: Probability = Field(
+    holdout: Annotated[Probability, Fixed()] = Field(
         default=0.2, description="Probability of a record to be held out for the scores."
     )
-    score_noise: Amount | None = Field(
+    score_noise: Annotated[Amount | None, Fixed()] = Field(
         default=None,
         description="Standard deviation of the noise on the number of correct held-out records; none: 10, or "
         "half a per cent of their expected number if that is more.",
     )
-    steps: Count = Field(default=500, description="Training steps of candidates that do not state theirs.")
-    batch_size: Count = Field(
+    steps: Annotated[Count, Fixed()] = Field(
+        default=500, description="Training steps of candidates that do not state theirs."
+    )
+    batch_size: Annotated[Count, Fixed()] = Field(
         default=64,
         description="Expected examples per step of candidates that do not state theirs; at most the expected "
         "number of records that are not held out.",
     )
-    noises: tuple[float, ...] | None = Field(
+    noises: Annotated[tuple[float, ...] | None, Fixed()] = Field(
         default=None, description="Noise of each candidate; solved for from base_epsilon."
     )
 

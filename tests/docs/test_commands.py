@@ -119,14 +119,15 @@ def test_a_block_that_nobody_runs_is_found(language: str, text: str) -> None:
     assert unrun([(page, language, "needs-gpu", text)]) == []
 
 
-def test_the_recipe_of_the_guide_is_one(blocks: Blocks) -> None:
-    (text,) = (
-        text
+def test_the_recipes_of_the_guide_are_valid(blocks: Blocks) -> None:
+    settings, search = (
+        Recipe.model_validate(tomllib.loads(text))
         for page, language, note, text in blocks
         if (page, language, note) == ("docs/add-a-method.md", "toml", "")
     )
-    given = Recipe.model_validate(tomllib.loads(text)).settings("noisy-sgd", {"learning_rate", "noise"})
+    given = settings.settings("noisy-sgd", {"learning_rate", "noise"})
     assert given.keys() == {"learning_rate", "noise"}
+    assert search.search.keys() == {"epochs", "noisy-sgd"}
     assert "learning_rate" in family.get("sgd").Params.model_fields
 
 

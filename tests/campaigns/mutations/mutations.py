@@ -553,8 +553,8 @@ MUTATIONS = (
         "counted tuning",
         "the noise that was solved for makes another configuration",
         "harness/plan/declarations.py",
-        'frozenset({"epsilon", "delta"} | technical | free)',
-        'frozenset({"epsilon", "delta"} | technical)',
+        'frozenset({"epsilon", "delta"} | technical | free | settled)',
+        'frozenset({"epsilon", "delta"} | technical | settled)',
         "tests/harness/plan/test_plan.py"
         "::test_configurations_differ_by_what_is_chosen_and_not_by_level_or_engine",
     ),
