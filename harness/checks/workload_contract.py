@@ -1,5 +1,6 @@
 """The contract of workloads."""
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,7 +9,7 @@ import torch
 import methods
 import workloads
 from harness.checks.contract import Check, Contract, Skipped, demand, part_of
-from harness.plan.inspection.inspection import Inspection, find_delay, inspect, load
+from harness.plan.inspection.inspection import Inspection, find_delay, find_repeated, inspect, load
 from methods.base import PerExample
 from workloads.base import Public, Records, Workload
 from workloads.errors import SpecError
@@ -133,8 +134,8 @@ def shares_no_record(subject: CheckedWorkload) -> None:
 )
 def one_record_each(subject: CheckedWorkload) -> str | None:
     """Warn about copies and persons with several records."""
-    subject.usable("pool")
-    return " ".join(subject.inspection.warnings) or None
+    own = Counter(fingerprints(subject.usable("pool")))
+    return " ".join(find_repeated(subject.member, own)) or None
 
 
 @part_of(

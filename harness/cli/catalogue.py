@@ -68,8 +68,10 @@ def check(
     if json:
         output.json_out([asdict(each) for each in found])
     else:
+        skipped = sum(each.state == "skipped" for each in found)
+        left = f" ({skipped} of {count} checks skipped)" if skipped else ""
         output.say(
-            f"{kind} {name}: {failed} of {count} checks failed." if failed else f"{kind} {name} holds."
+            f"{kind} {name}: {failed} of {count} checks failed." if failed else f"{kind} {name} holds{left}."
         )
     if failed:
         raise typer.Exit(1)

@@ -318,8 +318,11 @@ def status(
             )
     for line in dict.fromkeys(line for each in sweeps for line in each.standing.lines):
         say(line)
-    for each in sweeps if detailed else ():
-        troubles(each)
+    for each in sweeps:
+        if detailed:
+            troubles(each)
+        elif each.failures:
+            say(f"Why tasks of {each.name} failed: privbench status {each.name}{store_option(each)}")
 
 
 def _status_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -35,3 +35,16 @@ def refuse_nothing(rows: Sequence[Any], view: str, where: str | None, sweep: str
         field="--where" if where else "--sweep",
         value=where or sweep,
     )
+
+
+def refuse_absent_attack(rows: Sequence[Any], attack: str | None) -> None:
+    """SpecError if an attack was given and rows are there, but none is of it."""
+    there = sorted({row["attack"] for row in rows})
+    if attack is None or not there or attack.partition(" ")[0] in there:
+        return
+    raise SpecError(
+        f"no row of the view frontier is of attack '{attack}': give one of {', '.join(there)}",
+        field="--attack",
+        value=attack,
+        allowed=tuple(there),
+    )

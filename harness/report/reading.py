@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from harness.report.conditions import narrow, refuse_nothing, select
+from harness.report.conditions import narrow, refuse_absent_attack, refuse_nothing, select
 from harness.results.query import Reader, Source, is_url, open_reader
 from harness.spec import FIRST_VERSION, PROTOCOL
 from harness.store import Store
@@ -171,7 +171,8 @@ def read(
 
     `where` is an SQL condition on `view` (frontier or overhead); the other view is limited to the
     cells it selects, and all to the cells of a `sweep`. SpecError for a condition that is wrong, or that no
-    row of the view fits; for a sweep that a report on the `whole` shows, no row of any.
+    row of the view fits; for a sweep that a report on the `whole` shows, no row of any. SpecError also for an
+    attack that is in no row.
     """
     with open_reader(store) as reader:
         reading = _read(reader, where, view, sweep)
@@ -179,6 +180,7 @@ def read(
     if whole and not where:
         needed += [reading.overhead, reading.bench, reading.reconstructions, reading.attributes]
     refuse_nothing([row for rows in needed for row in rows], view, where, sweep)
+    refuse_absent_attack(reading.frontier, attack)
     return replace(reading, pictures=_pictures(store, reading.reconstructions), attack=attack, fpr=fpr)
 
 

@@ -36,7 +36,11 @@ class ChangedCode(SpecError):
 
     def __init__(self, changes: "Iterable[Change]") -> None:
         self.changes = tuple(changes)
-        super().__init__([each.problem for each in self.changes], field=OPTION, value=self.changes)
+        alike: dict[tuple[str, tuple[str, ...]], Change] = {}
+        for each in self.changes:  # tasks use different parts of ours: one file changes many fingerprints
+            same = (each.member, each.details)
+            alike[same] = replace(each, tasks=each.tasks + (alike[same].tasks if same in alike else 0))
+        super().__init__([each.problem for each in alike.values()], field=OPTION, value=self.changes)
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,11 @@ MOST_FILES = 20_000
 VARIABLES = ("PRIVBENCH_DATA", "PRIVBENCH_CACHE")
 """Environment variables that say where data are, beside those that a plug-in's code names."""
 NATIVE = re.compile(
-    r"\b(pyarrow|fastparquet|h5py|netCDF4|xarray|tables|duckdb|polars|zarr|lmdb|safetensors|tensorstore"
+    r"\b(pyarrow|fastparquet|h5py|netCDF4|xarray|duckdb|polars|zarr|lmdb|safetensors|tensorstore"
     r"|cv2|rasterio|torchaudio|torchvision\.io|tensorflow|tfrecord|psycopg\w*|sqlalchemy|pymongo|rocksdb"
     r"|read_(?:parquet|feather|orc|hdf|sql)|load_dataset|from_file)\b"
+    r"|^\s*(?:import|from)\s+tables\b",  # PyTables; elsewhere a word of every text about tables
+    re.MULTILINE,
 )
 """Readers that open files, or reach servers, without an audit event of Python."""
 NAMED = re.compile(r"""(?:environ(?:\.get)?\s*[\[(]|getenv\s*\()\s*["'](\w+)["']""")

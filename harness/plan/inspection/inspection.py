@@ -7,7 +7,7 @@ workload makes the same checks but for the copies (`load_checked`).
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -98,8 +98,9 @@ def inspect(workload: Workload) -> Inspection:
     if problems:
         return Inspection(tuple(problems))
     x = pool.take(torch.arange(1)).x
-    facts = Facts(len(pool), len(test), tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
-    return Inspection((), (*_find_copies(pool, test), *_find_shared_persons(workload)), facts)
+    facts = Facts(len(pool), len(test), tuple(x.shape[1:]), _type_name(x))
+    own = Counter(fingerprints(pool))
+    return Inspection((), (*_find_shared(own, test), *find_repeated(workload, own)), facts)
 
 
 def load_checked(workload: Workload) -> tuple[Records, Records]:
@@ -163,7 +164,7 @@ def find_problems(
     wrong = list(_find_wrong_labels(workload.classes, parts))
     yield from wrong
     shapes = {part: _first(records).shape[1:] for part, records in parts.items()}
-    dtypes = {part: _first(records).dtype for part, records in parts.items()}
+    dtypes = {part: _type_name(_first(records)) for part, records in parts.items()}
     if shapes["pool"] != shapes["test"]:
         both = " and ".join(f"{tuple(shape)} in {part}()" for part, shape in shapes.items())
         yield Problem(
@@ -172,8 +173,7 @@ def find_problems(
         return
     if dtypes["pool"] != dtypes["test"]:
         both = " and ".join(f"{dtype} in {part}()" for part, dtype in dtypes.items())
-        advice = "give both the same"
-        yield Problem(f"features are {both}: {advice}", "x", str(dtypes["test"]), str(dtypes["pool"]))
+        yield Problem(f"features are {both}: give both the same", "x", dtypes["test"], dtypes["pool"])
         return
     yield from _find_non_finite(parts, thorough)
     if not wrong:
@@ -182,6 +182,10 @@ def find_problems(
 
 def _first(records: Records, count: int = 1) -> Tensor:
     return records.take(torch.arange(min(count, len(records)))).x
+
+
+def _type_name(values: Tensor) -> str:
+    return str(values.dtype).removeprefix("torch.")
 
 
 def _both(parts: list[str]) -> str:
@@ -210,7 +214,7 @@ def _wrong_label_shape(y: Tensor, classes: int) -> Problem | None:
 def _wrong_label_dtype(y: Tensor, _: int) -> Problem | None:
     if y.dtype == torch.int64:
         return None
-    found = str(y.dtype).removeprefix("torch.")
+    found = _type_name(y)
     whole = not y.is_floating_point() or bool((y == y.round()).all())
     advice = "y.long()" if whole else "the number of each record's class; values to predict have none"
     return Problem(f"labels are {found}, not int64: give {advice}", "y", found, "int64")
@@ -275,7 +279,7 @@ def _predict(workload: Workload, x: Tensor) -> Any:
 
 def _unfit(workload: Workload, x: Tensor, error: Exception) -> Problem:
     """Whether the dtype of the features or their shape is what the model does not take."""
-    dtype = str(x.dtype).removeprefix("torch.")
+    dtype = _type_name(x)
     if x.dtype != torch.float32 and _works(lambda: _predict(workload, x.float())):
         advice = "give x.float()" + ("" if x.is_floating_point() else ", or a model with an embedding")
         return Problem(f"features are {dtype}, but the model takes float32: {advice}", "x", dtype, "float32")
@@ -306,27 +310,27 @@ def _find_wrong_groups(workload: Workload, pool: Records) -> Iterator[Problem]:
         yield Problem(message, "groups", found, (len(pool),))
 
 
-def _find_copies(pool: Records, test: Records) -> Iterator[str]:
-    """Warnings about identical examples, whatever their labels."""
-    own, others = Counter(fingerprints(pool)), Counter(fingerprints(test))
-    shared = sum(count for each, count in others.items() if each in own)
+def _find_shared(own: Collection[Hashable], test: Records) -> Iterator[str]:
+    """A warning about test examples that are in the pool, whatever their labels."""
+    shared = sum(each in own for each in fingerprints(test))
     if shared:
         yield (
             f"{shared:,} of {len(test):,} test records are identical to records of the pool: test accuracy "
             "is partly an accuracy on members, and the population attack calls members non-members. Leave "
             "them out of test()"
         )
+
+
+def find_repeated(workload: Workload, own: Counter[Any]) -> Iterator[str]:
+    """Warnings about copies in the pool, whose fingerprints are given, and persons with several records."""
     copied = [count for count in own.values() if count > 1]
     if copied:
         yield (
-            f"{sum(copied):,} of {len(pool):,} pool records are identical to others ({len(copied):,} groups, "
-            f"the largest of {max(copied):,}). Copies are like several records of one person: those of "
-            "members are among the non-members, which hides leakage, and an epsilon protects one record, not "
-            "all copies. Keep one of each"
+            f"{sum(copied):,} of {own.total():,} pool records are identical to others "
+            f"({len(copied):,} groups, the largest of {max(copied):,}). Copies are like several "
+            "records of one person: those of members are among the non-members, which hides leakage, and "
+            "an epsilon protects one record, not all copies. Keep one of each"
         )
-
-
-def _find_shared_persons(workload: Workload) -> Iterator[str]:
     if not isinstance(workload, Grouped):
         return
     counts = Counter(workload.groups().tolist())

@@ -147,8 +147,10 @@ def _check_attacks(
     """Leave out attacks that do not fit their cell; a problem for an asked one that fits none."""
     misfits: dict[str, dict[str, list[Task]]] = defaultdict(lambda: defaultdict(list))
     for task in tasks:
-        name = task.attack.name if task.attack else ""
-        if why := _misfit(task, name, facts[task.cell.workload.name]):
+        name, known = task.attack.name if task.attack else "", facts[task.cell.workload.name]
+        if known is not None and task.cell.n_train > known.pool:
+            fitting.add(name)  # refused already: one problem is enough
+        elif why := _misfit(task, name, known):
             misfits[name][why].append(task)
         else:
             fitting.add(name)

@@ -57,6 +57,11 @@ def test_an_unknown_name_is_refused() -> None:
         check_member("method", "dpsgd")
 
 
+def test_a_test_record_in_the_pool_is_found_once(member: Any) -> None:
+    member("workload", OwnData("pool in test"))
+    assert found("workload")["one record a person"].state == "ok"
+
+
 def test_a_good_workload_holds(member: Any) -> None:
     member("workload", OwnData())
     states = {name: each.state for name, each in found("workload").items()}

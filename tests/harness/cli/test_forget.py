@@ -90,6 +90,13 @@ def test_a_condition_that_nothing_fits_is_refused(store: Path, tmp_path: Path, k
     assert not (tmp_path / "out").exists()
 
 
+def test_an_attack_that_no_row_has_is_refused(store: Path, tmp_path: Path) -> None:
+    refused = call(store, "report", "frontier", "--attack", "typo", "--out", str(tmp_path / "out")).exception
+    assert isinstance(refused, SpecError)
+    assert (refused.field, refused.value) == ("--attack", "typo") and refused.allowed
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sweep_that_is_not_there_is_refused(store: Path, kind: str) -> None:
     refused = call(store, "report", kind, "--sweep", "frist").exception

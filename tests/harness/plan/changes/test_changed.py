@@ -12,7 +12,14 @@ import torch
 
 import workloads
 from harness.enqueue import enqueue
-from harness.plan.changes.changed import ChangedCode, check_plan, compare, differing_data, differing_files
+from harness.plan.changes.changed import (
+    Change,
+    ChangedCode,
+    check_plan,
+    compare,
+    differing_data,
+    differing_files,
+)
 from harness.plan.changes.task_code import asked_of, code_of
 from harness.plan.changes.task_data import keep_data
 from harness.plan.plan import Plan
@@ -343,3 +350,11 @@ heart = Heart()
     code, _, refusal = call(*sweep, "3")
     assert code == 2
     assert "data of labheart" in refusal
+
+
+def test_one_file_in_many_fingerprints_is_told_once() -> None:
+    changes = [Change("privbench", f"old {each}", f"new {each}", ("a.py changed",), 3) for each in range(4)]
+    refused = ChangedCode(changes)
+    (problem,) = refused.problems
+    assert problem.startswith("privbench: a.py changed since 12 finished tasks")
+    assert refused.changes == tuple(changes), "each is accepted by its fingerprints"

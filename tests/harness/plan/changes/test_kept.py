@@ -145,12 +145,26 @@ def test_a_relative_path_holds_in_its_folder_only(lab: Lab) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "extra", ["import h5py", "def load(): return pandas.read_parquet('x')", "from pyarrow import parquet"]
+    "extra",
+    [
+        "import h5py",
+        "def load(): return pandas.read_parquet('x')",
+        "from pyarrow import parquet",
+        "import tables",
+    ],
 )
 def test_what_native_code_reads_is_not_kept(lab: Lab, extra: str) -> None:
     lab.write("labkept/heart.py", WORKLOAD.format(extra=f"def late():\n    {extra}"))
     lab.ask()
     assert lab.ask()[0] == 2
+
+
+@pytest.mark.slow
+def test_a_module_of_ones_own_called_tables_is_kept(lab: Lab) -> None:
+    lab.write("labkept/tables.py", "rows = []")
+    lab.write("labkept/heart.py", WORKLOAD.format(extra="from .tables import rows as tables"))
+    lab.ask()
+    assert lab.ask()[0] == 0
 
 
 @pytest.mark.slow

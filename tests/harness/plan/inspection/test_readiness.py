@@ -70,7 +70,7 @@ def test_canaries_of_a_missing_file_are_refused(install: Install) -> None:
 
 def test_more_members_than_records_are_refused(install: Install) -> None:
     install(OwnData())
-    (problem,) = refused(n_train=ROWS + 1)
+    (problem,) = refused("loss", n_train=ROWS + 1)
     assert "n_train = 61 exceeds the pool of 60" in problem
     assert not plan(n_train=ROWS - 1).warnings
 
