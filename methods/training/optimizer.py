@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn, optim
 
 from methods.base import Amount, Count, Fraction, Params, Rate
+from methods.training.graph import WithoutGraph
 
 Schedule = Literal["constant", "cosine"]
 """The learning-rate schedule."""
@@ -67,11 +68,11 @@ class Update:
             and not group["maximize"]
         )
 
-    @torch.no_grad()
     def step(self, gradients: list[Tensor]) -> None:
         """Make one step."""
         if self._plain:
-            torch._foreach_add_(self._weights, gradients, alpha=-self._optimizer.param_groups[0]["lr"])
+            with WithoutGraph():
+                torch._foreach_add_(self._weights, gradients, alpha=-self._optimizer.param_groups[0]["lr"])
             return
         for weight, gradient in zip(self._weights, gradients, strict=True):
             weight.grad = gradient
