@@ -34,11 +34,17 @@ class Clipped:
     """(B,): gradient norms before clipping, over all parameters together; may be non-finite."""
     losses: Tensor
     """(B,)"""
-    beyond: Tensor
-    """(B,): whether a finite gradient was longer than the clip (one layer of it, for per-layer clipping)."""
+    longer: Tensor | float
+    """What `beyond` returns; or the clip, if all norms are finite and have only to be compared with it, which
+    is left to those who ask: in every step it would be felt (measured)."""
     nonfinite: int | Tensor
     """Number of examples with a non-finite gradient, which counts as zero in the sums. A tensor off the CPU:
     reading it waits for the device."""
+
+    @property
+    def beyond(self) -> Tensor:
+        """(B,): whether a finite gradient was longer than the clip (one layer of it, for per-layer clipping)."""
+        return self.longer if isinstance(self.longer, Tensor) else self.norms > self.longer
 
     @property
     def clipped(self) -> int:
@@ -176,7 +182,7 @@ class Factors:
     """(B,): over all layers; may be non-finite."""
     layers: list[Tensor]
     """(B,) for each layer; 0 if any layer's gradient is not finite."""
-    beyond: Tensor
+    longer: Tensor | float
     """As in Clipped."""
     good: Tensor | None
     """(B,): whether the gradient is finite; None if all are known to be."""
@@ -187,20 +193,21 @@ class Factors:
 def clip_factors(parts: Sequence[Tensor], clip: float, clipping: Clipping, share: float) -> Factors:
     """The factors from the norms (B,) of every layer."""
     norms = joined(parts)
+    longer: Tensor | float = clip
     if clipping == "flat":
         factors = [shrink(norms, clip, share)] * len(parts)
-        beyond = norms > clip
     else:
         budget = clip / math.sqrt(len(parts))
         factors = [shrink(part, budget, share) for part in parts]
-        beyond = torch.stack([part > budget for part in parts]).any(dim=0)
+        longer = torch.stack([part > budget for part in parts]).any(dim=0)
     on_host = norms.device.type == "cpu"
     if on_host and all_finite(norms):
-        return Factors(norms, factors, beyond, None, 0)
+        return Factors(norms, factors, longer, None, 0)
     # Off the CPU, checking for such an example would wait for the device.
     good = torch.isfinite(norms)
     count = (~good).sum()
     factors = [torch.where(good, factor, torch.zeros_like(factor)) for factor in factors]
+    beyond = longer if isinstance(longer, Tensor) else norms > longer
     return Factors(norms, factors, beyond & good, good, int(count) if on_host else count)
 
 
