@@ -43,7 +43,7 @@ class Clipped:
 
     @property
     def beyond(self) -> Tensor:
-        """(B,): whether a finite gradient was longer than the clip (one layer of it, for per-layer clipping)."""
+        """(B,): whether a finite gradient, or a layer of it if clipped by layer, was longer than the clip."""
         return self.longer if isinstance(self.longer, Tensor) else self.norms > self.longer
 
     @property

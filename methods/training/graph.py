@@ -4,7 +4,7 @@ import torch
 
 
 class WithoutGraph:
-    """Context manager like `torch.no_grad()`, at a quarter of its cost, which a small step feels (measured)."""
+    """Context manager like `torch.no_grad()` at a quarter of its cost, which small steps feel (measured)."""
 
     __slots__ = ("_before",)
 

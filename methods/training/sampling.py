@@ -118,7 +118,7 @@ class PoissonSampler:
         self._before = self._generator.get_state()
         batches, rows = (self._chances.uniform_(generator=self._generator) < self.rate).nonzero().unbind(1)
         sizes = torch.bincount(batches, minlength=self._at_once).tolist()
-        self._unused = list(sent(rows.contiguous(), self.device).split(sizes))[::-1]
+        self._unused = list(torch.split(sent(rows.contiguous(), self.device), sizes))[::-1]
 
     def sampled(self, release: DpEvent) -> DpEvent:
         """The DP event of one release on one batch; without noise there is no privacy."""

@@ -7,7 +7,6 @@ from torch import nn
 from methods.training.optimizer import OptimizerParams, Update, make_optimizer
 from workloads.models.mlp import mlp
 
-
 every_optimizer = pytest.mark.parametrize(
     "given",
     [
