@@ -58,7 +58,7 @@ class Sgd:
         sampler = run.sampler(params.sampling, members, params.batch_size)
         mean_loss = mean_of(problem.loss)
         by_hand = MeanGradient(model, problem.loss) if params.gradients == "engine" else None
-        update = Update(optimizer, by_hand.weights) if by_hand else None
+        update = Update(optimizer, (by_hand.weights if by_hand else []) or list(model.parameters()))
         state = {"model": model, "optimizer": optimizer, "sampler": sampler}
 
         for step in run.steps("train", params.steps, state):
@@ -75,14 +75,13 @@ class Sgd:
                     loss = found[0]
             with run.clock("update"):
                 set_rate(optimizer, params.schedule, params.learning_rate, step, params.steps)
-                if update and found:
-                    update.step(found[1])
+                if found is None:
+                    update.step_by_own()
                 else:
-                    optimizer.step()
-                # Frees memory for the next forward pass.
-                optimizer.zero_grad()
+                    update.step(found[1])
             run.observe(loss=loss.detach())
 
+        optimizer.zero_grad()
         return Released(model.eval(), NonPrivateDpEvent())
 
 

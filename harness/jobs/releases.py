@@ -24,7 +24,7 @@ from harness.accounting.ledger import ASSUMPTIONS, check_search, count_releases,
 from methods import base
 from methods.base import Norm, Output, SamplerKind, Value
 from methods.mechanisms.noise import Noise, SecureNoise, SeededNoise
-from methods.training.sampling import HOST, Batches, make_sampler, poisson_rate
+from methods.training.sampling import HOST, Batches, PoissonSampler, make_sampler, poisson_rate
 from workloads.base import Records
 from workloads.errors import AccountingError
 
@@ -266,8 +266,13 @@ class ReleaseRecorder(ABC):
     fused: ClassVar[bool] = True
     """Whether noise and gradient sums are computed in one pass over memory, which hides the sums."""
 
+    reads_ahead: ClassVar[bool] = False
+    """Whether samplers may read ahead: then `generator` and checkpoints take care of `readers`."""
+
     def __init__(self) -> None:
         self.releases = Releases()
+        self.readers: dict[torch.Generator, PoissonSampler | None] = {}
+        """The sampler that has a stream for itself; None if it is shared."""
         self.trials: list[Trial] = []
         """The finished trials of a search."""
         self.current: Trial | None = None
@@ -310,7 +315,10 @@ class ReleaseRecorder(ABC):
         if self.current is not None and kind == "poisson" and rate is None:
             # Of the expected number: how many records a trial really has is not public.
             rate = poisson_rate(self.current.members, batch_size)
-        sampler = make_sampler(kind, count, batch_size, generator, device or self.device, rate)
+        alone = self.reads_ahead and generator not in self.readers
+        sampler = make_sampler(kind, count, batch_size, generator, device or self.device, rate, ahead=alone)
+        if alone:
+            self.readers[generator] = sampler if isinstance(sampler, PoissonSampler) else None
         return Batches(sampler, members, self.drawing, rows)
 
     def noise(

@@ -124,6 +124,8 @@ class Run(ReleaseRecorder):
         stop: Called after every step; True saves a checkpoint and raises Interrupted.
     """
 
+    reads_ahead = True
+
     def __init__(
         self,
         name: str,
@@ -169,7 +171,9 @@ class Run(ReleaseRecorder):
     def generator(self, name: str, device: torch.device | None = None) -> torch.Generator:
         """The named random stream of this task, by default on the run's device."""
         stream = name if self.current is None else f"{self.current.name}/{name}"
-        if stream not in self._generators:
+        if stream in self._generators:
+            self._share(self._generators[stream])
+        else:
             generator = torch.Generator(device or self._device)
             self._generators[stream] = generator.manual_seed(self.seed(f"stream/{name}"))
             if stream in self._unclaimed:
@@ -339,6 +343,7 @@ class Run(ReleaseRecorder):
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._settle_streams()
         content = {
             "run": self.name,
             "torch": torch.__version__,
@@ -362,6 +367,7 @@ class Run(ReleaseRecorder):
             return 0  # written by an older version
         for name, thing in state.items():
             restore(thing, saved["state"][name])
+        self._settle_streams()
         for name, stream in saved["streams"].items():
             if name in self._generators:
                 self._generators[name].set_state(stream)
@@ -371,6 +377,19 @@ class Run(ReleaseRecorder):
         self.releases.load_state_dict(saved["releases"])
         self._series = self.phases[phase] = _unpacked(saved["series"])
         return int(saved["done"])
+
+    def _share(self, stream: torch.Generator) -> None:
+        """Note that a stream has a second user: a sampler that reads ahead must stop."""
+        reader = self.readers.get(stream)
+        if reader is not None:
+            reader.read_no_further()
+        self.readers[stream] = None
+
+    def _settle_streams(self) -> None:
+        """Put every stream where the steps so far have left it, though samplers read ahead."""
+        for reader in self.readers.values():
+            if reader is not None:
+                reader.settle()
 
     def _other_platform(self, phase: str, saved: dict[str, Any]) -> bool:
         """Whether the checkpoint is of another torch or device: a mixture would not be reproducible."""

@@ -61,7 +61,7 @@ class BookkeepingEngine(BatchEngine):
             parts, weights = leave_out(parts, weights, factors.good)
         for part, own, factor in zip(parts, by_layer(onto, self.layers), weights, strict=True):
             part.add_to(own, factor)
-        return Clipped(onto, factors.norms, losses, factors.beyond, factors.nonfinite)
+        return Clipped(onto, factors.norms, losses, factors.longer, factors.nonfinite)
 
     def _norms(self, x: Tensor, y: Tensor) -> Tensor:
         return joined([part.norms() for part in self._contributions(x, y)[1]])

@@ -164,12 +164,13 @@ class Outer:
 
     def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
         """See Contribution."""
+        columns = self.b.t()
         if self.bias:
-            onto[-1].addmv_(self.b.t(), factors)
+            onto[-1].addmv_(columns, factors)
         if self.weight:
-            scaled = self.b.mul_(factors[:, None]) if self.spare else self.b * factors[:, None]
+            scaled = columns.mul_(factors) if self.spare else columns * factors
             # The result is laid out by rows of b: this way round the product is quicker than transposed.
-            onto[0].addmm_(scaled.t(), self.a)
+            onto[0].addmm_(scaled, self.a)
 
     def examples(self) -> list[Tensor]:
         """See Contribution."""
@@ -230,8 +231,7 @@ def masked(values: Tensor, good: Tensor) -> Tensor:
 def row_norms(rows: Tensor) -> Tensor:
     """(B,): the norm of every row of a matrix."""
     if rows.stride(0) == 1 and rows.shape[1] > 1:  # laid out by columns, where vector_norm is slow (measured)
-        columns = rows.t()
-        return torch.mul(columns, columns).sum(dim=0).sqrt_()
+        return torch.mul(rows, rows).sum(dim=1).sqrt_()
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
     return norms
 

@@ -41,7 +41,7 @@ class OpacusEngine(BatchEngine):
             ]
         for layer, own, factor in zip(layers, by_layer(onto, self.layers), factors.layers, strict=True):
             layer.add_to(own, factor)
-        return Clipped(onto, factors.norms, losses, factors.beyond, factors.nonfinite)
+        return Clipped(onto, factors.norms, losses, factors.longer, factors.nonfinite)
 
     def _norms(self, x: Tensor, y: Tensor) -> Tensor:
         return joined([layer.norms() for layer in self._gradients(x, y)[1]])

@@ -42,7 +42,7 @@ class OpacusGhostEngine(BatchEngine):
     def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
         losses, norms = self._backward(x, y, retain_graph=True)
         factors = clip_factors([norms], clip, "flat", share)
-        clipped = Clipped(onto, norms, losses.detach(), factors.beyond, factors.nonfinite)
+        clipped = Clipped(onto, norms, losses.detach(), factors.longer, factors.nonfinite)
         if factors.nonfinite:  # the only wait of this engine off the CPU
             # A factor of 0 does not remove NaN or infinity in the second pass: leave the examples out.
             good = torch.isfinite(norms).nonzero().flatten()

@@ -16,7 +16,11 @@ class Tally:
 
     def __init__(self) -> None:
         self.examples = self.clipped = self.nonfinite = self.empty = 0
+        self._steps = 0
+        """Since the last look."""
         self._unseen: list[Tensor] = []
+        self._uncompared: dict[float, list[Tensor]] = {}
+        """Norms by their clip."""
         self._uncounted: list[Tensor] = []
 
     def add(self, step: Clipped) -> None:
@@ -28,8 +32,12 @@ class Tally:
             self._uncounted.append(step.nonfinite)
         else:
             self.nonfinite += step.nonfinite
-        self._unseen.append(step.beyond)
-        if len(self._unseen) == LOOK_EVERY:
+        if isinstance(step.longer, Tensor):
+            self._unseen.append(step.longer)
+        else:
+            self._uncompared.setdefault(step.longer, []).append(step.norms)
+        self._steps += 1
+        if self._steps == LOOK_EVERY:
             self._look()
 
     def stats(self, steps: int) -> dict[str, float]:
@@ -52,13 +60,19 @@ class Tally:
         """Restore saved counts."""
         for name, value in state.items():
             setattr(self, name, int(value))
+        self._forget()
+
+    def _forget(self) -> None:
+        self._steps = 0
         self._unseen.clear()
+        self._uncompared.clear()
         self._uncounted.clear()
 
     def _look(self) -> None:
+        for clip, norms in self._uncompared.items():
+            self.clipped += int((torch.cat(norms) > clip).sum())
         if self._unseen:
             self.clipped += int(torch.cat(self._unseen).sum())
-            self._unseen.clear()
         if self._uncounted:
             self.nonfinite += int(torch.stack(self._uncounted).sum())
-            self._uncounted.clear()
+        self._forget()

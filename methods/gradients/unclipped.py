@@ -20,7 +20,7 @@ class MeanGradient:
         self.weights: list[nn.Parameter] = [
             weight
             for link in links
-            for weight, trains in zip((link.layer.weight, link.layer.bias), link.trains, strict=True)
+            for weight, trains in zip((link.weight, link.bias), link.trains, strict=True)
             if trains and isinstance(weight, nn.Parameter)
         ]
 
@@ -36,7 +36,7 @@ class MeanGradient:
         links, inputs = self._chain.links, [x]
         for link in links[:-1]:
             inputs.append(link.forward(inputs[-1]))
-        output = links[-1].forward(inputs[-1], by_columns=links[-1].layer.out_features < FEW_OUTPUTS)
+        output = links[-1].forward(inputs[-1], by_columns=links[-1].weight.shape[0] < FEW_OUTPUTS)
         losses, slope, _ = self._slope(output, y)
         slope = slope / x.shape[0]
         found: list[Tensor] = []
@@ -46,5 +46,5 @@ class MeanGradient:
             weight, bias = link.trains
             found = [*([b.t() @ a] if weight else []), *([b.sum(dim=0)] if bias else []), *found]
             if place > 0:
-                slope, output = b @ link.layer.weight, a
+                slope, output = b @ link.weight, a
         return losses.mean(), found

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn, optim
 
 from methods.base import Amount, Count, Fraction, Params, Rate
+from methods.training.graph import WithoutGraph
 
 Schedule = Literal["constant", "cosine"]
 """The learning-rate schedule."""
@@ -67,15 +68,32 @@ class Update:
             and not group["maximize"]
         )
 
-    @torch.no_grad()
     def step(self, gradients: list[Tensor]) -> None:
         """Make one step."""
         if self._plain:
-            torch._foreach_add_(self._weights, gradients, alpha=-self._optimizer.param_groups[0]["lr"])
+            with WithoutGraph():
+                torch._foreach_add_(self._weights, gradients, alpha=-self._optimizer.param_groups[0]["lr"])
             return
         for weight, gradient in zip(self._weights, gradients, strict=True):
             weight.grad = gradient
         self._optimizer.step()
+
+    def step_by_own(self) -> None:
+        """Make one step by the weights' own gradients, and drop them: memory for the next forward pass.
+
+        A weight without a gradient stays as it is.
+        """
+        if not self._plain:
+            self._optimizer.step()
+            self._optimizer.zero_grad()
+            return
+        # A third of the time of the optimiser's own calls (measured).
+        found = [(weight, weight.grad) for weight in self._weights if weight.grad is not None]
+        with WithoutGraph():
+            rate = self._optimizer.param_groups[0]["lr"]
+            torch._foreach_add_([weight for weight, _ in found], [grad for _, grad in found], alpha=-rate)
+        for weight, _ in found:
+            weight.grad = None
 
 
 def set_rate(optimizer: optim.Optimizer, schedule: Schedule, rate: float, step: int, total: int) -> None:

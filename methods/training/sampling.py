@@ -22,6 +22,8 @@ from workloads.errors import SpecError, UnknownName
 
 HOST = torch.device("cpu")
 """Batches are drawn on the CPU: the same for every device, with sizes known without waiting for one."""
+BATCHES_AHEAD, NUMBERS_AHEAD = 64, 2**17
+"""How far a Poisson sampler reads ahead at most: a draw of few members is mostly the cost of calls."""
 
 
 class Sampler(Protocol):
@@ -48,6 +50,9 @@ class PoissonSampler:
 
     The batch size is random with mean `batch_size`, and a batch may be empty. The ledger comes from the same
     object that drew the batches, so the two cannot disagree.
+
+    `ahead` allows to draw several batches at once, the same ones as one by one. The caller must then
+    `settle` the sampler before it uses or saves the generator.
     """
 
     def __init__(
@@ -57,12 +62,28 @@ class PoissonSampler:
         generator: torch.Generator,
         device: torch.device | None = None,
         rate: float | None = None,
+        ahead: bool = False,
     ) -> None:
-        self.members, self.generator, self.device = members, generator, device or generator.device
+        self.members, self.device = members, device or generator.device
         self.rate = poisson_rate(members, batch_size) if rate is None else rate
         self.draws = 0
+        self._generator = generator
+        # Only a CPU's generator gives the same numbers in one call as in several.
+        ahead = ahead and generator.device.type == "cpu"
+        self._at_once = max(1, min(BATCHES_AHEAD, NUMBERS_AHEAD // max(1, members))) if ahead else 1
         # Doubles, so that the probability equals the rate to 2^-53, not 2^-24; the same memory in every draw.
-        self._chance = torch.empty(members, device=generator.device, dtype=torch.float64)
+        self._chances = torch.empty(self._at_once, members, device=generator.device, dtype=torch.float64)
+        self._chance = self._chances[0]
+        self._unused: list[Tensor] = []
+        """Batches that were read ahead, the next one last."""
+        self._before = torch.empty(0)
+        """The generator's state before these and those used since."""
+
+    @property
+    def generator(self) -> torch.Generator:
+        """The stream. Whoever gets it may draw from it, so no batch is read ahead from now on."""
+        self.read_no_further()
+        return self._generator
 
     def draw(self, rate: float | None = None) -> Tensor:
         """The row numbers of the next batch, ascending; `rate` may lower the ledger's."""
@@ -70,9 +91,34 @@ class PoissonSampler:
             rate = self.rate
         elif not rate <= self.rate:
             raise ValueError(f"a sampling rate of {rate} is not covered by the ledger's {self.rate}")
+        else:
+            self.read_no_further()  # the rates of the next batches are not known
         self.draws += 1
-        chance = self._chance.uniform_(generator=self.generator)
+        if self._at_once > 1:
+            if not self._unused:
+                self._read_ahead()
+            return self._unused.pop()
+        chance = self._chance.uniform_(generator=self._generator)
         return sent((chance < rate).nonzero().squeeze(1), self.device)
+
+    def settle(self) -> None:
+        """Put the generator where it is after the last batch used; drop the batches read ahead."""
+        if self._unused:
+            used = self._at_once - len(self._unused)
+            self._generator.set_state(self._before)
+            self._chances[:used].uniform_(generator=self._generator)
+            self._unused.clear()
+
+    def read_no_further(self) -> None:
+        """Settle, and draw one batch at a time from now on."""
+        self.settle()
+        self._at_once = 1
+
+    def _read_ahead(self) -> None:
+        self._before = self._generator.get_state()
+        batches, rows = (self._chances.uniform_(generator=self._generator) < self.rate).nonzero().unbind(1)
+        sizes = torch.bincount(batches, minlength=self._at_once).tolist()
+        self._unused = list(torch.split(sent(rows.contiguous(), self.device), sizes))[::-1]
 
     def sampled(self, release: DpEvent) -> DpEvent:
         """The DP event of one release on one batch; without noise there is no privacy."""
@@ -88,6 +134,7 @@ class PoissonSampler:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a saved count."""
+        self.settle()
         self.draws = int(state["draws"])
 
 
@@ -249,10 +296,11 @@ def make_sampler(
     generator: torch.Generator,
     device: torch.device,
     rate: float | None = None,
+    ahead: bool = False,
 ) -> "PoissonSampler | FixedSizeSampler | ShuffleSampler":
-    """Create a sampler; SpecError for an unknown kind."""
+    """Create a sampler; SpecError for an unknown kind. `ahead`: see PoissonSampler."""
     if kind == "poisson":
-        return PoissonSampler(members, batch_size, generator, device, rate)
+        return PoissonSampler(members, batch_size, generator, device, rate, ahead)
     if rate is not None:
         raise SpecError(
             f"rate = {rate} applies to a 'poisson' sampler; leave it out for '{kind}'",

@@ -38,8 +38,8 @@ MUTATIONS = (
     forget(
         "batches are indexed from the host",
         "harness/jobs/releases.py",
-        "device or self.device, rate)",
-        "device or HOST, rate)",
+        "device or self.device, rate, ahead=alone)",
+        "device or HOST, rate, ahead=alone)",
         WAITS.format("sgd"),
     ),
     forget(

@@ -3,6 +3,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,8 @@ import torch
 
 from harness.jobs.checkpoint import read_checkpoint, write_checkpoint
 from harness.jobs.run import LOOK_EVERY, Interrupted, Run
+from methods.training.sampling import PoissonSampler
+from workloads.base import Records
 from workloads.errors import Diverged
 
 CPU = torch.device("cpu")
@@ -369,3 +372,30 @@ def test_layers_that_draw_for_themselves_are_seeded_by_the_task() -> None:
         Run(name, CPU)
         streams.append(torch.rand(4).tolist())
     assert streams[0] == streams[2] != streams[1]
+
+
+def by_one(run: Run, sizes: list[int]) -> list[list[int]]:
+    """Batches of a stream that are drawn one at a time, each by a sampler of its own size."""
+    stream = torch.Generator().manual_seed(run.seed("stream/sampling"))
+    return [PoissonSampler(50, size, stream).draw().tolist() for size in sizes]
+
+
+def test_samplers_of_one_stream_draw_in_turn() -> None:
+    """One that had it for itself reads ahead, and stops when there is a second."""
+    run, records = Run("name", CPU), Records(torch.zeros(50, 1), torch.arange(50))
+    first = run.sampler("poisson", records, 10)
+    drawn = [first.draw() for _ in range(3)]
+    second = run.sampler("poisson", records, 5)
+    drawn += [each.draw() for each in (first, second, second, first)]
+    assert [batch.y.tolist() for batch in drawn] == by_one(run, [10, 10, 10, 10, 5, 5, 10])
+
+
+def test_batches_read_ahead_are_drawn_again_after_a_stop(tmp_path: Path) -> None:
+    records, batches = Records(torch.zeros(50, 1), torch.arange(50)), []
+    for stop in (after(5), after(66), never):
+        run = Run("name", CPU, tmp_path, stop=stop)
+        sampler = run.sampler("poisson", records, 10)
+        with suppress(Interrupted):
+            for _ in run.steps("train", 150, {"sampler": sampler}):
+                batches.append(sampler.draw().y.tolist())
+    assert batches == by_one(run, [10] * 150)

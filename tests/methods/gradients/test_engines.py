@@ -191,7 +191,7 @@ def test_a_non_finite_gradient_counts_as_zero(
 def test_a_batch_without_any_finite_gradient_has_no_finite_loss() -> None:
     norms, losses = torch.tensor([math.nan, math.inf]), torch.tensor([1.0, 2.0])
     nobody = torch.zeros(2, dtype=torch.bool)
-    assert not torch.isfinite(Clipped([], norms, losses, beyond=nobody, nonfinite=2).mean_loss())
+    assert not torch.isfinite(Clipped([], norms, losses, longer=nobody, nonfinite=2).mean_loss())
 
 
 @every_engine

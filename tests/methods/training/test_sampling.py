@@ -129,3 +129,27 @@ def test_a_batch_larger_than_the_members_is_refused(kind: Kind) -> None:
     with pytest.raises(SpecError) as caught:
         kind(10, 11, stream())
     assert (caught.value.field, caught.value.value, caught.value.allowed) == ("batch_size", 11, (1, 10))
+
+
+def test_reading_ahead_draws_the_same_batches() -> None:
+    """Also in the middle of what was read, and where others see the stream."""
+    alone, ahead = PoissonSampler(50, 10, stream()), PoissonSampler(50, 10, stream(), ahead=True)
+    for count in (1, 70, 64, 129):
+        for _ in range(count):
+            assert torch.equal(ahead.draw(), alone.draw())
+        ahead.settle()
+        assert torch.equal(ahead._generator.get_state(), alone.generator.get_state())
+    assert ahead.state_dict() == alone.state_dict()
+
+
+@pytest.mark.parametrize("other", ["generator", "rate"])
+def test_nothing_is_read_ahead_once_the_stream_has_another_user(other: str) -> None:
+    alone, ahead = PoissonSampler(50, 10, stream()), PoissonSampler(50, 10, stream(), ahead=True)
+    for _ in range(3):
+        assert torch.equal(ahead.draw(), alone.draw())
+    for _ in range(3):
+        if other == "rate":
+            assert torch.equal(ahead.draw(0.1), alone.draw(0.1))
+        else:
+            assert torch.equal(*(torch.rand(5, generator=each.generator) for each in (ahead, alone)))
+        assert torch.equal(ahead.draw(), alone.draw())
