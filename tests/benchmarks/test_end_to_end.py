@@ -87,7 +87,7 @@ def test_the_quickstart(tmp_path: Path, table: "Table") -> None:
 
 @pytest.mark.data
 def test_sixteen_mlps_on_location_30_with_rmia(tmp_path: Path, table: "Table") -> None:
-    found = sweep(tmp_path, "location.toml", 19)
+    found = sweep(tmp_path, "location.toml", 21)
     table.hold(SECONDS, "16 Location-30 MLPs with RMIA", Estimate.of(found), LOCATION, RUNS)
 
 
