@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from methods.base import Differentiated, Loss
 from methods.gradients.contributions import Outer, row_norms
-from methods.training.graph import WithoutGraph
+from methods.gradients.graph import WithoutGraph
 from workloads.errors import SpecError
 
 # Fewer outputs than these are quicker by columns: in their product, their losses and their sums (measured).

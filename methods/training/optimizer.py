@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn, optim
 
 from methods.base import Amount, Count, Fraction, Params, Rate
-from methods.training.graph import WithoutGraph
+from methods.gradients.graph import WithoutGraph
 
 Schedule = Literal["constant", "cosine"]
 """The learning-rate schedule."""
