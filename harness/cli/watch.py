@@ -125,10 +125,10 @@ def _line(progress: status.Progress, pace: Pace) -> str:
     done, cells = progress.cells
     whole = f"{done}/{cells} cells, " if cells else ""  # benches belong to none
     failed = f", {len(progress.failures)} failed" if progress.failures else ""
-    return (
-        f"{whole}{len(progress.ended)}/{len(progress.tasks)} tasks{failed}, "
-        f"{pace.rate:.0f} steps/s, {output.time_left(progress.remaining)}"
-    )
+    ended = f"{whole}{len(progress.ended)}/{len(progress.tasks)} tasks{failed}"
+    if progress.over:
+        return ended
+    return f"{ended}, {pace.rate:.0f} steps/s, {output.time_left(progress.remaining)}"
 
 
 def _failed(cause: Cause) -> str:

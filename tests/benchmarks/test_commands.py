@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -69,7 +70,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("words", "bound"), BOUNDS.items(), ids=map(" ".join, BOUNDS))
 def test_a_command_is_quick(words: tuple[str, ...], bound: float, finished: Path, table: "Table") -> None:
     seconds, beside = measure(["-m", "harness.cli", *words], finished)
-    table.hold("commands, CPU seconds", f"`privbench {' '.join(words)}`", seconds, bound, RUNS, beside)
+    table.hold("commands, CPU seconds", f"`privbench {shlex.join(words)}`", seconds, bound, RUNS, beside)
 
 
 def test_a_worker_starts_quickly(finished: Path, table: "Table") -> None:

@@ -54,7 +54,7 @@ MUTATIONS = (
         "workloads/base.py",
         "values.pin_memory().to(device, non_blocking=True)",
         "values.to(device, non_blocking=True)",
-        WAITS.format("dp-sgd"),
+        WAITS.format("sgd"),  # a Poisson sampler reads ahead, before the steps that are heard
     ),
     forget(
         "labels stay on the host",
