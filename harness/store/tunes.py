@@ -9,7 +9,7 @@ place here.
 
 import logging
 from statistics import median_low
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -165,7 +165,7 @@ class TuneRecord(Frozen):
         """
         trials = {"trials": {"__all__": {"seconds"}}}
         searches = {"seconds": True, "warnings": True, "studies": {"__all__": trials}}
-        beside = {"made": True, "scipy": True, "warnings": True, "searches": {"__all__": searches}}
+        beside: Any = {"made": True, "scipy": True, "warnings": True, "searches": {"__all__": searches}}
         return checksum(self.model_dump(mode="json", exclude=beside))
 
 
