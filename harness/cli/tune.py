@@ -1,10 +1,11 @@
 """The command `tune`: equal searches for all methods, and the recipe that a run can name."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -31,6 +32,7 @@ from harness.cli.options import (
     settings_for,
     store_path,
 )
+from harness.cli.sweeps import SUFFIX, follow, local_span
 from harness.cli.terminal.fitting import Layout
 from workloads.errors import SpecError
 
@@ -50,7 +52,6 @@ TUNED = Layout(
     drop=("recipe's own", "CPU", "recipe (median study)"),
     keep=("method", "level", "validation", "by study"),
 )
-SUFFIX = ".tuned.toml"
 
 
 def tune(
@@ -86,8 +87,8 @@ def tune(
             "--max-gap",
             min=0,
             max=1,
-            help="Choose among configurations whose accuracy on members exceeds that on non-members by at most "
-            "this; for methods without an epsilon.",
+            help="Choose among configurations at most this much better on members than on non-members; for "
+            "methods without an epsilon.",
         ),
     ] = None,
     budget_epsilon: Annotated[
@@ -108,9 +109,7 @@ def tune(
     share_gpus: ShareOption = False,
     threads: ThreadsOption = 1,
     timeout: TimeoutOption = None,
-    dry: Annotated[
-        bool, typer.Option("--dry", help="Show what it would do and cost, and train nothing.")
-    ] = False,
+    dry: Annotated[bool, typer.Option("--dry", help="Show what it would do and cost, and stop.")] = False,
     accept_changed_code: AcceptOption = False,
     store: StoreOption = None,
     wide: WideOption = False,
@@ -148,7 +147,7 @@ def tune(
         raise typer.Exit(1)
     record, errors = _finish(made, opened)
     write_atomic(file, recipe_text(record).encode())
-    _show(record, made, file, sweep, errors, json, wide)
+    _show(record, made, file, sweep or _options(asked), errors, json, wide)
     if errors:
         raise typer.Exit(1)
 
@@ -183,6 +182,14 @@ def _read(sweep: str | None, asked: Asked, given: dict[str, Any]) -> "tuple[str,
 
 def _lists(grid: dict[str, Any]) -> "Iterator[tuple[str, list[Any]]]":
     return ((key, each if isinstance(each, list) else [each]) for key, each in grid.items())
+
+
+def _options(asked: Asked) -> str:
+    """The options of a run of what was tuned."""
+    named = {"workload": asked.workload, "method": asked.method, "epsilon": asked.epsilon}
+    given = {**named, "n-train": asked.n_train}
+    words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    return shlex.join([*words, *(word for each in asked.settings or [] for word in ("--set", each))])
 
 
 def _open(path: Path | None) -> "Store":
@@ -231,7 +238,6 @@ def _train(
     made: "Tune", planned: "Plan", store: "Store", backend: str, how: "Settings", json: bool
 ) -> "Progress | None":
     """Send a stage and watch it to its end; None if it did not end."""
-    from harness.cli.sweeps import follow
     from harness.enqueue import enqueue
     from harness.store import RERUN_REASONS
 
@@ -275,11 +281,10 @@ def _default_out(sweep: str | None, store: "Store", name: str) -> Path:
 def _show_plan(made: "Tune", first: "Plan", store: "Store", json: bool, wide: bool) -> None:
     """What the first stage would do and cost; the second follows from its scores."""
     from harness.backends.gpus import usable
-    from harness.cli.sweeps import local_span
     from harness.plan.estimate import estimate
     from harness.tuning.choice import CONFIRMED
 
-    here = "cuda" if usable() else "cpu"
+    here: Literal["cpu", "cuda"] = "cuda" if usable() else "cpu"
     cost = estimate(first, store, None, here, "a tune does not probe")
     output.plan(first, cost, local_span(first, cost), None, json, wide)
     more = min(CONFIRMED, made.table.trials) * made.table.confirm * made.table.studies * len(made.searches)
@@ -291,7 +296,7 @@ def _show(
     record: "TuneRecord",
     made: "Tune",
     file: Path,
-    sweep: str | None,
+    again: str,
     errors: Sequence[str],
     json: bool,
     wide: bool,
@@ -304,8 +309,9 @@ def _show(
         return
     for search in {each.workload: each for each in record.searches}.values():
         output.prose(
-            f"{search.workload}, {search.n_train:,} members, {search.validation_records:,} validation records; "
-            f"{record.trials} trials x {record.studies} studies, seed {record.seed}; search not priced"
+            f"{search.workload}, {search.n_train:,} members, {search.validation_records:,} validation "
+            f"records; {record.trials} trials x {record.studies} studies, seed {record.seed}; search not "
+            "priced"
         )
     output.print_table([_row(each) for each in record.searches], None, TUNED, wide, "--wide shows all")
     for search in record.searches:
@@ -318,8 +324,7 @@ def _show(
     if errors:
         output.prose(f"{len(errors)} trainings failed and count as 0: privbench status {made.sweep_name}")
     output.say(f"written: {file}")
-    use = f"privbench run {sweep}" if sweep else "privbench run SWEEP.toml"
-    output.say(f"Use it: {use} --recipe {file}")
+    output.say(f"Use it: privbench run {again} --recipe {file}")
 
 
 def _row(search: "SearchRecord") -> dict[str, Any]:

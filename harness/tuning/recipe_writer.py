@@ -21,7 +21,7 @@ def recipe_text(record: TuneRecord) -> str:
         by_workload.setdefault(search.workload, []).append(search)
     several = len(by_workload) > 1
     lines = [*HEAD]
-    for workload, searches in by_workload.items():
+    for searches in by_workload.values():
         head = "[[tuning]]" if several else "[tuning]"
         lines += ["", head, *_pairs(_head(record, searches[0]))]
     for workload, searches in by_workload.items():
@@ -60,8 +60,8 @@ def _part(prefix: str, record: TuneRecord, searches: Sequence[SearchRecord]) -> 
         yield from ("", f"[{prefix}method.{_key(method)}]")
         yield from _settings([(each, each.chosen) for each in found], tried)
         for study in range(record.studies):
-            yield from ("", f"[{prefix}setting.{_key(method)}.{study + 1}]")
-            yield from _settings([(each, each.studies[study]) for each in found], tried)
+            if settings := list(_settings([(each, each.studies[study]) for each in found], tried)):
+                yield from ("", f"[{prefix}setting.{_key(method)}.{study + 1}]", *settings)
         yield from ("", f"[{prefix}tuned.{_key(method)}]")
         yield f"method_version = {_text(found[0].method_version)}"
         texts = [f"{_levels(each)}: {told.text}" for each in found for told in each.warnings]
@@ -141,4 +141,4 @@ def _text(value: str) -> str:
 
 def _key(name: str) -> str:
     plain = name.isascii() and all(each.isalnum() or each in "-_" for each in name)
-    return name if plain and name else _text(name)
+    return name if plain and name[:1].isalpha() else _text(name)
