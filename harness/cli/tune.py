@@ -350,10 +350,12 @@ def _show(
             f"records; {record.trials} trials x {record.studies} studies, seed {record.seed}; search not "
             "priced"
         )
-    output.print_table([_row(each) for each in record.searches], None, TUNED, wide, "--wide shows all")
-    for search in record.searches:
+    levels = _levels(record.searches, wide)
+    rows = [_row(each, level) for each, level in zip(record.searches, levels, strict=True)]
+    output.print_table(rows, None, TUNED, wide, "--wide shows all")
+    for search, level in zip(record.searches, levels, strict=True):
         for told in search.warnings:
-            output.prose(f"{_named(search)}: {told.text}")
+            output.prose(f"{search.method} {level}".rstrip() + f": {told.text}")
     for told in record.warnings:
         output.prose(told.text)
     for name in lacking(record):
@@ -364,7 +366,7 @@ def _show(
     output.say(f"Use it: privbench run {again} --recipe {file}")
 
 
-def _row(search: "SearchRecord") -> dict[str, Any]:
+def _row(search: "SearchRecord", level: str) -> dict[str, Any]:
     from harness.report.units import MARK
 
     taken = search.chosen
@@ -374,7 +376,7 @@ def _row(search: "SearchRecord") -> dict[str, Any]:
     return {
         "workload": search.workload,
         "method": search.method,
-        "level": _level(search),
+        "level": level,
         "validation": None if winner is None else f"{MARK} " * nothing + f"{100 * winner.score:.1f} %",
         "by study": " ".join(f"{100 * each.score:.1f}" for each in search.studies),
         "recipe's own": f"{100 * sum(own) / len(own):.1f} %" if own else None,
@@ -383,16 +385,22 @@ def _row(search: "SearchRecord") -> dict[str, Any]:
     }
 
 
-def _named(search: "SearchRecord") -> str:
-    return f"{search.method} {_level(search)}".rstrip()
-
-
-def _level(search: "SearchRecord") -> str:
+def _levels(searches: "Sequence[SearchRecord]", wide: bool) -> list[str]:
+    """The levels of each search in words: epsilon and what differs between those of a method, or all."""
     from harness.spec import despelled
 
-    names = {"epsilon": "ε"}
-    levels = despelled(search.levels).items()
-    return " ".join(f"{names.get(name, name)}={output.cell(value)}" for name, value in levels)
+    values: dict[tuple[str, str, str], set[str]] = {}
+    for each in searches:
+        for name, value in each.levels.items():
+            values.setdefault((each.workload, each.method, name), set()).add(str(value))
+    return [
+        " ".join(
+            f"{'ε' if name == 'epsilon' else name}={output.cell(value)}"
+            for name, value in despelled(each.levels).items()
+            if wide or name == "epsilon" or len(values[each.workload, each.method, name]) > 1
+        )
+        for each in searches
+    ]
 
 
 def _spell(params: dict[str, Any]) -> str:
