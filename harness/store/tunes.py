@@ -1,0 +1,190 @@
+"""Records of tunes: what was tried for each method and level, how it scored, and what was chosen.
+
+tunes/<name>.json     one record, rewritten by every `privbench tune` of the name
+
+The record is made from results and can be made again from them, but it travels with exports: it is what a
+recipe file names as its origin. Accuracies in it are those on non-members of the pool; test records have no
+place here.
+"""
+
+import logging
+from statistics import median_low
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from harness.spec import Json
+from harness.store import Store
+from harness.store.files import checksum, dump_checked, parse_checked, write_atomic
+from harness.store.journal import check_key
+from harness.store.outcomes import Frozen
+
+log = logging.getLogger(__name__)
+
+FOLDER = "tunes"
+
+WarningName = Literal[
+    "majority", "edge", "unequal", "unspent", "noisy", "lucky", "below-recipe", "untuned", "few-records"
+]
+
+
+class TuneWarning(Frozen):
+    """What a reader of a search should know."""
+
+    name: WarningName
+    text: str
+    """One sentence, with the figures and what to do."""
+
+
+class AxisRecord(Frozen):
+    """A searched axis, as it was searched."""
+
+    name: str
+    field: str
+    """The parameter that it sets."""
+    place: int
+    """Its coordinate in the points."""
+    low: float
+    high: float
+    scale: Literal["log", "linear"]
+    choices: list[bool | int | float | str] = Field(default=[])
+
+
+class TrialRecord(Frozen):
+    """One configuration of a study."""
+
+    number: int
+    """Its point in the study, from 0."""
+    cell: Annotated[str, AfterValidator(check_key)] | None
+    """None if its parameters could not be resolved: `error` says why."""
+    params: Json
+    """The parameters that were searched, fixed or derived."""
+    scores: list[float]
+    """Accuracy on non-members of each of its models; 0 for one that diverged or failed."""
+    failed: int = 0
+    """How many of its trainings diverged or ended in error; they count as 0."""
+    confirmed: bool = False
+    """Whether it was among the best of its study and got more models."""
+    seconds: float = 0.0
+    """CPU seconds of its trainings."""
+    error: str | None = None
+
+    @property
+    def score(self) -> float:
+        """The mean over its models."""
+        return sum(self.scores) / len(self.scores) if self.scores else 0.0
+
+
+class StudyRecord(Frozen):
+    """One search with its own points, masks and seed."""
+
+    study: int
+    seed: int
+    trials: list[TrialRecord]
+    chosen: int | None
+    """The number of the trial that was chosen; None if none was trained."""
+
+    @property
+    def winner(self) -> TrialRecord | None:
+        """The chosen trial."""
+        return next((each for each in self.trials if each.number == self.chosen), None)
+
+    @property
+    def score(self) -> float:
+        """The score of the chosen trial."""
+        return self.winner.score if self.winner else 0.0
+
+
+class SearchRecord(Frozen):
+    """All studies of one method at one combination of levels on one workload."""
+
+    workload: str
+    workload_version: str
+    method: str
+    method_version: str
+    levels: Json
+    """Epsilon and what else trades privacy for utility; empty for a method without a level."""
+    given: Json = Field(default={})
+    """Parameters set by the user, which were not searched."""
+    n_train: int
+    """Members of a model in the runs that the recipe is for."""
+    tuned_at: int
+    """Members of a model in the search: fewer where the pool is small."""
+    validation_records: int
+    """Non-members of the pool that score a model."""
+    majority: float | None
+    """Share of the most common label among the pool's non-members."""
+    axes: list[AxisRecord]
+    studies: list[StudyRecord]
+    reference: list[float] = Field(default=[])
+    """Scores of the workload's own recipe, trained with the reporting seed: to compare with, no trial."""
+    seconds: float = 0.0
+    """CPU seconds of all trainings."""
+    warnings: list[TuneWarning] = Field(default=[])
+
+    @property
+    def chosen(self) -> StudyRecord | None:
+        """The study with the median score, which a run takes; the lower one of two."""
+        if not self.studies:
+            return None
+        middle = median_low([each.score for each in self.studies])
+        return next(each for each in self.studies if each.score == middle)
+
+
+class TuneRecord(Frozen):
+    """A tune: what was asked, and the search of every method and level."""
+
+    name: str
+    made: str
+    """When, in UTC."""
+    trials: int
+    studies: int
+    models: int
+    confirm: int
+    seed: int
+    """Of the search; studies count up from it."""
+    scipy: str
+    """The version that made the points."""
+    points: list[list[list[float]]]
+    """Study, trial, axis: coordinates from 0 to 1, shared by all methods."""
+    max_gap: float | None = None
+    """The largest gap of accuracy on members and non-members that a choice may have."""
+    objective: Literal["nonmember_accuracy"] = "nonmember_accuracy"
+    priced: Literal[False] = False
+    """A search has a price only where it is part of a training; this one has none."""
+    searches: list[SearchRecord]
+    """By workload, method and levels."""
+    warnings: list[TuneWarning] = Field(default=[])
+    """About the tune as a whole."""
+
+    @property
+    def checksum(self) -> str:
+        """What a recipe names the record by: of all but times and warnings.
+
+        A tune that was interrupted has the same.
+        """
+        trials = {"trials": {"__all__": {"seconds"}}}
+        searches = {"seconds": True, "warnings": True, "studies": {"__all__": trials}}
+        beside: Any = {"made": True, "scipy": True, "warnings": True, "searches": {"__all__": searches}}
+        return checksum(self.model_dump(mode="json", exclude=beside))
+
+
+def read_tunes(store: Store) -> dict[str, TuneRecord]:
+    """All tunes of a store by name; damaged ones are left out with a warning."""
+    found = {}
+    for file in sorted((store.path / FOLDER).glob("*.json")):
+        try:
+            record = TuneRecord.model_validate(parse_checked(file.read_bytes()))
+        except FileNotFoundError:  # deleted meanwhile
+            continue
+        except (OSError, ValueError, TypeError) as error:
+            log.warning("%s is damaged and left out: run `privbench tune` again (%s)", file, error)
+            continue
+        found[record.name] = record
+    return found
+
+
+def write_tune(store: Store, record: TuneRecord) -> None:
+    """Write or rewrite the record of a tune."""
+    (store.path / FOLDER).mkdir(exist_ok=True)
+    write_atomic(store.path / FOLDER / f"{record.name}.json", dump_checked(record.model_dump(mode="json")))
