@@ -59,7 +59,7 @@ class Outputs:
     def phi(self, temperature: float = 1.0) -> Floats:
         """(1 + K, n): rescaled logits. Losses have lost the other classes, and any temperature but 1."""
         if self.signal == "losses":
-            return rescaled_loss(self.values.astype(np.float64))
+            return rescaled_loss(np.asarray(self.values, dtype=np.float64))
         labels = self.labels if self.labels is not None else np.empty(0, dtype=np.int64)
         return rescaled_logit(self.logits, labels, temperature)
 
@@ -340,7 +340,7 @@ def _same_length(field: str, found: int, expected: int, role: str) -> None:
         )
 
 
-def _refuse(rows: Bools, name: str, role: str, what: str, wanted: str) -> None:
+def _refuse(rows: NDArray[np.bool_], name: str, role: str, what: str, wanted: str) -> None:
     count = int(rows.any(axis=0).sum())
     if count:
         raise DataError(
