@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib.resources import files
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -28,7 +29,7 @@ def render(audit: LeakageAudit) -> str:
         f"<section class='verdict {found.tone}' aria-label='Result'><h2>{escape(found.head)}</h2>",
         *(f"<p>{_code(line)}</p>" for line in found.lines),
         "</section>",
-        _figure(draw_forest, audit, 8.6, 1.1 + 0.33 * attacks, "Members found by every attack, beside guessing"),
+        _figure(draw_forest, audit, 8.6, 1.1 + 0.33 * attacks, "Members found by each attack"),
         _section("Data", _facts(statements.facts(audit))),
         _section(
             "What was run",
@@ -37,17 +38,14 @@ def render(audit: LeakageAudit) -> str:
             + _facts(statements.attack_notes(audit)),
         ),
         _figure(draw_roc, audit, 6.2, 4.2, "ROC curves of the attacks, both axes logarithmic"),
-        _section(
-            "Beside other models",
-            _table(("", "TPR at 1 % FPR", "AUC"), statements.reference_rows(audit), first=True),
-        ),
+        _references(audit),
         _lines("Ledger", statements.ledger_lines(audit)),
         _lines("Canaries", statements.canary_lines(audit)),
     ]
     if audit.worst:
-        rows = statements.worst_rows(audit)
+        columns, rows = statements.worst_table(audit)
         caption = f"<p class='soft'>{_code(statements.worst_caption(audit))}</p>"
-        parts.append(_section("Most exposed records", caption + _table(statements.WORST_COLUMNS, rows)))
+        parts.append(_section("Most exposed records", caption + _table(columns, rows)))
     parts += [
         _lines("What this does not show", audit.shows_not),
         _lines("Limits", [each.message for each in audit.limits]),
@@ -58,13 +56,14 @@ def render(audit: LeakageAudit) -> str:
         + "</section>",
         f"<footer>{escape(statements.made(audit))}</footer>",
     ]
+    content = "\n".join(filter(None, parts))
     style = (files("harness.report.audit_page") / "audit_page.css").read_text(encoding="utf-8")
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f"<link rel='icon' href='data:,'><title>{statements.TITLE}: {escape(audit.target)}</title>"
-        f"<style>{style}</style></head><body><main>\n" + "\n".join(filter(None, parts)) + "\n</main></body></html>\n"
+        f"<style>{style}</style></head><body><main>\n{content}\n</main></body></html>\n"
     )
 
 
@@ -75,7 +74,8 @@ def _figure(draw: Drawing, audit: LeakageAudit, width: float, height: float, abo
         draw(figure.subplots(), audit)
         lay_out_once(figure)
         image = io.BytesIO()
-        FigureCanvasSVG(figure).print_svg(image, metadata=Imprint(about, audit.target).metadata("svg"))
+        canvas: Any = FigureCanvasSVG(figure)
+        canvas.print_svg(image, metadata=Imprint(about, audit.target).metadata("svg"))
     data = base64.b64encode(image.getvalue()).decode("ascii")
     return f"<figure><img alt='{escape(about)}' src='data:image/svg+xml;base64,{data}'></figure>"
 
@@ -90,6 +90,12 @@ def _lines(title: str, lines: Sequence[str]) -> str:
     return _section(title, "<ul>" + "".join(f"<li>{_code(line)}</li>" for line in lines) + "</ul>")
 
 
+def _references(audit: LeakageAudit) -> str:
+    rows = statements.reference_rows(audit)
+    columns = ("", "TPR at 1 % FPR", "AUC")
+    return _section("Beside other models", _table(columns, rows, first=True)) if rows else ""
+
+
 def _facts(rows: Iterable[tuple[str, str]]) -> str:
     return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{_code(text)}</dd>" for name, text in rows) + "</dl>"
 
@@ -97,11 +103,11 @@ def _facts(rows: Iterable[tuple[str, str]]) -> str:
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], first: bool = False) -> str:
     """A table; with `first` its first row is the one to read."""
     head = "".join(f"<th scope='col'>{escape(each)}</th>" for each in columns)
-    body = "".join(
-        f"<tr{' class=first' if first and not place else ''}>"
-        f"<th scope='row'>{escape(row[0])}</th>" + "".join(f"<td>{escape(each)}</td>" for each in row[1:]) + "</tr>"
-        for place, row in enumerate(rows)
-    )
+    body = ""
+    for place, (name, *values) in enumerate(rows):
+        cells = "".join(f"<td>{escape(each)}</td>" for each in values)
+        marked = " class=first" if first and not place else ""
+        body += f"<tr{marked}><th scope='row'>{escape(name)}</th>{cells}</tr>"
     return f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 

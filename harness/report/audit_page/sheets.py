@@ -22,8 +22,15 @@ LETTER = 0.53
 """The width of a letter of DejaVu Sans, in ems, on average."""
 LEADING = 1.42
 SOFT = "#555b63"
-WORST = 6
-"""Records that fit."""
+FOOT = 0.65
+"""Where the foot of a sheet begins."""
+LOWEST = 1.05
+"""Where the lines to sign on begin."""
+FITTED = ((10, 12), (6, 8), (3, 5), (0, 2))
+"""Records and remarks of the second sheet: the first pair that leaves room to sign is taken."""
+
+
+Box = tuple[float, float, float, float]
 
 
 @dataclass
@@ -65,11 +72,18 @@ class Cursor:
             self.y = min(self.y, below) - 0.02
 
     def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[float], size: float = 7.5
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        widths: Sequence[float],
+        size: float = 7.5,
+        first: bool = False,
     ) -> None:
-        """A table whose columns end at the sums of `widths`; the first column is at the left."""
+        """A table whose columns end at the sums of `widths`; with `first` the first row is in bold."""
+        self.y -= 0.05
         step = size * 1.6 / 72
-        heads = [lines_of(each, width - 0.1, size, "normal") for each, width in zip(columns, widths, strict=True)]
+        pairs = zip(columns, widths, strict=True)
+        heads = [lines_of(each, width - 0.1, size, "normal") for each, width in pairs]
         deepest = max(map(len, heads))
         for place in range(deepest):
             self.y -= size * 1.25 / 72
@@ -78,10 +92,12 @@ class Cursor:
         self._rule(0.05)
         for number, row in enumerate(rows):
             self.y -= step
-            self._row(row, widths, size, INK, "normal" if number else "bold")
+            self._row(row, widths, size, INK, "bold" if first and not number else "normal")
         self.y -= 0.08
 
-    def _row(self, row: Sequence[str], widths: Sequence[float], size: float, colour: str, weight: str) -> None:
+    def _row(
+        self, row: Sequence[str], widths: Sequence[float], size: float, colour: str, weight: str
+    ) -> None:
         right = MARGIN
         for place, (each, width) in enumerate(zip(row, widths, strict=True)):
             right += width
@@ -95,7 +111,7 @@ class Cursor:
         line = Rectangle((MARGIN / WIDTH, self.y / HEIGHT), span, 0.0005, color=INK, lw=0)
         self.figure.add_artist(line)
 
-    def axes_below(self, height: float, left: float = 0.85, right: float = 0.0) -> tuple[float, ...]:
+    def axes_below(self, height: float, left: float = 0.85, right: float = 0.0) -> Box:
         """The place of a figure of this height, with room for its labels."""
         self.y -= height
         box = (MARGIN + left, self.y + 0.42, WIDTH - 2 * MARGIN - left - right, height - 0.47)
@@ -106,10 +122,11 @@ class Cursor:
         colour = ALARM if tone == "alarm" else INK
         top, pad = self.y, 0.14
         self.y -= pad - 0.03
-        inner = {"left": MARGIN + 0.2, "width": WIDTH - 2 * MARGIN - 0.36}
-        self.text(head, 11, colour, "bold", gap=0.04, **inner)
+        left, width = MARGIN + 0.2, WIDTH - 2 * MARGIN - 0.36
+        self.text(head, 11, colour, "bold", left=left, width=width, gap=0.04)
         for place, each in enumerate(paragraphs):
-            self.text(each.replace("`", ""), 9 if place else 9.5, weight="normal" if place else "bold", **inner)
+            size, weight = (9.0, "normal") if place else (9.5, "bold")
+            self.text(each.replace("`", ""), size, weight=weight, left=left, width=width)
             self.y -= 0.03
         self.y -= pad - 0.03
         place_, span = (MARGIN / WIDTH, self.y / HEIGHT), (WIDTH - 2 * MARGIN) / WIDTH
@@ -131,14 +148,27 @@ def write_sheets(audit: LeakageAudit, path: Path) -> None:
     """Write the two sheets."""
     about = Imprint(f"{statements.TITLE}: {audit.target}", audit.question, audit.meaning)
     with house_style(), PdfPages(path, metadata=about.metadata("pdf")) as pages:
-        for draw in (_first, _second):
-            figure = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
-            FigureCanvasPdf(figure)
-            draw(Cursor(figure), audit)
-            pages.savefig(figure)
+        sheet, notes_fit = _first(_blank(), audit, notes=True), True
+        if sheet.y < FOOT:
+            sheet, notes_fit = _first(_blank(), audit, notes=False), False
+        _foot(sheet, audit, 1)
+        pages.savefig(sheet.figure)
+        for records, remarks in FITTED:
+            sheet = _second(_blank(), audit, records, remarks, notes=not notes_fit)
+            if sheet.y >= LOWEST:
+                break
+        _sign(sheet)
+        _foot(sheet, audit, 2)
+        pages.savefig(sheet.figure)
 
 
-def _first(sheet: Cursor, audit: LeakageAudit) -> None:
+def _blank() -> Cursor:
+    figure = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
+    FigureCanvasPdf(figure)
+    return Cursor(figure)
+
+
+def _first(sheet: Cursor, audit: LeakageAudit, notes: bool) -> Cursor:
     """The question, the answer, the data and every attack beside guessing."""
     sheet.text(statements.TITLE, 17, weight="bold")
     sheet.text(audit.question, 10.5, SOFT, gap=0.12)
@@ -150,20 +180,24 @@ def _first(sheet: Cursor, audit: LeakageAudit) -> None:
     height = 1.05 + 0.22 * len(audit.attacks)
     draw_forest(sheet.figure.add_axes(sheet.axes_below(height, 0.85, 1.3)), audit)
     rows = statements.attack_rows(audit)
-    sheet.table(statements.COLUMNS, rows, (0.9, 1.25, 1.2, 1.15, 1.35, 0.92))
+    sheet.table(statements.COLUMNS, rows, (0.85, 1.2, 1.1, 1.1, 1.4, 1.12), 6.8, first=True)
     sheet.text(statements.READING, 7, SOFT)
-    _foot(sheet, audit, 1)
+    if notes:
+        _notes(sheet, audit)
+    return sheet
 
 
-def _second(sheet: Cursor, audit: LeakageAudit) -> None:
-    """Curves, references, the ledger, records, what is not shown, provenance, and the signature."""
+def _second(sheet: Cursor, audit: LeakageAudit, records: int, remarks: int, notes: bool) -> Cursor:
+    """Curves, references, the ledger, records, what is not shown, and provenance."""
     top = sheet.y
     place = (MARGIN + 0.55) / WIDTH, (top - 2.35) / HEIGHT, 2.75 / WIDTH, 2.2 / HEIGHT
     draw_roc(sheet.figure.add_axes(place), audit)
     beside = Cursor(sheet.figure, top)
     left, width = MARGIN + 3.75, WIDTH - 2 * MARGIN - 3.75
-    beside.text("Beside other models", 10.5, weight="bold", left=left, gap=0.05)
-    for name, tpr, auc in statements.reference_rows(audit):
+    references = statements.reference_rows(audit)
+    if references:
+        beside.text("Beside other models", 10.5, weight="bold", left=left, gap=0.05)
+    for name, tpr, auc in references:
         weight = "bold" if name.startswith("here") else "normal"
         beside.text(name, 7.5, weight=weight, left=left, width=width)
         beside.text(f"TPR at 1 % FPR {tpr}, AUC {auc}", 7.5, SOFT, left=left, width=width, gap=0.03)
@@ -176,26 +210,37 @@ def _second(sheet: Cursor, audit: LeakageAudit) -> None:
             sheet.heading(title)
             for line in lines:
                 sheet.text(line, 8)
-    sheet.heading("What was run")
-    sheet.facts([(name, text.replace("`", "")) for name, text in statements.attack_notes(audit)], 7.5, 1.5)
-    if audit.worst:
+    if notes:
+        _notes(sheet, audit)
+    columns, rows = statements.worst_table(audit)
+    if rows[:records]:
         sheet.heading("Most exposed records")
         sheet.text(statements.worst_caption(audit).replace("`", ""), 7.5, SOFT)
-        rows = statements.worst_rows(audit)[:WORST]
-        sheet.table(statements.WORST_COLUMNS, rows, (0.9, 1.6, 0.9, 1.2, 1.2), 7.5)
+        sheet.table(columns, rows[:records], [1.2] * len(columns), 7.5)
     sheet.heading("What this does not show")
     for line in audit.shows_not:
         sheet.text(f"• {line.replace('`', '')}", 7.5)
-    notes = [*(each.message for each in audit.limits), *audit.warnings]
-    if notes:
+    said = [*(each.message for each in audit.limits), *audit.warnings]
+    if said:
         sheet.heading("Remarks")
-        for line in notes:
+        for line in said[:remarks]:
             sheet.text(f"• {line.replace('`', '')}", 7.5)
+        if said[remarks:]:
+            sheet.text(f"• {len(said[remarks:])} more are in audit.html", 7.5)
     sheet.heading("Provenance")
     text = "; ".join(f"{name}: {value}" for name, value in statements.provenance_rows(audit))
     sheet.text(text, 6.5, SOFT)
-    _sign(sheet)
-    _foot(sheet, audit, 2)
+    return sheet
+
+
+def _notes(sheet: Cursor, audit: LeakageAudit) -> None:
+    """What every attack knows, and which could not be run."""
+    sheet.heading("What was run")
+    sheet.facts(_plain(statements.attack_notes(audit)), 7.5, 1.5)
+
+
+def _plain(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(name, text.replace("`", "")) for name, text in rows]
 
 
 def _sign(sheet: Cursor) -> None:

@@ -19,7 +19,8 @@ RUNGS = {
 }
 READING = (
     "TPR at 1 % FPR: the share of members that are found if 1 % of the others may wrongly be called members; "
-    "guessing finds 1 %. AUC: the chance that a member looks more like a member than an other does; guessing has "
+    "guessing finds 1 %. AUC: the chance that a member looks more like a member than an other does; guessing "
+    "has "
     "0.5. Balanced accuracy: the share of right calls if as many records are called members as there are. In "
     "brackets: 95 % interval. -: too few others to resolve the rate."
 )
@@ -31,14 +32,14 @@ class Reference:
     """A measured figure to compare with."""
 
     name: str
-    tpr: float | None
+    tpr: float
     """At 1 % FPR."""
     auc: float
 
 
 REFERENCES = (
     Reference("guessing", 0.01, 0.5),
-    Reference("a small network on handwritten digits, trained with strong differential privacy", 0.011, 0.523),
+    Reference("a small network on digits, trained with strong differential privacy", 0.011, 0.523),
     Reference("the same, trained with weak differential privacy", 0.018, 0.571),
     Reference("the same, trained without protection", 0.063, 0.615),
 )
@@ -58,13 +59,13 @@ def verdict(audit: LeakageAudit) -> Verdict:
     """What was found, or why nothing can be: a broken split comes before every figure."""
     if audit.split.valid is False:
         head = "Void: members and others are not alike"
-        return Verdict("alarm", head, (audit.split.message + ".", "The figures below do not measure leakage."))
-    lines = (audit.meaning, audit.condition, *([audit.highest] if audit.highest else []))
-    exceeded = [f"{each.message}." for each in audit.limits if each.exceeded]
+        return Verdict("alarm", head, (audit.meaning, _capital(audit.split.message)))
+    lines = (audit.condition, *([audit.highest] if audit.highest else []))
+    exceeded = [_capital(each.message) for each in audit.limits if each.exceeded]
     bounds = [each.message for each in audit.canary_audits.values() if each.alarm and each.message]
     if exceeded or bounds:
-        return Verdict("alarm", "A limit is exceeded", (*exceeded, *bounds, *lines))
-    return Verdict("plain", "Measured leakage", lines)
+        return Verdict("alarm", "A limit is exceeded", (audit.meaning, *exceeded, *bounds, *lines))
+    return Verdict("plain", "Measured leakage", (audit.meaning, *lines))
 
 
 def facts(audit: LeakageAudit) -> list[tuple[str, str]]:
@@ -108,48 +109,48 @@ def attack_notes(audit: LeakageAudit) -> list[tuple[str, str]]:
 
 
 def reference_rows(audit: LeakageAudit) -> list[tuple[str, str, str]]:
-    """The headline and the highest figure between points of reference: name, TPR at 1 % FPR, AUC."""
+    """The headline among points of reference: name, TPR at 1 % FPR, AUC; none if the figures are void."""
+    if audit.split.valid is False:
+        return []
     metrics = audit.figures().metrics
     own = (f"here, by {audit.headline}", spread(metrics.tpr["0.01"]), _auc(audit.figures()))
-    rows = [(each.name, "-" if each.tpr is None else _percent(each.tpr), f"{each.auc:.3f}") for each in REFERENCES]
+    rows = [(each.name, _percent(each.tpr), f"{each.auc:.3f}") for each in REFERENCES]
     most = None if audit.ledger is None else audit.ledger.guarantee.ceilings
     if most is not None:
-        rows.append(("the most that the ledger allows any attack", _percent(most.tpr["0.01"]), f"{most.auc:.3f}"))
+        name = "the most that the ledger allows any attack"
+        rows.append((name, _percent(most.tpr["0.01"]), f"{most.auc:.3f}"))
     return [own, *rows]
 
 
-def worst_rows(audit: LeakageAudit) -> list[tuple[str, ...]]:
-    """Row, id, class and false alarms of the members that are found most easily."""
-    return [
-        (
-            str(each.record),
-            each.id or "-",
-            "-" if each.label is None else str(each.label),
-            _percent(each.fpr),
-            f"{each.flagged} of {each.trained}",
-        )
-        for each in audit.worst
-    ]
-
-
-WORST_COLUMNS = ("member", "id", "class", "false alarms", "found at 1 %")
+def worst_table(audit: LeakageAudit) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Columns and rows of the members that are found most easily; without columns that say nothing here."""
+    several = audit.data.models > 1
+    columns = {
+        "member": [str(each.record) for each in audit.worst],
+        "id": [each.id or "" for each in audit.worst],
+        "class": ["" if each.label is None else str(each.label) for each in audit.worst],
+        "false alarms": [_percent(each.fpr) for each in audit.worst],
+        "found at 1 %": [f"{each.flagged} of {each.trained}" if several else "" for each in audit.worst],
+    }
+    kept = {name: values for name, values in columns.items() if any(values)}
+    return tuple(kept), list(zip(*kept.values(), strict=True))
 
 
 def worst_caption(audit: LeakageAudit) -> str:
     """What the table of records shows."""
     return (
-        f"The members that `{audit.headline}` finds with the fewest false alarms, by their row in the data, from 0. "
-        "False alarms: the share of others that look as much like members."
+        f"The members that `{audit.headline}` finds with the fewest false alarms, by their row in the data, "
+        "from 0. False alarms: the share of others that look as much like members."
     )
 
 
 def ledger_lines(audit: LeakageAudit) -> list[str]:
     """The price of the training, its ceiling, and why a comparison is no test of it."""
-    lines = [line[:1].upper() + line[1:] + "." for line in audit.ceiling_lines()]
+    lines = [_capital(line) for line in audit.ceiling_lines()]
     if lines and not audit.canary_audits:
         lines.append(
-            "A figure below the ceiling does not show that the training kept its guarantee: only canaries in the "
-            "training can raise that alarm."
+            "A figure below the ceiling does not show that the training kept its guarantee: only canaries in "
+            "the training can raise that alarm."
         )
     return lines
 
@@ -205,6 +206,10 @@ def _auc(attack: AttackFigures) -> str:
     if metrics.auc_low is None or metrics.auc_high is None:
         return f"{metrics.auc:.3f}"
     return f"{metrics.auc:.3f} [{metrics.auc_low:.3f}, {metrics.auc_high:.3f}]"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _percent(value: float) -> str:
