@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from harness.cli.audit.findings import show
+from harness.cli.audit.printed import show
 from harness.cli.options import JsonOption, WideOption
 from workloads.errors import SpecError
 
