@@ -207,7 +207,7 @@ def _check_overlap(members: Outputs, others: Outputs) -> Iterable[str]:
         )
     both = int(np.isin(own, theirs).sum())
     alike = max(_alike(own), _alike(theirs))
-    most = int((SHARED + WITHIN * alike) * min(len(own), len(theirs)))
+    most = max(1, int((SHARED + WITHIN * alike) * min(len(own), len(theirs))))
     if both > most:
         raise _overlap(both, len(members), len(others), f"by their {known}", most)
     if not both or (known == "outputs" and alike > SHARED):

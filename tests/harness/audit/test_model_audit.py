@@ -29,7 +29,7 @@ def digits() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 
 @pytest.fixture(scope="module")
-def net(digits: Any) -> nn.Module:
+def net(digits: Any) -> nn.Sequential:
     """Overfitted, with dropout, and in training mode but for one frozen part."""
     x, y = torch.tensor(digits[0], dtype=torch.float32), torch.tensor(digits[1])
     torch.manual_seed(0)
@@ -38,7 +38,7 @@ def net(digits: Any) -> nn.Module:
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(150):
         optimiser.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
+        torch.autograd.backward(nn.functional.cross_entropy(model(x), y))
         optimiser.step()
     model[0].eval()
     return model
@@ -53,7 +53,7 @@ def figures(found: LeakageAudit) -> dict[str, float | None]:
     return {each.attack: each.metrics.auc for each in found.attacks}
 
 
-def test_a_module_is_audited_in_evaluation_mode_and_left_in_its_own(net: nn.Module, digits: Any) -> None:
+def test_a_module_is_audited_in_evaluation_mode_and_left_in_its_own(net: nn.Sequential, digits: Any) -> None:
     members, others = tensors(digits)
     before = [part.training for part in net.modules()]
     weights = [each.clone() for each in net.parameters()]
@@ -75,7 +75,7 @@ def test_a_module_is_audited_in_evaluation_mode_and_left_in_its_own(net: nn.Modu
     )
 
 
-def test_a_failed_call_leaves_the_mode_too(net: nn.Module, digits: Any) -> None:
+def test_a_failed_call_leaves_the_mode_too(net: nn.Sequential, digits: Any) -> None:
     before = [part.training for part in net.modules()]
     members, _ = tensors(digits)
     with pytest.raises(RuntimeError):
@@ -83,7 +83,7 @@ def test_a_failed_call_leaves_the_mode_too(net: nn.Module, digits: Any) -> None:
     assert [part.training for part in net.modules()] == before
 
 
-def test_batches_and_containers_do_not_matter(net: nn.Module, digits: Any) -> None:
+def test_batches_and_containers_do_not_matter(net: nn.Sequential, digits: Any) -> None:
     members, others = tensors(digits)
     first = figures(audit(net, members, others, attacks=["loss"]))
     sets = [TensorDataset(*each) for each in (members, others)]
@@ -93,7 +93,7 @@ def test_batches_and_containers_do_not_matter(net: nn.Module, digits: Any) -> No
         assert figures(audit(net, *pair, attacks=["loss"], batch_size=33)) == pytest.approx(first, abs=1e-3)
 
 
-def test_a_callable_may_return_probabilities_or_logits(net: nn.Module, digits: Any) -> None:
+def test_a_callable_may_return_probabilities_or_logits(net: nn.Sequential, digits: Any) -> None:
     members, others = tensors(digits)
     kept = nn.Sequential(*net).eval()
     chances = audit(lambda x: kept(x).double().softmax(1), members, others, attacks=["loss"])
@@ -105,7 +105,7 @@ def test_a_callable_may_return_probabilities_or_logits(net: nn.Module, digits: A
     assert caught.value.field == "probabilities"
 
 
-def test_a_random_model_is_said(net: nn.Module, digits: Any) -> None:
+def test_a_random_model_is_said(net: nn.Sequential, digits: Any) -> None:
     members, others = tensors(digits)
     found = audit(lambda x: torch.randn(len(x), 10), members, others, signal="logits", attacks=["loss"])
     assert any("called again" in text for text in found.warnings)
@@ -152,7 +152,7 @@ def test_what_does_not_fit_is_skipped_with_its_reason(digits: Any) -> None:
     assert found.split.reads == "labels"
 
 
-def test_only_a_query_may_be_asked_for(net: nn.Module, digits: Any) -> None:
+def test_only_a_query_may_be_asked_for(net: nn.Sequential, digits: Any) -> None:
     found = audit(net, *tensors(digits), attacks=["white-box"])
     assert (list(figures(found)), found.headline) == (["white-box"], "white-box")
 
