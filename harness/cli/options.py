@@ -92,7 +92,11 @@ AcceptOption = Annotated[
 ]
 RecipeOption = Annotated[
     Path | None,
-    typer.Option("--recipe", help="A recipe of `privbench tune`, laid over those of the workloads."),
+    typer.Option(
+        "--recipe",
+        help="A recipe of `privbench tune`, laid over those of the workloads; `shipped`: those that come "
+        "with privbench.",
+    ),
 ]
 UntunedOption = Annotated[
     bool, typer.Option("--untuned", help="Run a sweep that is to be tuned on the workloads' recipes.")

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.plan.attack_choices import parse_attacks
 from harness.plan.tune_table import TuneTable, parse_tune
-from harness.plan.tuned_recipe import RecipeFile, TunedRecipes, parse_tuned, read_recipe_file
+from harness.plan.tuned_recipe import SHIPPED, RecipeFile, TunedRecipes, parse_tuned, read_recipe_file
 from harness.spec import key_of
 from workloads.errors import SpecError, UnknownName, unknown
 from workloads.toml import parse_value, read_toml
@@ -110,7 +110,7 @@ def find_sweep(source: str) -> tuple[dict[str, Any], str]:
             raise UnknownName("sweep", source, ready_made())
         file = ready_made()[source]
     content = read_toml(file, source)
-    if isinstance(content.get("recipe"), str):
+    if isinstance(content.get("recipe"), str) and content["recipe"] != SHIPPED:
         content["recipe"] = str(file.parent / content["recipe"])
     return content, file.stem
 
@@ -179,7 +179,7 @@ def _recipe(given: Any, problems: list[str]) -> RecipeFile | None:
     if given is None:
         return None
     if not isinstance(given, str):
-        problems.append(f"recipe = {given!r}: give the file that `privbench tune` wrote")
+        problems.append(f"recipe = {given!r}: give the file that `privbench tune` wrote, or {SHIPPED!r}")
         return None
     try:
         return read_recipe_file(given)

@@ -13,6 +13,7 @@ refused, never rounded.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,8 @@ from workloads.errors import SpecError, unknown
 from workloads.recipe import Setting
 from workloads.toml import parse_toml
 
+SHIPPED = "shipped"
+"""The name, instead of a path, of the tuned recipes that come with privbench."""
 Settings = dict[str, Setting]
 
 
@@ -112,8 +115,9 @@ class RecipeFile:
     """A tuned recipe as it was given."""
 
     name: str
-    """Its path, for messages."""
-    text: str
+    """Its path, for messages, or `shipped`."""
+    texts: tuple[str, ...]
+    """One, or those of all workloads that are shipped tuned."""
 
 
 @dataclass(frozen=True)
@@ -181,9 +185,10 @@ class TunedRecipes:
 
 
 def read_recipe_file(path: Path | str) -> RecipeFile:
-    """Read a tuned recipe and check its form; SpecError with all problems."""
+    """Read a tuned recipe, or the shipped ones, and check its form; SpecError with all problems."""
     try:
-        file = RecipeFile(str(path), Path(path).read_text(encoding="utf-8"))
+        files = shipped_files() if str(path) == SHIPPED else [Path(path)]
+        file = RecipeFile(str(path), tuple(each.read_text(encoding="utf-8") for each in files))
     except (OSError, ValueError) as error:
         raise SpecError(
             f"the recipe {path} cannot be read: {error}", field="recipe", value=str(path)
@@ -192,24 +197,35 @@ def read_recipe_file(path: Path | str) -> RecipeFile:
     return file
 
 
+def shipped_files() -> list[Path]:
+    """The tuned recipes of our workloads: `workloads/recipes/tuned/<name>.toml`."""
+    return sorted(Path(str(resources.files("workloads") / "recipes" / "tuned")).glob("*.toml"))
+
+
 @lru_cache(maxsize=16)
 def parse_tuned(file: RecipeFile) -> TunedRecipes:
     """Parse a tuned recipe; SpecError with all problems."""
-    data = parse_toml(file.text.encode(), f"recipe {file.name}")
+    parts: dict[str, tuple[Head, Part]] = {}
+    for text in file.texts:
+        parts |= _parts(file.name, text)
+    return TunedRecipes(parts)
+
+
+def _parts(name: str, text: str) -> dict[str, tuple[Head, Part]]:
+    """The values of one file by workload."""
+    data = parse_toml(text.encode(), f"recipe {name}")
     if "tuning" not in data:
         raise SpecError(
-            f"recipe {file.name} has no [tuning]: give a file that `privbench tune` wrote",
+            f"recipe {name} has no [tuning]: give a file that `privbench tune` wrote",
             field="recipe",
-            value=file.name,
+            value=name,
         )
     try:
         content = Content.model_validate(data)
     except ValidationError as error:
         told = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
-        problems = [
-            f"recipe {file.name}: {where}: {why.removeprefix('Value error, ')}" for where, why in told
-        ]
-        raise SpecError(problems, field="recipe", value=file.name) from error
+        problems = [f"recipe {name}: {where}: {why.removeprefix('Value error, ')}" for where, why in told]
+        raise SpecError(problems, field="recipe", value=name) from error
     if isinstance(content.tuning, Head):
-        return TunedRecipes({content.tuning.workload: (content.tuning, content)})
-    return TunedRecipes({head.workload: (head, content.workload[head.workload]) for head in content.tuning})
+        return {content.tuning.workload: (content.tuning, content)}
+    return {head.workload: (head, content.workload[head.workload]) for head in content.tuning}

@@ -155,7 +155,7 @@ def test_a_sweeps_recipe_lies_beside_it(recipe: Path) -> None:
     sweep.write_text('recipe = "fair.tuned.toml"\n[[grid]]\nworkload = "digits-linear"\nmethod = "sgd"\n')
     parsed, problems = read_sweep(*find_sweep(str(sweep)))
     assert problems == []
-    assert parsed.recipe is not None and parsed.recipe.text == FILE
+    assert parsed.recipe is not None and parsed.recipe.texts == (FILE,)
 
 
 def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def record(*searches: SearchRecord) -> TuneRecord:
 
 
 def read(made: TuneRecord) -> TunedRecipes:
-    return parse_tuned(RecipeFile("fair.toml", recipe_text(made)))
+    return parse_tuned(RecipeFile("fair.toml", (recipe_text(made),)))
 
 
 def test_a_run_gets_the_median_study_and_any_other_by_number() -> None:
