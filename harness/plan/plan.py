@@ -71,7 +71,7 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
         raise SpecError([*problems, *strange])
     resolved = resolution_of(sweep, partial(resolve, sweep)) if not problems else resolve(sweep, problems)
     cells, tasks = resolved.cells, resolved.tasks
-    recorded, failed = _standing(tasks, store)
+    recorded, failed = standing_of(tasks, store)
     done = frozenset(recorded)
     warnings = (*weak_deltas(cells), *forgotten_cells(cells, store))
     made = Plan(sweep, cells, tasks, done, failed, warnings=warnings, recorded=recorded)
@@ -272,7 +272,7 @@ def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
     return found
 
 
-def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[dict[str, Json], dict[str, Result]]:
+def standing_of(tasks: tuple[Task, ...], store: Store | None) -> tuple[dict[str, Json], dict[str, Result]]:
     """The tasks that are done, with their provenance, and those that failed.
 
     An attack that failed as `upstream` is unfinished again as soon as none of its trainings is failed.
