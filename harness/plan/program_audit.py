@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.members.manifest import attack_facts
+from harness.plan.attack_choices import parse_attacks
 from harness.plan.plan import Plan, make_plan, standing_of
-from harness.plan.sweep_file import parse_attacks, read_sweep
+from harness.plan.sweep_file import read_sweep
 from harness.programs.ask import Given
 from harness.programs.shelf import admit_names
 from harness.spec import Cell, Task

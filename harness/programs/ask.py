@@ -15,6 +15,7 @@ import numpy as np
 from harness.programs.child import run_child
 from harness.programs.given_records import PARTS, Arrays
 from harness.programs.program import TRAIN, check_command
+from harness.programs.record_files import read_given
 from harness.programs.shelf import keep_program, keep_records
 from harness.programs.sources import needed_files
 from harness.spec import Json
@@ -55,7 +56,7 @@ def take_script(store: Store, script: Path, further: Sequence[Path] = (), data: 
         )
     home = script.resolve()
     train, own = (Function(home.parent, home.stem, name, Path(home.name)) for name in ("train", "data"))
-    return take_functions(store, train, own if data is None else read_arrays(data), further)
+    return take_functions(store, train, own if data is None else read_given(data)[0], further)
 
 
 def take_functions(
@@ -78,7 +79,7 @@ def take_functions(
         "function": trained.name,
         "file": str(trained.file),
         "tensors": tensors,
-        "shown": f"{trained.name} of {trained.file}",
+        "shown": str(trained.file) if trained.name == "train" else f"{trained.name} of {trained.file}",
     }
     _check_function(trained)
     return Given(keep_records(store, arrays), keep_program(store, trained.file.stem, about, files))
@@ -95,33 +96,9 @@ def take_command(store: Store, command: str, data: Path, further: Sequence[Path]
     named = [Path(word) for word in words if not Path(word).is_absolute() and (here / word).is_file()]
     files = _files(here, named, further)
     stem = named[0].stem if named else Path(words[0]).name
-    return Given(
-        keep_records(store, read_arrays(data)),
-        keep_program(store, stem, {"command": words, "shown": command}, files),
-    )
-
-
-def read_arrays(file: Path) -> Arrays:
-    """The records of an .npz file with x, y, test_x and test_y."""
-    try:
-        with np.load(file, allow_pickle=False) as found:
-            missing = [name for name in PARTS if name not in found.files]
-            arrays = {name: found[name] for name in PARTS if name not in missing}
-    except (OSError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"{file} cannot be read as records: {error}: give an .npz file with {', '.join(PARTS)}",
-            field="--data",
-            value=str(file),
-            allowed=PARTS,
-        ) from error
-    if missing:
-        raise DataError(
-            f"{file} has no {', '.join(missing)}: give {', '.join(PARTS)}",
-            field="--data",
-            value=tuple(missing),
-            allowed=PARTS,
-        )
-    return arrays
+    arrays, features = read_given(data)
+    about: Json = {"command": words, "features": features, "shown": command}
+    return Given(keep_records(store, arrays), keep_program(store, stem, about, files))
 
 
 # -- functions -------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def read_predictions(file: Path) -> NDArray[Any]:
         if head == b"\x93NUMPY":
             plain: NDArray[Any] = np.load(file, allow_pickle=False)
             return plain
-        return np.loadtxt(file, delimiter=",", ndmin=2)
+        return _read_csv(file)
     except FileNotFoundError:
         raise DataError(
             "the program wrote no predictions: it must write them to the file that {predictions} stands "
@@ -45,6 +45,18 @@ def read_predictions(file: Path) -> NDArray[Any]:
             value=type(error).__name__,
             allowed="npy, npz or csv",
         ) from error
+
+
+def _read_csv(file: Path) -> NDArray[np.float64]:
+    """Rows of numbers; a first line that holds none is a header."""
+    with file.open(encoding="utf-8-sig") as opened:
+        first = opened.readline()
+    try:
+        [float(each) for each in first.split(",")]
+        header = 0
+    except ValueError:
+        header = 1
+    return np.loadtxt(file, delimiter=",", ndmin=2, skiprows=header, encoding="utf-8-sig")
 
 
 def to_logits(found: NDArray[Any], records: int, classes: int) -> NDArray[np.float32]:
@@ -63,8 +75,7 @@ def to_logits(found: NDArray[Any], records: int, classes: int) -> NDArray[np.flo
     values = found.reshape(records, -1).astype(np.float64)
     broken = ~np.isfinite(values).all(axis=1)
     if broken.any():
-        row = int(broken.nonzero()[0][0])
-        many = int(broken.sum())
+        row, many = int(np.flatnonzero(broken)[0]), int(broken.sum())
         raise _wrong(f"of {many:,} of {records:,} records are NaN or infinite, first in row {row}", many, 0)
     likely = bool(values.min() >= 0 and values.max() <= 1)
     if single:

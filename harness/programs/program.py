@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn
 
-import numpy as np
 import torch
 from dp_accounting import NonPrivateDpEvent
 from pydantic import Field
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 import methods.base
 from harness.programs.child import Kind, ProgramError, run_child
 from harness.programs.predictions import read_predictions, to_logits
+from harness.programs.record_files import write_asked, write_members
 from harness.spec import Json
 from methods.base import Problem, Released, Run, Technical
 from workloads.base import Records
@@ -81,13 +81,12 @@ class Program:
             scratch = Path(place).resolve()
             own = scratch / FILES
             shutil.copytree(self.folder / FILES, own)
-            files = {
-                "members": scratch / "members.npz",
-                "records": scratch / "records.npz",
-                "predictions": scratch / "predictions.npy",
-            }
-            np.savez(files["members"], x=members.x.cpu().numpy(), y=members.y.cpu().numpy())
-            np.savez(files["records"], x=asked.numpy())
+            features = self.given.get("features")
+            suffix = "npz" if features is None else "csv"
+            files = {name: scratch / f"{name}.{suffix}" for name in ("members", "records")}
+            files["predictions"] = scratch / f"predictions.{suffix.replace('npz', 'npy')}"
+            write_members(files["members"], members.x.cpu().numpy(), members.y.cpu().numpy(), features)
+            write_asked(files["records"], asked.numpy(), features)
             kind, order = self._order(own, {name: str(file) for name, file in files.items()}, seed, classes)
             try:
                 run_child(kind, order, own, scratch, lambda line: os.write(1, line))

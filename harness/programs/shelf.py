@@ -77,6 +77,22 @@ def _read_about(folder: Path) -> Json | None:
     return about if whole and folder.name.endswith(f"-{key_of(about)[:DIGITS]}") else None
 
 
+def describe_given(store: Store, name: str) -> Json:
+    """What was given under a name; StoreError if it is missing or damaged."""
+    about = _read_about(store.given / name)
+    if about is None:
+        raise _damaged(store.given / name)
+    return about
+
+
+def _damaged(folder: Path) -> StoreError:
+    return StoreError(
+        f"{folder} is missing, damaged or was altered: run the audit again, which rewrites it",
+        field="given",
+        value=folder.name,
+    )
+
+
 def _digest(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
@@ -100,13 +116,7 @@ def admit_names(store: Store, workload: str, method: str) -> None:
         known: Any = family.members.get(name)
         if known is not None and known.folder == folder:
             continue
-        about = _read_about(folder)
-        if about is None:
-            raise StoreError(
-                f"{folder} is damaged or was altered: run the audit again, which rewrites it",
-                field="given",
-                value=name,
-            )
+        about = describe_given(store, name)
         member: Any = _member(name, folder, about)
         family.members[name] = member
 
