@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.programs.child import run_child
+from harness.programs.child import ProgramError, run_child
 from harness.programs.given_records import PARTS, Arrays
 from harness.programs.program import TRAIN, check_command
 from harness.programs.record_files import read_given
@@ -67,12 +67,14 @@ def take_functions(
 ) -> Given:
     """A function that trains, and records or the function that returns them."""
     trained = train if isinstance(train, Function) else find_function(train, "train")
-    if callable(data):
-        data = find_function(data, "data")
-    if isinstance(data, Function):
-        arrays, tensors = _called(data)
+    own = find_function(data, "data") if callable(data) else data
+    if isinstance(own, Function):
+        together = (own.folder, own.file) == (trained.folder, trained.file)
+        arrays, tensors = _look(own, train=trained.name if together else None, data=own.name)
     else:
-        arrays, tensors = _given(data)
+        together, (arrays, tensors) = False, _given(own)
+    if not together:
+        _look(trained, train=trained.name, data=None)
     files = _files(trained.folder, needed_files(trained.folder, trained.file), further)
     about: Json = {
         "module": trained.module,
@@ -81,7 +83,6 @@ def take_functions(
         "tensors": tensors,
         "shown": str(trained.file) if trained.name == "train" else f"{trained.name} of {trained.file}",
     }
-    _check_function(trained)
     return Given(keep_records(store, arrays), keep_program(store, trained.file.stem, about, files))
 
 
@@ -136,35 +137,32 @@ def _no_file(role: str, name: str, why: str) -> SpecError:
     )
 
 
-def _called(function: Function) -> tuple[Arrays, bool]:
-    """The records that a user's function returns, and whether they are tensors; called in a child process."""
-    with tempfile.TemporaryDirectory(prefix="privbench-data-") as place:
+def _look(where: Function, train: str | None, data: str | None) -> tuple[Arrays, bool]:
+    """Check the function that trains, call the one for the records, in a child process.
+
+    Returns what it returned, and whether these are tensors; nothing if it was not asked for.
+    """
+    with tempfile.TemporaryDirectory(prefix="privbench-look-") as place:
         scratch = Path(place).resolve()
-        order = {**_order(function, DATA), "records": str(scratch / "records.npz")}
+        order = {
+            "folder": str(where.folder),
+            "module": where.module,
+            "file": str(where.file),
+            "train": train,
+            "data": data,
+            "records": str(scratch / "records.npz"),
+            "needs": {name: text for name, text in ((train, TRAIN), (data, DATA)) if name},
+        }
         printed: list[bytes] = []
         try:
-            found = run_child("data", order, Path.cwd(), scratch, printed.append)
-        except Exception:
+            found = run_child("look", order, where.folder, scratch, printed.append)
+        except ProgramError:
             sys.stderr.write(b"".join(printed).decode(errors="replace"))
             raise
+        if data is None:
+            return {}, False
         with np.load(scratch / "records.npz", allow_pickle=False) as arrays:
             return {name: arrays[name] for name in PARTS}, bool(found["tensors"])
-
-
-def _check_function(function: Function) -> None:
-    """ProgramError unless the file has the function: before anything is sent."""
-    with tempfile.TemporaryDirectory(prefix="privbench-check-") as place:
-        run_child("check", _order(function, TRAIN), Path.cwd(), Path(place).resolve(), bytes)
-
-
-def _order(function: Function, needs: str) -> Json:
-    return {
-        "folder": str(function.folder),
-        "module": function.module,
-        "function": function.name,
-        "file": str(function.file),
-        "needs": needs,
-    }
 
 
 def _given(data: Any) -> tuple[Arrays, bool]:

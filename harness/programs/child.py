@@ -12,14 +12,14 @@ from harness.spec import Json
 from workloads.errors import BenchError
 
 RUNNER = Path(__file__).with_name("runner.py")
-Kind = Literal["data", "check", "train", "command"]
+Kind = Literal["look", "train", "command"]
 
 
 class ProgramError(BenchError):
     """A user's program that failed, or gave something that cannot be used.
 
     Attributes:
-        field: `train`, `data` or `command`.
+        field: What runner.py did: `look`, `train` or `command`.
         value: The name of the error in the user's code, or the exit code.
     """
 

@@ -68,7 +68,7 @@ def _features(name: str, given: NDArray[Any]) -> NDArray[Any]:
     if found.dtype.name not in TYPES:
         advice = f"give one of {', '.join(TYPES)}, such as {name}.astype('float32')"
         raise _wrong(f"{name} is of type {found.dtype}: {advice}", name, str(found.dtype), TYPES)
-    broken = ~np.isfinite(found.reshape(len(found), -1)).all(axis=1)
+    broken = ~np.isfinite(found).all(axis=tuple(range(1, found.ndim)))
     if broken.any():
         row = int(broken.nonzero()[0][0])
         raise _wrong(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,14 @@ def read_predictions(file: Path) -> NDArray[Any]:
     try:
         with file.open("rb") as opened:
             head = opened.read(6)
-        if head.startswith(b"PK"):
-            with np.load(file, allow_pickle=False) as arrays:
-                found: NDArray[Any] = arrays[arrays.files[0]]
-            return found
-        if head == b"\x93NUMPY":
-            plain: NDArray[Any] = np.load(file, allow_pickle=False)
-            return plain
+            opened.seek(0)
+            if head.startswith(b"PK"):
+                with np.load(opened, allow_pickle=False) as arrays:
+                    found: NDArray[Any] = arrays[arrays.files[0]]
+                return found
+            if head == b"\x93NUMPY":
+                plain: NDArray[Any] = np.load(opened, allow_pickle=False)
+                return plain
         return _read_csv(file)
     except FileNotFoundError:
         raise DataError(
@@ -38,7 +40,7 @@ def read_predictions(file: Path) -> NDArray[Any]:
             value=None,
             allowed="npy, npz or csv",
         ) from None
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, EOFError, ValueError, IndexError, BadZipFile) as error:
         raise DataError(
             f"the predictions cannot be read: {error}: write one array as npy or npz, or numbers as csv",
             field="predictions",
@@ -51,6 +53,8 @@ def _read_csv(file: Path) -> NDArray[np.float64]:
     """Rows of numbers; a first line that holds none is a header."""
     with file.open(encoding="utf-8-sig") as opened:
         first = opened.readline()
+    if not first:
+        raise ValueError("the file is empty")
     try:
         [float(each) for each in first.split(",")]
         header = 0
@@ -97,9 +101,8 @@ def to_logits(found: NDArray[Any], records: int, classes: int) -> NDArray[np.flo
 
 def _logarithms(chances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Logarithms, finite where a probability is zero: below all others of the record."""
-    positive = np.where(chances > 0, chances, 1.0)
-    found = np.log(positive)
-    lowest = np.minimum(found.min(axis=1), found.max(axis=1) + SMALLEST)
+    found = np.log(np.where(chances > 0, chances, np.nan))
+    lowest = np.fmin(np.nanmin(found, axis=1), np.nanmax(found, axis=1) + SMALLEST)
     return np.where(chances > 0, found, lowest[:, None])
 
 

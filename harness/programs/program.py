@@ -91,7 +91,7 @@ class Program:
             try:
                 run_child(kind, order, own, scratch, lambda line: os.write(1, line))
             except ProgramError as error:
-                if error.value == "FileNotFoundError":
+                if kind == "train" and error.value == "FileNotFoundError":
                     raise hinted(error) from None
                 raise
             return torch.from_numpy(to_logits(read_predictions(files["predictions"]), len(asked), classes))
@@ -102,7 +102,7 @@ class Program:
             return "command", {"command": [fill(word, values) for word in self.given["command"]]}
         script = {name: self.given[name] for name in ("module", "function", "file", "tensors")}
         order = {"folder": str(own), "asked": files["records"], "seed": seed, "classes": classes}
-        return "train", {**files, **script, **order, "needs": TRAIN}
+        return "train", {**files, **script, **order, "needs": {self.given["function"]: TRAIN}}
 
 
 TRAIN = "it trains on the members and returns the model, as train(x, y, seed)"
@@ -111,8 +111,8 @@ TRAIN = "it trains on the members and returns the model, as train(x, y, seed)"
 def hinted(error: ProgramError) -> ProgramError:
     """The error of a file that is not where the program ran, and what to do."""
     return ProgramError(
-        f"{error}. The program runs in a folder of its own, with its script and what that imports from its "
-        "folder: read data in data(), or name further files with --with",
+        f"{error}. A training runs in a copy of the script's folder, with the script and what it imports "
+        "from there: read data in data(), or name further files with --with",
         field=error.field,
         value=error.value,
     )

@@ -9,6 +9,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ def read_given(file: Path) -> tuple[Arrays, list[str] | None]:
     """The records of a file, and the names of its features if it has any; DataError if it holds none."""
     try:
         return (_read_npz(file), None) if format_of(file) == "npz" else _read_csv(file)
-    except (OSError, ValueError, AttributeError, csv.Error) as error:
+    except (OSError, EOFError, ValueError, AttributeError, BadZipFile, csv.Error) as error:
         raise _unreadable(file, str(error), type(error).__name__) from error
 
 
@@ -42,8 +43,7 @@ def write_members(file: Path, x: NDArray[Any], y: NDArray[Any], features: Sequen
     if features is None:
         np.savez(file, x=x, y=y)
     else:
-        columns = np.column_stack([y.astype(np.float64), x.reshape(len(x), -1)])
-        _write_csv(file, columns, [LABEL, *features])
+        _write_csv(file, [LABEL, *features], x, [[str(label)] for label in y.tolist()])
 
 
 def write_asked(file: Path, x: NDArray[Any], features: Sequence[str] | None) -> None:
@@ -51,19 +51,19 @@ def write_asked(file: Path, x: NDArray[Any], features: Sequence[str] | None) -> 
     if features is None:
         np.savez(file, x=x)
     else:
-        _write_csv(file, x.reshape(len(x), -1), features)
+        _write_csv(file, features, x, [[]] * len(x))
 
 
-def _write_csv(file: Path, columns: NDArray[Any], names: Sequence[str]) -> None:
+def _write_csv(file: Path, names: Sequence[str], x: NDArray[Any], before: Sequence[list[str]]) -> None:
+    """Rows of features behind other columns, each number as the shortest text that gives it back."""
     with file.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(names)
-        # The shortest text that gives the same number back.
-        writer.writerows([repr(float(value)) for value in row] for row in columns)
+        writer.writerows([*head, *map(repr, row)] for head, row in zip(before, x.tolist(), strict=True))
 
 
 def _read_npz(file: Path) -> Arrays:
-    with np.load(file, allow_pickle=False) as found:
+    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as found:
         missing = [name for name in PARTS if name not in found.files]
         if missing:
             raise _incomplete(file, missing, PARTS)

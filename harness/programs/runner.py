@@ -1,7 +1,6 @@
 """Run in a child process: a user's function, or a user's command.
 
-    runner.py data ORDER.json       call the function for the records, and save them
-    runner.py check ORDER.json      look whether the function can be called
+    runner.py look ORDER.json       check the function that trains; call that for the records, and save them
     runner.py train ORDER.json      call the function with the members, and save the model's predictions
     runner.py command ORDER.json    become the command
 
@@ -77,31 +76,45 @@ def load_module(folder: str, name: str, file: str) -> ModuleType:
     return module
 
 
-def function_of(order: dict[str, Any]) -> Any:
+def function_of(order: dict[str, Any], module: ModuleType, name: str) -> Any:
     """The user's function; Refused if the file has none of this name."""
-    module = load_module(order["folder"], order["module"], order["file"])
     found: Any = module
-    for part in order["function"].split("."):
+    for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise Refused(f"{order['file']} has no function {order['function']}(): {order['needs']}")
+        raise Refused(f"{order['file']} has no function {name}(): {order['needs'][name]}")
     return found
 
 
 # -- records ---------------------------------------------------------------------------------------
 
 
-def save_records(order: dict[str, Any]) -> None:
-    """Call `data()` and save pool and test as arrays."""
+def look(order: dict[str, Any]) -> None:
+    """Refused unless the function that trains can be called; save what the one for the records returns."""
+    module = load_module(order["folder"], order["module"], order["file"])
+    if order["train"]:
+        check_call(function_of(order, module, order["train"]), f"{order['train']}() of {order['file']}")
+    if not order["data"]:
+        return write_outcome(order)
     import numpy as np
 
-    given = function_of(order)()
-    arrays, tensors = {}, False
-    for name, part in zip(PARTS, parts_of(given), strict=True):
-        tensors = tensors or hasattr(part, "detach")
-        arrays[name] = as_array(part)
-    np.savez(order["records"], **arrays)
-    write_outcome(order, tensors=tensors)
+    given = parts_of(function_of(order, module, order["data"])())
+    np.savez(order["records"], **{name: as_array(part) for name, part in zip(PARTS, given, strict=True)})
+    return write_outcome(order, tensors=any(hasattr(part, "detach") for part in given))
+
+
+def check_call(function: Any, name: str) -> None:
+    """Refused unless a function takes the members, their labels and a seed."""
+    import inspect
+
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # it tells nothing
+        return
+    try:
+        signature.bind("x", "y", 0)
+    except TypeError as error:
+        raise Refused(f"{name} cannot be called with (x, y, seed): {error}") from error
 
 
 def parts_of(given: Any) -> tuple[Any, ...]:
@@ -132,21 +145,6 @@ def as_array(part: Any) -> Any:
     return found
 
 
-def check_function(order: dict[str, Any]) -> None:
-    """Refused unless the user's function takes the members, their labels and a seed."""
-    import inspect
-
-    function = function_of(order)
-    try:
-        inspect.signature(function).bind("x", "y", 0)
-    except TypeError as error:
-        name = f"{order['function']}() of {order['file']}"
-        raise Refused(f"{name} cannot be called with (x, y, seed): {error}") from error
-    except ValueError:  # it tells nothing
-        pass
-    write_outcome(order)
-
-
 # -- training --------------------------------------------------------------------------------------
 
 
@@ -155,7 +153,8 @@ def save_predictions(order: dict[str, Any]) -> None:
     import numpy as np
 
     seed_everything(order["seed"])
-    function = function_of(order)
+    module = load_module(order["folder"], order["module"], order["file"])
+    function = function_of(order, module, order["function"])
     seed_everything(order["seed"])  # whatever the import has drawn
     with np.load(order["members"]) as members:
         x, y = given_as(members["x"], order), given_as(members["y"], order)
@@ -255,14 +254,25 @@ def die_with_parent(parent: int) -> None:
             sys.exit(1)
 
 
+def become(order: dict[str, Any]) -> int:
+    """Become the user's command."""
+    program = order["command"][0]
+    try:
+        os.execvp(program, order["command"])
+    except OSError as error:
+        told = f"the program {program} cannot be started: {error.strerror}"
+        write_outcome(order, error=told, kind=type(error).__name__)
+    return 1
+
+
 def main(kind: str, file: str) -> int:
     """Do what the order says; exit code 1 if the user's code failed."""
     order = json.loads(Path(file).read_text(encoding="utf-8"))
     die_with_parent(order["parent"])
     if kind == "command":
-        os.execvp(order["command"][0], order["command"])
+        return become(order)
     try:
-        {"data": save_records, "check": check_function, "train": save_predictions}[kind](order)
+        {"look": look, "train": save_predictions}[kind](order)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - also a SystemExit of the user's code
