@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from harness.attacks.parts.inversion import Intercepted as Intercepted
     from harness.attacks.parts.inversion import Inversion as Inversion
     from harness.attacks.parts.inversion import Reconstructions as Reconstructions
+    from harness.audit.door import audit as audit
+    from harness.audit.leakage_audit import LeakageAudit as LeakageAudit
     from harness.backends.base import Backend as Backend
     from harness.backends.base import Finding as Finding
     from harness.backends.base import Job as Job
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from harness.leakage.moments import leave_one_out as leave_one_out
     from harness.leakage.scoring import cross_entropy as cross_entropy
     from harness.leakage.scoring import rescaled_logit as rescaled_logit
+    from harness.report.audit_page import write_audit_page as write_audit_page
     from harness.results.frames import Results as Results
     from harness.results.frames import open_store as open_store
     from harness.store import Store as Store
@@ -133,6 +136,8 @@ _HOMES = {
     ),
     "harness.attacks.parts.attribute_metrics": ("Guesses", "Inference"),
     "harness.attacks.parts.inversion": ("Intercepted", "Inversion", "Reconstructions"),
+    "harness.audit.door": ("audit",),
+    "harness.audit.leakage_audit": ("LeakageAudit",),
     "harness.backends.base": (
         "Backend",
         "Finding",
@@ -148,6 +153,7 @@ _HOMES = {
     "harness.leakage.intervals": ("Dependence",),
     "harness.leakage.moments": ("leave_one_out",),
     "harness.leakage.scoring": ("cross_entropy", "rescaled_logit"),
+    "harness.report.audit_page": ("write_audit_page",),
     "harness.results.frames": ("Results", "open_store"),
     "harness.store": ("Store",),
     "methods.base": (

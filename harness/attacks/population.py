@@ -2,11 +2,10 @@
 
 from typing import ClassVar
 
-import numpy as np
-
 import methods.base
-from harness.attacks.base import Attack, Evidence, Floats, cross_entropy
+from harness.attacks.base import Attack, Evidence, Floats
 from harness.leakage.intervals import Dependence
+from harness.leakage.ranks import population_ranks
 from workloads.errors import BenchError
 
 
@@ -42,33 +41,7 @@ class Population:
                 value=0,
                 allowed=1,
             )
-        pairs = zip(cross_entropy(evidence.phi), cross_entropy(evidence.population_phi), strict=True)
-        return np.stack([-calibrated_rank(own, others) for own, others in pairs])
-
-
-def calibrated_rank(losses: Floats, population: Floats) -> Floats:
-    """The share of the population with a lower loss, as a strictly increasing function of the loss.
-
-    Mid-ranks over p + 1 at the population's losses, linear between them and down to 0 at loss 0,
-    approaching 1 hyperbolically above the largest. Values that rounding would make equal are
-    set apart by single steps of float64, so that distinct losses keep distinct ranks.
-    """
-    knots, times = np.unique(population, return_counts=True)
-    ranks = (np.cumsum(times) - (times - 1) / 2) / (len(population) + 1)
-    distinct, where = np.unique(losses, return_inverse=True)
-    rank = np.interp(distinct, knots, ranks)
-    low, high = distinct < knots[0], distinct > knots[-1]
-    rank[low] = ranks[0] * (distinct[low] / knots[0])
-    rank[high] = 1 - (1 - ranks[-1]) * ((1 + knots[-1]) / (1 + distinct[high]))
-    return _strictly_increasing(rank)[where]
-
-
-def _strictly_increasing(values: Floats) -> Floats:
-    """The smallest strictly increasing floats that are nowhere below these non-negative ones."""
-    # The bits of non-negative floats, read as integers, count the floats in order.
-    steps = np.arange(len(values))
-    positions = np.maximum.accumulate(values.view(np.int64) - steps) + steps
-    return positions.view(np.float64)
+        return -population_ranks(evidence.phi, evidence.population_phi)
 
 
 attack: Attack = Population()

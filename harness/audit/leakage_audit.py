@@ -126,6 +126,8 @@ class LeakageAudit(Frozen):
     """What the headline figure means, in one sentence."""
     condition: str
     """When it holds, in one sentence."""
+    highest: str | None = None
+    """The highest figure, in one sentence, if another attack than the headline's has it."""
     attacks: Sequence[AttackFigures]
     skipped: Sequence[SkippedAttack] = ()
     split: SplitCheck
@@ -146,6 +148,30 @@ class LeakageAudit(Frozen):
             if each.attack == name:
                 return each
         raise KeyError(name)
+
+    def ceiling_lines(self) -> list[str]:
+        """The price of the ledger and its ceiling on leakage beside what was measured, as sentences."""
+        if self.ledger is None:
+            return []
+        price = self.ledger.guarantee
+        if price.epsilon is None:
+            return [f"{self.ledger.source}: {self.ledger.releases} releases, without any guarantee"]
+        found = [
+            f"{self.ledger.source}: {self.ledger.releases} releases cost epsilon {price.epsilon:.3g} at "
+            "delta "
+            f"{price.delta:g} ({price.adjacency})"
+        ]
+        if price.ceilings is not None:
+            metrics = self.figures().metrics
+            rate, most = metrics.tpr["0.01"].value, price.ceilings.tpr["0.01"]
+            measured = "not resolved" if rate is None else f"{100 * rate:.1f} %"
+            auc = "none" if metrics.auc is None else f"{metrics.auc:.3f}"
+            found.append(
+                f"no attack can find more than {100 * most:.1f} % of members at 1 % false alarms (measured: "
+                f"{measured}), "
+                f"nor have an AUC above {price.ceilings.auc:.3f} (measured: {auc})"
+            )
+        return found
 
     @property
     def alarms(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli import bench, catalogue, doctor, output, report, results, serve, sweeps
+from harness.cli import audit, bench, catalogue, doctor, output, report, results, serve, sweeps
 from harness.cli.data import data_app
 from harness.cli.image import image_app
 from harness.cli.price import price_app
@@ -52,6 +52,7 @@ COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | typer.Typer, str]]] = 
         "purge": (results.purge, "purge --artefacts --dry-run"),
     },
     "Tools": {
+        "audit": (audit.audit, "audit --members members.npz --others others.npz"),
         "check": (catalogue.check, "check workload digits-linear"),
         "bench": (bench.bench, "bench --workload digits-mlp --method dp-sgd --batch-size 64"),
         "price": (price_app, ""),

@@ -208,11 +208,7 @@ def blind_verdict(metrics: Leakage) -> tuple[bool, str]:
     Returns:
         Whether the cell is valid, and why.
     """
-    if metrics.auc is None:
-        raise ValueError("a split without an AUC has no verdict")
-    n1, n0 = metrics.n_members / metrics.models, metrics.n_nonmembers / metrics.models
-    deviation = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0) / metrics.models)
-    p = float(stats.norm.sf((metrics.auc - 0.5) / deviation))
+    p = blind_chance(metrics)
     found = f"blind AUC {metrics.auc:.3f} over {metrics.models} targets, p = {p:.2g}"
     if p < BLIND_LEVEL:
         return False, (
@@ -220,6 +216,15 @@ def blind_verdict(metrics: Leakage) -> tuple[bool, str]:
             "and attacks on this cell do not measure leakage; draw members at random from the pool"
         )
     return True, f"{found}: no sign that members differ from non-members"
+
+
+def blind_chance(metrics: Leakage) -> float:
+    """The p-value of `blind_verdict`."""
+    if metrics.auc is None:
+        raise ValueError("a split without an AUC has no verdict")
+    n1, n0 = metrics.n_members / metrics.models, metrics.n_nonmembers / metrics.models
+    deviation = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0) / metrics.models)
+    return float(stats.norm.sf((metrics.auc - 0.5) / deviation))
 
 
 def _note(models: int, scored: Iterable[Scored]) -> str | None:

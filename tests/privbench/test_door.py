@@ -9,7 +9,7 @@ import sys
 import privbench
 
 EXPORTED = {
-    *("Results", "open_store", "Guarantee", "price"),
+    *("Results", "open_store", "Guarantee", "price", "audit", "LeakageAudit", "write_audit_page"),
     *(
         "Method",
         "Calibrated",

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from harness.attacks import blind
 from harness.attacks.base import Bools, Evidence, Floats
 from harness.attacks.blind import Blind, BlindParams
+from harness.leakage import split_prediction
 from harness.leakage.figures import blind_verdict, evaluate
 from tests.harness.simulated import known
 from workloads.base import Records
@@ -84,7 +84,7 @@ def test_wide_features_are_reduced_and_still_found(masks: Callable[..., Bools]) 
     wide = random.standard_normal((600, 500), dtype=np.float32)
     labels = random.integers(0, 3, 600)
     assert judge(wide, labels, members)[0]
-    assert blind._describe(wide, labels, random).shape == (600, 2 * blind.WIDTH + 3)
+    assert split_prediction._describe(wide, labels, random).shape == (600, 2 * split_prediction.WIDTH + 3)
     faded = wide + 0.4 * members[0][:, None].astype(np.float32)
     assert not judge(faded, labels, members[[0]])[0]
 

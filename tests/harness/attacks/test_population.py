@@ -4,35 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
-from harness.attacks.base import Bools, Evidence, Floats
+from harness.attacks.base import Bools, Evidence
 from harness.attacks.loss import Loss, LossParams
-from harness.attacks.population import Population, PopulationParams, calibrated_rank
+from harness.attacks.population import Population, PopulationParams
 from harness.leakage.figures import evaluate
 from workloads.errors import BenchError
-
-LOSSES = hnp.arrays(
-    np.float64, st.integers(1, 30), elements=st.floats(0, 1e3) | st.sampled_from([0.0, 0.1, 1e-300])
-)
-
-
-@given(LOSSES, LOSSES)
-@settings(max_examples=80, deadline=None, derandomize=True)
-def test_rank_is_strictly_increasing_in_the_loss(losses: Floats, population: Floats) -> None:
-    rank = calibrated_rank(losses, population)
-    order = np.argsort(losses, kind="stable")
-    apart = np.diff(losses[order]) > 0
-    np.testing.assert_array_equal(np.diff(rank[order]) > 0, apart)
-    assert ((rank >= 0) & (rank <= 1)).all()
-
-
-def test_rank_is_the_mid_rank_at_population_losses() -> None:
-    population = np.array([1.0, 2.0, 2.0, 4.0])
-    rank = calibrated_rank(np.array([1.0, 2.0, 3.0, 4.0, 0.5, 9.0]), population)
-    np.testing.assert_allclose(rank, [0.2, 0.5, 0.65, 0.8, 0.1, 0.9])
 
 
 def test_threshold_gives_the_requested_false_positive_rate(from_phi: Callable[..., Evidence]) -> None:

@@ -1,0 +1,6 @@
+"""`privbench audit`: what a given model leaks. command.py parses and delegates, findings.py prints the "
+"result."""
+
+from harness.cli.audit.command import audit
+
+__all__ = ["audit"]
