@@ -1,30 +1,38 @@
 """The result of an audit of a training, from the store: what the tasks of its sweep found."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load
+from safetensors.numpy import load, load_file
 
 from harness.audit.leakage_audit import (
     AttackFigures,
     AuditedData,
+    AuditLedger,
     LeakageAudit,
     SkippedAttack,
     SplitCheck,
     WorstRecord,
 )
+from harness.audit.ledger_file import price_ledger
+from harness.audit.limits import Limit, judge_limits
+from harness.audit.surroundings import describe_run
+from harness.audit.wording import QUESTIONS, explain, list_limits, name_highest
 from harness.leakage.matrices import Bools, Floats
 from harness.members.manifest import attack_facts
 from harness.plan.plan import Plan
 from harness.plan.program_audit import ProgramAudit, repeated
 from harness.programs.doubts import find_doubts
+from harness.programs.given_records import FILE
 from harness.programs.shelf import describe_given
 from harness.spec import Cell, Plugin
 from harness.store import Store
-from harness.store.outcomes import Audited, AuditOutcome, Leakage, Membership
+from harness.store.outcomes import Audited, AuditOutcome, Membership
 from harness.store.result import Result
 from workloads.errors import BenchError
 
@@ -37,15 +45,12 @@ SHOWN = 10
 FALSE_ALARMS = 0.01
 UNFIT = ("label-only", "white-box")
 """Attacks that a reader may miss, and that need the model itself."""
-STATED = ("privbench", "python", "platform", "processor", "numpy", "scikit-learn", "torch")
-"""Of the provenance of a training."""
-SHOWS_NOT = (
-    "What an adversary with better attacks, more shadow models or more knowledge would find: the figures "
-    "are lower bounds on what can be found.",
-    "What the program does beside its predictions: its weights, files and logs were not attacked.",
-    "The leakage of a model trained on other records, or on another number of them.",
-    "What several records of one person leak together: every record counts alone.",
+DELTA = 1e-5
+CONDITION = (
+    "It holds for models that this program trains on {members:,} records drawn at random from records like "
+    "these: privbench drew the members, so nothing but the training tells them from the others."
 )
+PROGRAM = "What the program does beside its predictions: its weights, files and logs were not attacked."
 
 
 Done = Sequence[tuple[Plugin, Result]]
@@ -61,46 +66,62 @@ class AuditFailed(BenchError):
     """
 
 
-def result_of(store: Store, asked: ProgramAudit, plan: Plan) -> LeakageAudit:
+@dataclass(frozen=True)
+class Beside:
+    """What an audit of a training is asked for beside its plan."""
+
+    limits: Sequence[Limit] = ()
+    ledger: Any = None
+    """A DpEvent, Opacus's accountant, or the path of its saved state; None: no price stands beside it."""
+    delta: float = DELTA
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """As given, for the provenance."""
+
+
+def result_of(store: Store, asked: ProgramAudit, plan: Plan, beside: Beside) -> LeakageAudit:
     """Read the result of an audit whose sweep has ended; AuditFailed if there is none."""
     cell = plan.cells[0]
-    trained = _trainings(store, cell, asked.models)
+    trained = _trainings(store, cell, asked.extent.models)
     attacks = [(task.attack, store.result(task.key)) for task in plan.tasks if task.attack is not None]
     done = [(attack, each) for attack, each in attacks if each is not None and each.done]
     found = list(_figures(done))
     if not found:
         raise _failed(store, [each for _, each in attacks], "attacks")
-    headline = next(name for name in (*HEADLINES, found[0].attack) if name in {each.attack for each in found})
-    program, records = describe_given(store, cell.method.name), describe_given(store, cell.workload.name)
-    first = trained[0]
-    facts = _data(cell, trained, first, store)
-    metrics = next(each.metrics for each in found if each.attack == headline)
+    names = [each.attack for each in found]
+    headline = next(name for name in (*HEADLINES, *names) if name in names)
+    program = describe_given(store, cell.method.name)
+    data = _data(store, cell, trained)
+    ledger = None if beside.ledger is None else price_ledger(beside.ledger, beside.delta)
+    notes = [
+        *plan.warnings,
+        *find_doubts(store, [each.key for each in trained], repeated(plan).key),
+        *(warning for each in trained for warning in each.warnings),
+    ]
     return LeakageAudit(
-        question=f"What do models trained by {program['shown']} leak about the records they were trained on?",
+        question=QUESTIONS["training"],
         rung="training",
-        target=f"{asked.models} models trained by {program['shown']}",
-        data=facts.model_copy(update={"files": {**program["files"], **records["files"]}}),
+        target=f"{asked.extent.models} models trained by {program['shown']}",
+        data=data,
         headline=headline,
-        meaning=_meaning(metrics, asked.models),
-        condition=(
-            f"It holds for models that this program trains on {cell.n_train:,} records drawn at random from "
-            "records like these; members were drawn by privbench, so they and the others are exchangeable."
-        ),
+        meaning=explain(found[names.index(headline)]),
+        condition=CONDITION.format(members=cell.n_train),
+        highest=name_highest(found, headline),
         attacks=found,
         skipped=tuple(_skipped(attacks)),
         split=_split(done),
-        canary_audits=dict(_bounds(done)),
+        ledger=ledger,
+        canary_audits={name: _priced(bound, beside, ledger) for name, bound in _bounds(done)},
         worst=tuple(_worst(store, done, cell)),
-        shows_not=SHOWS_NOT,
-        warnings=tuple(dict.fromkeys(_warnings(store, plan, trained, cell, asked.models))),
+        shows_not=[*list_limits(data, ledger is not None, asked.extent.canaries > 0), PROGRAM],
+        warnings=tuple(dict.fromkeys(notes)),
+        limits=judge_limits(beside.limits, found),
         provenance={
-            **{name: first.provenance.get(name) for name in STATED},
+            **describe_run(dict(beside.arguments)),
             "store": str(store.path),
             "sweep": asked.name,
-            "cell": cell.key,
             "workload": cell.workload.name,
             "method": cell.method.name,
-            "seed": cell.seed,
+            "cell": cell.key,
         },
     )
 
@@ -123,26 +144,31 @@ def _failed(store: Store, results: Sequence[Result | None], what: str) -> AuditF
     messages = [str(result.message) for result in failed]
     cause = max(dict.fromkeys(messages), key=messages.count)
     message = f"{len(failed)} of {len(results)} {what} failed: {cause}"
-    message += f"; what it printed: privbench logs {failed[0].key[:12]} --store {store.path}"
+    message += (
+        f"; what it printed: privbench logs {failed[0].key[:12]} --store {store.path}; privbench retry runs "
+        "them again"
+    )
     return AuditFailed(message, field=what, value=len(failed))
 
 
-def _data(cell: Cell, trained: Sequence[Result], first: Result, store: Store) -> AuditedData:
-    signals: Mapping[str, NDArray[Any]] = load(store.read_artefact(first, "signals"))
+def _data(store: Store, cell: Cell, trained: Sequence[Result]) -> AuditedData:
+    signals: Mapping[str, NDArray[Any]] = load(store.read_artefact(trained[0], "signals"))
+    records = load_file(store.given / cell.workload.name / FILE)
     metrics = [each.training.metrics for each in trained]
-    own = signals["logits"].shape[0] - cell.canaries
     others = [each.nonmember_accuracy for each in metrics if each.nonmember_accuracy is not None]
+    digests = [describe_given(store, name)["files"] for name in (cell.method.name, cell.workload.name)]
     return AuditedData(
         members=cell.n_train,
-        others=own - cell.n_train,
+        others=len(records["x"]) - cell.n_train,
         classes=signals["logits"].shape[1],
         population=len(signals["test_labels"]),
         models=len(trained),
         shadows=len(trained) - 1,
         signal="logits",
-        features=None,
+        features=math.prod(records["x"].shape[1:]),
         member_accuracy=fmean(each.train_accuracy for each in metrics),
         other_accuracy=fmean(others) if others else None,
+        files={name: digest for each in digests for name, digest in each.items()},
     )
 
 
@@ -203,22 +229,20 @@ def _bounds(done: Done) -> Iterator[tuple[str, Audited]]:
             yield attack.name, result.outcome.audit
 
 
-def _meaning(metrics: Leakage, models: int) -> str:
-    """The headline in one sentence."""
-    who = "An adversary who sees a model's predictions"
-    if models > 1:
-        who += " and can run the program on other records"
-    for text, words in (("0.01", "1 %"), ("0.1", "10 %")):
-        rate = metrics.tpr.get(text)
-        if rate is not None and rate.value is not None:
-            low = "" if rate.low is None or rate.high is None else f" ({rate.low:.1%} to {rate.high:.1%})"
-            return (
-                f"{who} recognises {rate.value:.1%}{low} of its training records while wrongly accusing "
-                f"{words} of other records; guessing would find {words}."
-            )
-    if metrics.auc is None:
-        return f"{who} could not be measured on these records."
-    return f"{who} ranks a training record above another one in {metrics.auc:.1%} of pairs; guessing: 50 %."
+def _priced(bound: Audited, beside: Beside, ledger: AuditLedger | None) -> Audited:
+    """A bound beside the price of a ledger; an alarm if it proves more."""
+    if ledger is not None and ledger.guarantee.delta != bound.delta:
+        ledger = price_ledger(beside.ledger, bound.delta)
+    price = None if ledger is None else ledger.guarantee.epsilon
+    if price is None or ledger is None:
+        return bound
+    alarm = bound.epsilon > price
+    message = (
+        f"epsilon is at least {bound.epsilon:.3g} (confidence {bound.confidence:g}), above the {price:.3g} "
+        f"of {ledger.source} at delta {bound.delta:g}: the program deviates from that ledger"
+    )
+    given = {"epsilon_priced": price, "alarm": alarm, "message": message if alarm else None}
+    return bound.model_copy(update=given)
 
 
 # -- records ---------------------------------------------------------------------------------------
@@ -262,14 +286,3 @@ def false_alarms(scores: Floats, members: Bools) -> Floats:
         higher = len(others) - np.searchsorted(others, scores[model, inside], side="left")
         found[model, inside] = (higher + 1) / (len(others) + 1)
     return found
-
-
-# -- warnings --------------------------------------------------------------------------------------
-
-
-def _warnings(store: Store, plan: Plan, trained: Sequence[Result], cell: Cell, models: int) -> Iterator[str]:
-    yield from plan.warnings
-    keys = [cell.training_key(index) for index in range(models)]
-    yield from find_doubts(store, keys, repeated(plan).key)
-    for result in trained:
-        yield from result.warnings

@@ -25,10 +25,9 @@ REPETITION = "repetition"
 
 
 @dataclass(frozen=True)
-class ProgramAudit:
-    """What is asked about a program."""
+class Extent:
+    """How much an audit of a training does."""
 
-    given: Given
     models: int = 16
     canaries: int = 0
     canary: str = CANARY
@@ -38,6 +37,14 @@ class ProgramAudit:
     """None for half of the pool."""
     seed: int = 0
 
+
+@dataclass(frozen=True)
+class ProgramAudit:
+    """What is asked about a program."""
+
+    given: Given
+    extent: Extent = Extent()
+
     @property
     def name(self) -> str:
         """The name of its sweep."""
@@ -46,18 +53,19 @@ class ProgramAudit:
     @property
     def attacks(self) -> list[Any]:
         """The attacks to run, with the audit where there are canaries."""
-        fitting = [name for name in ATTACKS if attack_facts(name).shadows < self.models]
-        asked = fitting if self.attack is None else parse_attacks(self.attack)
-        return [*asked, *([AUDIT] if self.canaries and AUDIT not in asked else [])]
+        fitting = [name for name in ATTACKS if attack_facts(name).shadows < self.extent.models]
+        asked = fitting if self.extent.attack is None else parse_attacks(self.extent.attack)
+        audited = any(name in (AUDIT, {"attack": AUDIT}) for name in asked)
+        return [*asked, *([AUDIT] if self.extent.canaries and not audited else [])]
 
     def sweep(self) -> dict[str, Any]:
         """The content of its sweep file."""
         grid: dict[str, Any] = {"workload": self.given.workload, "method": self.given.method}
-        if self.n_train is not None:
-            grid["n_train"] = self.n_train
-        if self.canaries:
-            grid |= {"canary": self.canary, "canaries": self.canaries}
-        head = {"name": self.name, "models": self.models, "seed": self.seed}
+        if self.extent.n_train is not None:
+            grid["n_train"] = self.extent.n_train
+        if self.extent.canaries:
+            grid |= {"canary": self.extent.canary, "canaries": self.extent.canaries}
+        head = {"name": self.name, "models": self.extent.models, "seed": self.extent.seed}
         return {**head, "attacks": self.attacks, "grid": [grid]}
 
 

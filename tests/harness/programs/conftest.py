@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness.jobs.loop import Stop, run_task
-from harness.plan.program_audit import ProgramAudit, plan_audit
+from harness.plan.program_audit import Extent, ProgramAudit, plan_audit
 from harness.programs.ask import Given, take_script
 from harness.programs.given_records import Arrays
 from harness.store import Store
@@ -68,7 +68,7 @@ def first_training(store: Store) -> Trained:
     def run(given: Path | Given) -> Result:
         if isinstance(given, Path):
             given = take_script(store, given)
-        plan = plan_audit(ProgramAudit(given, models=1), store)
+        plan = plan_audit(ProgramAudit(given, Extent(models=1)), store)
         store.add(*plan.tasks)
         run_task(store, plan.tasks[0].key, Stop())
         found = store.result(plan.tasks[0].key)

@@ -14,7 +14,7 @@ from safetensors.numpy import load
 import methods
 from harness.backends.base import job_command
 from harness.jobs.loop import Stop, run_task
-from harness.plan.program_audit import ProgramAudit, plan_audit
+from harness.plan.program_audit import Extent, ProgramAudit, plan_audit
 from harness.programs.ask import take_command, take_script
 from harness.programs.given_records import Arrays
 from harness.programs.program import ProgramParams, check_command
@@ -271,7 +271,7 @@ class Plugged:
 def test_an_ordinary_sweep_gives_equal_numbers(write: Write, store: Store, tmp_path: Path) -> None:
     """Masks, seeds, predictions, coins and scores are those of a plug-in of the same name."""
     given = take_script(store, write(RECORDS + SOFTMAX))
-    asked = ProgramAudit(given, models=3, canaries=10, attack="loss,lira")
+    asked = ProgramAudit(given, Extent(models=3, canaries=10, attack="loss,lira"))
     plan = plan_audit(asked, store)
     other = Store.open(tmp_path / "other", create=True)
     for each in (store, other):
@@ -307,7 +307,7 @@ def test_a_killed_training_is_not_left_behind(write: Write, store: Store, tmp_pa
         f"{RECORDS}\n\ndef train(x, y, seed):\n    import os, time\n"
         f"    open({str(mark)!r}, 'w').write(str(os.getpid()))\n    time.sleep(600)\n"
     )
-    plan = plan_audit(ProgramAudit(take_script(store, script), models=1), store)
+    plan = plan_audit(ProgramAudit(take_script(store, script), Extent(models=1)), store)
     store.add(*plan.tasks)
     with subprocess.Popen(job_command(store, plan.tasks[0].key)) as worker:
         deadline = time.monotonic() + 60
