@@ -164,7 +164,7 @@ def conclude(
     """The result of an audit of one model, from what was measured."""
     headline = choose_headline(found.figures)
     first = next(each for each in found.figures if each.attack == headline)
-    population = given.population
+    population, split = given.population, check_split(given)
     data = AuditedData(
         members=len(given.members),
         others=len(given.others),
@@ -184,14 +184,14 @@ def conclude(
         target=target,
         data=data,
         headline=headline,
-        meaning=wording.explain(first),
+        meaning=wording.VOID if split.valid is False else wording.explain(first),
         condition=wording.CONDITION,
-        highest=wording.name_highest(found.figures, headline),
+        highest=None if split.valid is False else wording.name_highest(found.figures, headline),
         attacks=found.figures,
         skipped=found.skipped,
-        split=check_split(given),
+        split=split,
         ledger=asked.ledger,
-        worst=find_worst(found.scores[headline], given),
+        worst=() if split.valid is False else find_worst(found.scores[headline], given),
         shows_not=wording.list_limits(data, asked.ledger is not None, canaries=False),
         warnings=[*given.warnings, *found.warnings],
         limits=judge_limits(asked.limits, found.figures),

@@ -32,8 +32,7 @@ Arrays = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outputs:
-    """The outputs of the audited model on n records, and of its shadows, with what is known of the "
-    "records."""
+    """The outputs of the audited model and its shadows on n records, and what is known of these."""
 
     signal: Signal
     recognised: bool
@@ -59,7 +58,7 @@ class Outputs:
     def phi(self, temperature: float = 1.0) -> Floats:
         """(1 + K, n): rescaled logits. Losses have lost the other classes, and any temperature but 1."""
         if self.signal == "losses":
-            return rescaled_loss(self.values.astype(np.float64))
+            return rescaled_loss(np.asarray(self.values, dtype=np.float64))
         labels = self.labels if self.labels is not None else np.empty(0, dtype=np.int64)
         return rescaled_logit(self.logits, labels, temperature)
 
@@ -83,7 +82,7 @@ def rescaled_loss(losses: Floats) -> Floats:
     """log p - log(1 - p) of p = exp(-loss), without rounding near p = 1; a loss of 0 gets a finite value."""
     with np.errstate(divide="ignore"):
         phi = -losses - np.log(-np.expm1(-losses))
-    return np.minimum(phi, LARGEST_PHI)
+    return np.asarray(np.minimum(phi, LARGEST_PHI))
 
 
 def read_outputs(arrays: Arrays, role: str, declared: Signal | None = None) -> Outputs:
@@ -134,7 +133,7 @@ def check_values(values: NDArray[Any], signal: Signal, name: str, role: str) -> 
             rows, name, role, "losses that are negative or not finite", "cross-entropies in nats, from 0 up"
         )
     else:
-        outside = ~((values >= 0) & (values <= 1 + SUM_SLACK)).all(axis=2)
+        outside = np.asarray(~((values >= 0) & (values <= 1 + SUM_SLACK)).all(axis=2))
         _refuse(
             outside, name, role, "probabilities outside 0 to 1", "softmax outputs; for logits, name them so"
         )
@@ -153,8 +152,7 @@ def check_values(values: NDArray[Any], signal: Signal, name: str, role: str) -> 
 
 
 def recognise(values: NDArray[Any]) -> Signal:
-    """The kind of outputs: losses in one column, probabilities if rows are in [0, 1] and sum to 1, else "
-    "logits."""
+    """The kind of outputs: one column is losses; rows in [0, 1] with a sum of 1 are probabilities."""
     if values.ndim == 1:
         return "losses"
     sums = values.sum(axis=1, dtype=np.float64)
@@ -340,7 +338,7 @@ def _same_length(field: str, found: int, expected: int, role: str) -> None:
         )
 
 
-def _refuse(rows: Bools, name: str, role: str, what: str, wanted: str) -> None:
+def _refuse(rows: NDArray[np.bool_], name: str, role: str, what: str, wanted: str) -> None:
     count = int(rows.any(axis=0).sum())
     if count:
         raise DataError(

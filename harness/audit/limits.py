@@ -88,8 +88,13 @@ def _judge(limit: Limit, attack: AttackFigures) -> FigureLimit:
     """A limit is exceeded where the lower end of the 95 % interval is above it."""
     value, low = figure_of(attack, limit.figure)
     exceeded = low is not None and low > limit.most
-    shown = "not measured" if value is None or low is None else f"{value:.4g}, at least {low:.4g} at 97.5 %"
-    verdict = "above" if exceeded else "not above"
+    name = f"{limit.figure} of {attack.attack}"
+    text = f"{name} was not measured, its limit is {limit.most:g}"
+    if value is not None and low is not None:
+        verdict = "above" if exceeded else "not above"
+        text = (
+            f"{name} is {value:.3g}, its interval begins at {low:.3g}: {verdict} the limit of {limit.most:g}"
+        )
     return FigureLimit(
         attack=attack.attack,
         figure=limit.figure,
@@ -97,7 +102,7 @@ def _judge(limit: Limit, attack: AttackFigures) -> FigureLimit:
         value=value,
         low=low,
         exceeded=exceeded,
-        message=f"{limit.figure} of {attack.attack} is {shown}: {verdict} the limit {limit.most:g}",
+        message=text,
     )
 
 

@@ -157,8 +157,7 @@ def check_split(pairing: Pairing) -> SplitCheck:
 def complete(
     features: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Features without gaps: a missing value is its column's mean, and that it was missing a column of its "
-    "own."""
+    """Features without gaps: means for missing values, and columns that say where they were missing."""
     missing = ~np.isfinite(features)
     gaps = missing.any(axis=0)
     if not gaps.any():

@@ -32,8 +32,7 @@ SERIES = re.compile(r"^(shadow_(?P<shadow>\d+)_)?(?P<name>[a-z]+?)(_(?P<place>\w
 
 
 def read_file(path: Path, role: str) -> Columns:
-    """The arrays of a file by the names of harness/audit/given.py; DataError if it is none that can be "
-    "read."""
+    """The arrays of a file by the names of harness/audit/given.py; DataError if it cannot be read."""
     if not path.is_file():
         raise DataError(f"there is no file {path}", field=role, value=str(path), allowed="a file")
     kind = path.suffix.lower()
@@ -132,8 +131,7 @@ def _columns(path: Path, kind: str) -> Columns:
 
 
 def _table(columns: Columns, path: Path) -> Columns:
-    """Columns of series gathered: logit_0, logit_1 as logits, shadow_0_loss, shadow_1_loss as "
-    "shadow_losses."""
+    """Series of columns gathered: logit_0 and logit_1 as logits, shadow_0_loss as shadow_losses."""
     arrays: Columns = {}
     series: dict[str, dict[int, Any]] = defaultdict(dict)
     shadows: dict[str, dict[int, dict[int, Any]]] = defaultdict(lambda: defaultdict(dict))

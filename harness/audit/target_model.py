@@ -117,7 +117,8 @@ class TargetModel:
         if self.module is None:
             return x
         made = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
-        return made.to(self.device)
+        kind = next((each.dtype for each in self.module.parameters()), made.dtype)
+        return made.to(self.device, kind if made.is_floating_point() else made.dtype)
 
 
 class Logits(nn.Module):
@@ -139,8 +140,7 @@ class Logits(nn.Module):
 
 @contextmanager
 def evaluating(module: nn.Module | None) -> Iterator[bool]:
-    """Evaluation mode for every part of a module, and then the mode that it had; yields whether any was "
-    "training."""
+    """Evaluation mode for all of a module, then the modes that it had; yields whether any was training."""
     modes = [] if module is None else [(part, part.training) for part in module.modules()]
     if module is not None:
         module.eval()
@@ -205,8 +205,7 @@ def read_examples(given: Any, role: str) -> Examples:
 def query(
     target: TargetModel, pairing: Pairing, pool: Examples, signal: Signal, asked: Any = None
 ) -> tuple[list[AttackFigures], list[SkippedAttack], dict[str, Floats]]:
-    """Run the attacks that need the model: hard labels of perturbed records, and the last layer's "
-    "gradient."""
+    """Run the attacks that need the model: its labels of perturbed records, and its last layer."""
     figures, skipped, scores = [], [], {}
     numbers = _numeric(pool.x)
     for name in QUERYING:
@@ -316,8 +315,7 @@ def _plain(given: Any) -> NDArray[Any]:
 
 
 def _numeric(x: Any) -> NDArray[Any] | None:
-    """The records as numbers, floats as float64 for models that are no modules; None if they are no "
-    "numbers."""
+    """The records as numbers, arrays as float64; None if they are no numbers."""
     if isinstance(x, Tensor):
         return x.detach().cpu().numpy() if x.dtype != torch.bfloat16 else x.detach().float().cpu().numpy()
     if hasattr(x, "iloc"):

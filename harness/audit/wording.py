@@ -15,6 +15,10 @@ CONDITION = (
     "but the "
     "training tells them apart."
 )
+VOID = (
+    "This says nothing about leakage: members and others differ without any model, and the attacks find that "
+    "difference."
+)
 NEVER = (
     "It is no upper bound: an attack that is not in the table, or that knows more, may find more members.",
     "A small figure is no proof of privacy, and no guarantee follows from it.",
