@@ -203,7 +203,8 @@ def _skipped(attacks: Sequence[tuple[Plugin, Result | None]]) -> Iterator[Skippe
             yield SkippedAttack(attack=attack.name, reason=why)
     for name in UNFIT:
         yield SkippedAttack(
-            attack=name, reason="it queries or opens the model, and of a program only predictions are kept"
+            attack=name,
+            reason="it queries or opens the model, and of a program only the predictions are kept",
         )
 
 
