@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from harness.attacks.parts.inversion import Reconstructions as Reconstructions
     from harness.audit.door import audit as audit
     from harness.audit.leakage_audit import LeakageAudit as LeakageAudit
+    from harness.audit.scorer import leakage_scorer as leakage_scorer
     from harness.backends.base import Backend as Backend
     from harness.backends.base import Finding as Finding
     from harness.backends.base import Job as Job
@@ -138,6 +139,7 @@ _HOMES = {
     "harness.attacks.parts.inversion": ("Intercepted", "Inversion", "Reconstructions"),
     "harness.audit.door": ("audit",),
     "harness.audit.leakage_audit": ("LeakageAudit",),
+    "harness.audit.scorer": ("leakage_scorer",),
     "harness.backends.base": (
         "Backend",
         "Finding",

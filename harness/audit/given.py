@@ -151,6 +151,21 @@ def check_values(values: NDArray[Any], signal: Signal, name: str, role: str) -> 
             )
 
 
+def places_of(classes: NDArray[Any], labels: NDArray[Any], role: str) -> Ints:
+    """Labels as positions among the sorted classes of an estimator; DataError for any other label."""
+    places = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
+    strange = np.asarray(classes[places] != labels)
+    if strange.any():
+        raise DataError(
+            f"{int(strange.sum())} labels of {role} are no classes of the estimator (one is "
+            f"{labels[strange][0]!r}): it knows {', '.join(map(str, classes[:8]))}",
+            field="labels",
+            value=labels[strange][0],
+            allowed=tuple(classes.tolist()),
+        )
+    return np.asarray(places, dtype=np.int64)
+
+
 def recognise(values: NDArray[Any]) -> Signal:
     """The kind of outputs: one column is losses; rows in [0, 1] with a sum of 1 are probabilities."""
     if values.ndim == 1:

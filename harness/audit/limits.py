@@ -15,6 +15,11 @@ TPRS = {
     "tpr_at_0p01pct": "0.0001",
 }
 FIGURES = ("auc", "balanced_accuracy", *TPRS)
+NAMES = {
+    "auc": "AUC",
+    "balanced_accuracy": "balanced accuracy",
+    **{name: f"TPR at {100 * float(label):g} % FPR" for name, label in TPRS.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -88,13 +93,13 @@ def _judge(limit: Limit, attack: AttackFigures) -> FigureLimit:
     """A limit is exceeded where the lower end of the 95 % interval is above it."""
     value, low = figure_of(attack, limit.figure)
     exceeded = low is not None and low > limit.most
-    name = f"{limit.figure} of {attack.attack}"
-    text = f"{name} was not measured, its limit is {limit.most:g}"
+    name = f"the {NAMES[limit.figure]} of {attack.attack}"
+    most = _shown(limit.figure, limit.most)
+    text = f"{name} was not measured; its limit is {most}"
     if value is not None and low is not None:
+        shown, begin = _shown(limit.figure, value), _shown(limit.figure, low)
         verdict = "above" if exceeded else "not above"
-        text = (
-            f"{name} is {value:.3g}, its interval begins at {low:.3g}: {verdict} the limit of {limit.most:g}"
-        )
+        text = f"{name} is {shown}, its interval begins at {begin}: {verdict} the limit of {most}"
     return FigureLimit(
         attack=attack.attack,
         figure=limit.figure,
@@ -104,6 +109,10 @@ def _judge(limit: Limit, attack: AttackFigures) -> FigureLimit:
         exceeded=exceeded,
         message=text,
     )
+
+
+def _shown(figure: str, value: float) -> str:
+    return f"{value:.3f}" if figure == "auc" else f"{100 * value:.3g} %"
 
 
 def figure_of(attack: AttackFigures, figure: str) -> tuple[float | None, float | None]:

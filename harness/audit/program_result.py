@@ -38,8 +38,6 @@ from workloads.errors import BenchError
 
 HEADLINES = ("strongest", "lira", "rmia", "loss")
 """The attack that is stated first: the first of these that was asked for and could be run."""
-RANKED_BY = ("lira", "rmia", "loss")
-"""The attack whose scores rank the records, in this order; the strongest has several."""
 SHOWN = 10
 """Records of the list of the worst."""
 FALSE_ALARMS = 0.01
@@ -111,7 +109,7 @@ def result_of(store: Store, asked: ProgramAudit, plan: Plan, beside: Beside) -> 
         split=_split(done),
         ledger=ledger,
         canary_audits={name: _priced(bound, beside, ledger) for name, bound in _bounds(done)},
-        worst=tuple(_worst(store, done, cell)),
+        worst=tuple(_worst(store, next(each for attack, each in done if attack.name == headline), cell)),
         shows_not=[*list_limits(data, ledger is not None, asked.extent.canaries > 0), PROGRAM],
         warnings=tuple(dict.fromkeys(notes)),
         limits=judge_limits(beside.limits, found),
@@ -249,20 +247,17 @@ def _priced(bound: Audited, beside: Beside, ledger: AuditLedger | None) -> Audit
 # -- records ---------------------------------------------------------------------------------------
 
 
-def _worst(store: Store, done: Done, cell: Cell) -> Iterator[WorstRecord]:
-    """The members that are found on most models with few false alarms."""
-    by_name = {attack.name: result for attack, result in done}
-    ranked = next((by_name[name] for name in RANKED_BY if name in by_name), None)
-    first = store.result(cell.training_key(0))
-    if ranked is None or first is None:
-        return
+def _worst(store: Store, ranked: Result, cell: Cell) -> Iterator[WorstRecord]:
+    """The members that the headline's attack finds on most models with few false alarms."""
     stored = load(store.read_artefact(ranked, "scores"))
-    labels = load(store.read_artefact(first, "signals"))["labels"]
-    if "scores" not in stored:
+    first = store.result(cell.training_key(0))
+    name = scores_of(ranked)
+    if first is None or name not in stored:
         return
+    labels = load(store.read_artefact(first, "signals"))["labels"]
     own = stored["members"].shape[1] - cell.canaries
     members = stored["members"][:, :own].astype(bool)
-    alarms = false_alarms(stored["scores"][:, :own], members)
+    alarms = false_alarms(stored[name][:, :own], members)
     trained, flagged = members.sum(axis=0), (alarms <= FALSE_ALARMS).sum(axis=0)
     middle = np.full(own, 1.0)
     for row in np.flatnonzero(trained):
@@ -277,6 +272,13 @@ def _worst(store: Store, done: Done, cell: Cell) -> Iterator[WorstRecord]:
                 flagged=int(flagged[row]),
                 trained=int(trained[row]),
             )
+
+
+def scores_of(ranked: Result) -> str:
+    """The name of an attack's scores; of a selection, those of the attack that it chose most often."""
+    metrics = ranked.outcome.metrics if isinstance(ranked.outcome, Membership) else None
+    chosen = metrics.auc_chosen if metrics is not None else None
+    return f"scores/{max(chosen, key=lambda name: chosen[name])}" if chosen else "scores"
 
 
 def false_alarms(scores: Floats, members: Bools) -> Floats:

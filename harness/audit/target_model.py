@@ -18,7 +18,7 @@ from harness.attacks.label_only.label_only import LabelOnlyParams
 from harness.attacks.label_only.label_only import attack as label_only
 from harness.attacks.white_box import WhiteBoxParams
 from harness.attacks.white_box import attack as white_box
-from harness.audit.given import Arrays, Signal, recognise
+from harness.audit.given import Arrays, Signal, places_of, recognise
 from harness.audit.leakage_audit import AttackFigures, SkippedAttack
 from harness.audit.measurement import QUERYING, judge
 from harness.audit.pairing import Pairing
@@ -83,20 +83,7 @@ class TargetModel:
 
     def labels(self, y: NDArray[Any], role: str) -> NDArray[Any]:
         """Labels as positions of the outputs."""
-        if self.classes is None:
-            return y
-        places = np.searchsorted(self.classes, y).clip(0, len(self.classes) - 1)
-        strange = self.classes[places] != y
-        if strange.any():
-            raise DataError(
-                f"{int(strange.sum())} labels of {role} are no classes of the estimator (one is "
-                f"{y[strange][0]!r}): "
-                f"it knows {', '.join(map(str, self.classes[:8]))}",
-                field="labels",
-                value=y[strange][0],
-                allowed=tuple(self.classes.tolist()),
-            )
-        return places
+        return y if self.classes is None else places_of(self.classes, y, role)
 
     def recognise(self, x: Any) -> Signal:
         """The kind of its outputs, as declared or by those on the first batch."""

@@ -10,6 +10,7 @@ import privbench
 
 EXPORTED = {
     *("Results", "open_store", "Guarantee", "price", "audit", "LeakageAudit", "write_audit_page"),
+    "leakage_scorer",
     *(
         "Method",
         "Calibrated",

@@ -1,4 +1,4 @@
-"""`privbench audit`: what a given model leaks. command.py parses and delegates, findings.py prints the "
+"""`privbench audit`: what a given model leaks. command.py parses and delegates, printed.py prints the "
 "result."""
 
 from harness.cli.audit.command import audit

@@ -8,7 +8,7 @@ import typer
 
 from harness.backends import DEFAULT
 from harness.cli import output
-from harness.cli.audit.findings import show
+from harness.cli.audit.printed import show
 from harness.cli.audit.trained import Sent, Trained, audit_trained
 from harness.cli.options import (
     BackendOption,

@@ -88,7 +88,9 @@ def facts(audit: LeakageAudit) -> list[tuple[str, str]]:
         text = f"{data.member_accuracy:.1%} on members, {data.other_accuracy:.1%} on others"
         found.append(("Accuracy", text.replace("%", " %")))
     names = {True: "passed", False: "FAILED", None: "not made"}
-    found.append(("Blind check", f"{names[audit.split.valid]}: {audit.split.message}"))
+    checked = names[audit.split.valid]
+    text = f"{checked}, see above" if audit.split.valid is False else f"{checked}: {audit.split.message}"
+    found.append(("Blind check", text))
     return found
 
 
