@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.programs import runner
 from harness.spec import Json
 from workloads.errors import BenchError
 
-RUNNER = Path(__file__).with_name("runner.py")
+RUNNER = Path(runner.__file__)
 Kind = Literal["look", "train", "command"]
 
 

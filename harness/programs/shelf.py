@@ -23,9 +23,9 @@ from harness.spec import Cell, Json, key_of
 from harness.store import Store
 from harness.store.files import dump_checked, parse_checked, write_synced
 from workloads.errors import StoreError
+from workloads.fingerprint import GIVEN
 
 ABOUT = "about.json"
-NAME = re.compile(r"[a-z0-9][a-z0-9-]*-[0-9a-f]{12}")
 DIGITS = 12
 RECORDS = "records"
 
@@ -111,7 +111,7 @@ def admit_names(store: Store, workload: str, method: str) -> None:
     """The same by the names of a workload and a method."""
     for name, family in ((workload, workloads.family), (method, methods.family)):
         folder = store.given / name
-        if not NAME.fullmatch(name) or not folder.is_dir():
+        if not GIVEN.fullmatch(name) or not folder.is_dir():
             continue
         known: Any = family.members.get(name)
         if known is not None and known.folder == folder:

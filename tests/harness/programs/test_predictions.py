@@ -36,7 +36,7 @@ def test_one_column_of_two_classes_is_that_of_class_1(shape: tuple[int, ...]) ->
     chances = to_logits(np.array([0.1, 0.9, 0.5]).reshape(shape), 3, 2)
     assert np.allclose(np.exp(chances[:, 1]), [0.1, 0.9, 0.5])
     margins = to_logits(np.array([-2.0, 3.0, 0.5]).reshape(shape), 3, 2)
-    assert np.allclose(margins, [[0, -2], [0, 3], [0, 0.5]])
+    assert np.allclose(margins, [[0.0, -2.0], [0.0, 3.0], [0.0, 0.5]])
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from safetensors.numpy import load
 import methods
 from harness.backends.base import job_command
 from harness.jobs.loop import Stop, run_task
+from harness.plan.changes.task_code import OWN, asked_of, code_of
 from harness.plan.program_audit import Extent, ProgramAudit, plan_audit
 from harness.programs.ask import take_command, take_script
 from harness.programs.given_records import Arrays
@@ -160,6 +161,16 @@ def test_further_files_travel_with_it(write: Write, first_training: Trained, sto
     settings.unlink()
     script.unlink()
     assert first_training(given).done
+
+
+def test_the_code_that_runs_it_is_in_its_fingerprint(write: Write, store: Store) -> None:
+    """Also what the child process executes: a change of it is refused as any other."""
+    given = take_script(store, write())
+    task = plan_audit(ProgramAudit(given, Extent(models=1)), store).tasks[0]
+    files = code_of(asked_of(task))[OWN].files
+    assert {
+        f"harness/programs/{name}.py" for name in ("runner", "predictions", "given_records")
+    } <= files.keys()
 
 
 def test_global_generators_are_seeded(write: Write, first_training: Trained, store: Store) -> None:
