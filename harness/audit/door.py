@@ -162,6 +162,14 @@ def conclude(
     files: Mapping[str, str] | None = None,
 ) -> LeakageAudit:
     """The result of an audit of one model, from what was measured."""
+    if not found.figures:
+        reasons = "; ".join(f"{each.attack} {each.reason}" for each in found.skipped) or "none was asked for"
+        raise DataError(
+            f"no attack can be run on what was given: {reasons}",
+            field="attacks",
+            value=tuple(asked.attacks or ()),
+            allowed=tuple(ATTACKS),
+        )
     headline = choose_headline(found.figures)
     first = next(each for each in found.figures if each.attack == headline)
     population, split = given.population, check_split(given)

@@ -17,9 +17,9 @@ from workloads.errors import DataError
 FEWEST = 50
 """Members, and others, below which an audit is refused unless `few` is given."""
 SHARED = 0.01
-"""The share of the smaller set that may also be in the other one: duplicates, not an overlap."""
-DISTINCT = 0.99
-"""Without features records are known by their outputs, if so many of these are distinct."""
+"""The share of the smaller set that may also be in the other one: duplicates, no overlap."""
+WITHIN = 3.0
+"""Where records have duplicates within a set, so many times their share may be in the other set, too."""
 SATURATED = 0.01
 """The share of records with a probability of exactly 1 from which their ties are worth a warning."""
 CHANCE = 0.001
@@ -206,11 +206,12 @@ def _check_overlap(members: Outputs, others: Outputs) -> Iterable[str]:
             allowed="other records",
         )
     both = int(np.isin(own, theirs).sum())
-    smaller = min(len(own), len(theirs))
-    if not both or (known == "outputs" and _distinct(own, theirs) < DISTINCT):
+    alike = max(_alike(own), _alike(theirs))
+    most = max(1, int((SHARED + WITHIN * alike) * min(len(own), len(theirs))))
+    if both > most:
+        raise _overlap(both, len(members), len(others), f"by their {known}", most)
+    if not both or (known == "outputs" and alike > SHARED):
         return
-    if both > SHARED * smaller:
-        raise _overlap(both, len(members), len(others), f"by their {known}", int(SHARED * smaller))
     yield (
         f"{both} members have a duplicate among the others, by their {known}: the model was in effect "
         "trained on "
@@ -236,8 +237,10 @@ def _identities(members: Outputs, others: Outputs) -> tuple[NDArray[np.void], ND
     return rows[0], rows[1], known
 
 
-def _distinct(*sets: NDArray[np.void]) -> float:
-    return min(len(np.unique(each)) / len(each) for each in sets)
+def _alike(records: NDArray[np.void]) -> float:
+    """The share of records that are equal to another one of the same set."""
+    _, counts = np.unique(records, return_counts=True)
+    return float(counts[counts > 1].sum() / len(records))
 
 
 def _overlap(both: int, members: int, others: int, known: str, allowed: int) -> DataError:

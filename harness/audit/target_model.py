@@ -219,7 +219,7 @@ def _run(
     signal: Signal,
 ) -> tuple[Floats, str]:
     """(n,) scores of one attack, and what it did."""
-    x = pool.x.detach().cpu() if isinstance(pool.x, Tensor) else torch.from_numpy(numbers)
+    x = pool.x.detach().cpu() if isinstance(pool.x, Tensor) else torch.tensor(numbers)
     records = Records(x, torch.from_numpy(pairing.labels))
     if name == "white-box":
         attack: Attack = white_box

@@ -65,6 +65,17 @@ def test_coarse_outputs_are_no_identities(simulated: Callable[..., Any]) -> None
     assert not any("duplicate" in text for text in paired(members, others).warnings)
 
 
+def test_rounded_losses_are_no_overlap() -> None:
+    """To four decimals some losses are equal within a set, and as many between sets; an overlap is more."""
+    random = np.random.default_rng(0)
+    first, second = (np.round(random.exponential(1.0, 3000), 4) for _ in range(2))
+    assert paired({"losses": first}, {"losses": second}).warnings == []
+    shared = np.r_[first[:1500], second[1500:]]
+    with pytest.raises(DataError) as caught:
+        paired({"losses": first}, {"losses": shared})
+    assert caught.value.field == "others"
+
+
 def test_ids_are_believed(simulated: Callable[..., Any]) -> None:
     members, others = simulated(100, 100)
     names = np.arange(200)
