@@ -23,6 +23,7 @@ NEEDS = {
     "docker": "Docker",
     "duckdb": "DuckDB's command line",
     "gpu": "a GPU",
+    "lightning": "Lightning",
     "network": "a network",
     "postgres": "PostgreSQL",
     "root": "root on Debian",

@@ -9,7 +9,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv
+
+from tests.harness.audit.conftest import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -142,3 +147,17 @@ def store(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "store"
+
+
+def write_outputs(folder: Path) -> None:
+    """What a reader of docs/audit-a-model.md has: outputs as arrays and as a table, and Opacus's history."""
+    members, others = simulate(1000, 1000, shadows=3)
+    for name, arrays in (("members", members), ("others", others)):
+        np.savez(folder / f"{name}.npz", **arrays)
+    labels, logits = (np.concatenate([members[name], others[name]]) for name in ("labels", "logits"))
+    columns = {f"logit_{place}": each for place, each in enumerate(logits.T)}
+    columns |= {"label": labels, "member": (np.arange(2000) < 1000).astype(int)}
+    csv.write_csv(pa.table(columns), folder / "outputs.csv")
+    (folder / "history.json").write_text(
+        '{"history": [[1.1, 0.05, 40]], "mechanism": "rdp"}', encoding="utf-8"
+    )

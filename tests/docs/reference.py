@@ -69,6 +69,7 @@ a file are reported at once; `privbench doctor --profile FILE` checks it without
 """.strip()
 SUBJECTS = {
     "Results": ("harness.results", "harness.store"),
+    "Audits": ("harness.audit", "harness.report.audit_page"),
     "Accounting": ("harness.accounting",),
     "Workloads": ("workloads.base", "workloads.records", "workloads.models"),
     "Methods": ("methods",),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from methods import family
-from tests.docs.conftest import describe, write_files
+from tests.docs.conftest import describe, write_files, write_outputs
 from workloads.recipe import Recipe
 
 Pages = dict[str, str]
@@ -28,6 +28,7 @@ RUN_ELSEWHERE = {
     ("docs/tutorial.md", "toml"): "test_tutorial.py",
     ("docs/querying.md", "sql"): "test_querying.py",
     ("docs/notebook.md", "python"): "test_querying.py",
+    ("docs/audit-a-model.md", "python"): "test_audit_guide.py",
     ("docs/add-a-backend.md", "python"): "test_backend_guide.py",
     ("docs/add-a-method.md", "python"): "test_examples.py",
     ("docs/add-a-workload.md", "python"): "test_examples.py",
@@ -155,6 +156,7 @@ def folder(store: Path, blocks: Blocks, root: Path, tmp_path_factory: pytest.Tem
     (attacks,) = (
         text for page, *kind, text in blocks if [page, *kind] == ["docs/add-an-attack.md", "toml", ""]
     )
+    write_outputs(folder)
     grid = '[[grid]]\nworkload = "digits-linear"\nmethod = "sgd"\n'
     write_files(folder, {"sweep.toml": sweep, "attacks.toml": f'name = "attacks"\n{attacks}{grid}'})
     return folder

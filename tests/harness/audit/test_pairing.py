@@ -113,11 +113,11 @@ def test_shadows_drawn_at_random_do_not_lean(simulated: Callable[..., Any]) -> N
 
 
 def test_saturated_probabilities_are_said(simulated: Callable[..., Any]) -> None:
-    sets = [
+    members, others = (
         {"probabilities": np.eye(5)[np.arange(100) % 5], "labels": each["labels"]}
         for each in simulated(100, 100)
-    ]
-    assert any("exactly 1" in text for text in paired(*sets).warnings)
+    )
+    assert any("exactly 1" in text for text in paired(members, others).warnings)
 
 
 def test_probabilities_called_logits_are_said(simulated: Callable[..., Any]) -> None:
@@ -125,4 +125,4 @@ def test_probabilities_called_logits_are_said(simulated: Callable[..., Any]) -> 
     for each in simulated(100, 100):
         odds = np.exp(each["logits"])
         sets.append({"logits": odds / odds.sum(axis=1, keepdims=True), "labels": each["labels"]})
-    assert any("look like probabilities" in text for text in paired(*sets).warnings)
+    assert any("look like probabilities" in text for text in paired(sets[0], sets[1]).warnings)
