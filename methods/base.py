@@ -141,6 +141,8 @@ class Problem:
     """Maps logits and labels to one loss per example; it may be `Differentiated` or `Averaged`."""
     public: Tensor | None = None
     """The workload's public examples, without labels; only for an `Assisted` method."""
+    asked: Tensor | None = None
+    """All examples that the predictor will be asked about, without labels; only for an `Answering` method."""
 
 
 class Budget(Protocol):
@@ -622,6 +624,17 @@ class Assisted(Protocol):
 
     public_use: ClassVar[str]
     """What it needs them for."""
+
+
+@runtime_checkable
+class Answering(Protocol):
+    """A method that releases answers instead of a model: logits of the examples in `Problem.asked`.
+
+    Attacks that query or open the model do not fit it.
+    """
+
+    no_model: ClassVar[str]
+    """Why there is no model, as in "of a program only the predictions are kept"."""
 
 
 @runtime_checkable

@@ -22,6 +22,10 @@ from workloads.code.syntax import GAP, Import, hashed, read_source, texts_of
 
 PACKAGES = {"workload": "workloads", "method": "methods", "attack": "harness.attacks"}
 """Kinds of members to the packages that hold ours."""
+GIVEN = re.compile(r"[a-z0-9][a-z0-9-]*-[0-9a-f]{12}")
+"""Names of what a user gave to a store, by the hash of its content."""
+GIVEN_BY = {"workload": "harness.programs.given_records", "method": "harness.programs.program"}
+"""The modules of ours that make members of it."""
 NO_NUMBERS = (
     "db",
     "harness.backends",
@@ -190,6 +194,8 @@ def member_module(kind: str, name: str) -> str | None:
     for point in entry_points(group=f"privbench.{kind}s"):
         if point.name == name:
             return point.value.partition(":")[0].strip()
+    if kind in GIVEN_BY and GIVEN.fullmatch(name):
+        return GIVEN_BY[kind]
     if kind == "workload":
         return _workload_module(name)
     module = f"{PACKAGES[kind]}.{name.replace('-', '_')}"

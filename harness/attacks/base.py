@@ -206,6 +206,12 @@ class AttackedCell:
     """Of one record."""
     sensitive: Attribute | None
     """The column that the workload declares sensitive."""
+    no_model: str | None = None
+    """Why attacks cannot query or open the models, but only read their logits; None if they can."""
+
+    def lacks_model(self) -> str | None:
+        """Why an attack on the models themselves does not fit; None if it does."""
+        return self.no_model and f"it queries or opens the model, and {self.no_model}"
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 import methods.base
-from harness.attacks.base import Attack, Bools, Evidence, Floats
+from harness.attacks.base import Attack, AttackedCell, Bools, Evidence, Floats
 from harness.attacks.parts.boosting import boosted_log_odds
 from harness.attacks.parts.posteriors import shadows_of
 from harness.attacks.parts.queries import blocks
@@ -66,6 +66,10 @@ class WhiteBox:
     knows_others: ClassVar[bool] = True
     shadows: ClassVar[int] = 0
     dependence: ClassVar[Dependence] = "learned"
+
+    def unfit(self, cell: AttackedCell) -> str | None:
+        """Why it cannot run without the models."""
+        return cell.lacks_model()
 
     def scores(self, evidence: Evidence, params: WhiteBoxParams) -> Floats:
         """(M, n): log odds of membership."""

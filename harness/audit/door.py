@@ -1,4 +1,4 @@
-"""`privbench.audit`: outputs, or a model and two sets of records, to a LeakageAudit."""
+"""`privbench.audit`: outputs, a model and two sets of records, or a training, to a LeakageAudit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from harness.audit.measurement import (
 from harness.audit.pairing import Pairing, pair
 from harness.audit.scores_file import digest, read_file, split_by_member
 from harness.audit.surroundings import describe_run
-from workloads.errors import DataError, UnknownName
+from workloads.errors import DataError, SpecError, UnknownName
 
 DELTA = 1e-5
 BATCH = 1024
@@ -54,6 +54,14 @@ def audit(
     fail_above: Sequence[str] = (),
     few: bool = False,
     batch_size: int = BATCH,
+    models: int | None = None,
+    canaries: int = 0,
+    canary: str = "mislabelled",
+    n_train: int | None = None,
+    seed: int = 0,
+    store: str | Path = "privbench-store",
+    slots: int | None = None,
+    further: Sequence[str | Path] = (),
 ) -> LeakageAudit:
     """Measure what a model leaks about its members, from its outputs or from the model itself.
 
@@ -73,7 +81,27 @@ def audit(
         fail_above: limits such as "tpr_at_1pct=0.02"; those exceeded are in `alarms`.
         few: accept fewer than 50 members or others.
         batch_size: records in one pass of a model.
+        models: audit a training by training this many models: `target` is `train(x, y, seed)`, at the top
+            level of a file, and `members` is pool and test records (x, y, test_x, test_y), or a function that
+            returns them. What follows is for such an audit only.
+        canaries: records made to be memorised, for a lower bound on epsilon.
+        canary: their kind.
+        n_train: members of each model; None: half of the pool.
+        seed: of members, models and canaries.
+        store: the folder that keeps the trainings; the same audit trains nothing again.
+        slots: trainings at a time; None: one per GPU or core.
+        further: files beside the script that the training reads.
     """
+    if models is not None:
+        from harness.audit.program_door import audit_training
+        from harness.plan.program_audit import Extent
+
+        for name, value in {"others": others, "population": population, "signal": signal}.items():
+            if value is not None:
+                raise SpecError(f"{name} is not for an audit of a training", field=name, value=value)
+        wanted = None if attacks is None else ",".join(attacks)
+        extent = Extent(models, canaries, canary, wanted, n_train, seed)
+        return audit_training(target, members, extent, store, slots, further, ledger, delta, fail_above)
     for name in attacks or ():
         if name not in (*ATTACKS, *QUERYING):
             raise UnknownName("attack of an audit", name, (*ATTACKS, *QUERYING))

@@ -31,6 +31,7 @@ from harness.jobs.run import Interrupted
 from harness.jobs.scheduler import scheduler_job
 from harness.jobs.train import Made, train, watched
 from harness.plan.measure import ANY_DEVICE, Measure
+from harness.programs.shelf import admit
 from harness.spec import Task
 from harness.store import Store
 from harness.store.files import dump
@@ -151,6 +152,7 @@ def _run_alone(store: Store, key: str, stop: Stop) -> Status:
 def perform(store: Store, task: Task, device: torch.device, stop: Callable[[], bool]) -> Made:
     """Run a task by its kind. Attacks load statistics of scipy, which other kinds can do without."""
     task.refuse_other_protocol()
+    admit(store, [task.cell] if task.shadows is None else [task.cell, task.shadows])
     if task.kind == "train":
         return train(task, device, store.folder(task.key), stop)
     if task.kind == "bench":

@@ -13,7 +13,7 @@ from harness.jobs.memory_layout import apply_layout
 from harness.plan.canaries import CellRecords, cell_records, coins
 from harness.plan.public_records import public_records
 from harness.spec import Cell, Plugin
-from methods.base import Method, Params, Problem
+from methods.base import Answering, Method, Params, Problem
 from methods.training.cross_entropy import CrossEntropy
 from workloads.base import Records, Workload
 from workloads.errors import SpecError
@@ -87,7 +87,10 @@ class Setup:
     def plain_problem(self) -> Problem:
         """The problem in torch's default layout, as in evaluation and attacks."""
         public = None if self.public is None else self.public.x.to(self.device)
-        return Problem(self.workload.classes, self.records.model, per_example_loss, public)
+        asked = None
+        if isinstance(self.method, Answering):
+            asked = torch.cat([self.records.candidates.x, self.records.test.x])
+        return Problem(self.workload.classes, self.records.model, per_example_loss, public, asked)
 
     @cached_property
     def _given(self) -> tuple[Records, Problem]:

@@ -77,7 +77,7 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
 def plan_resolved(sweep: Sweep, resolved: Resolution, store: Store | None) -> Plan:
     """The plan of tasks that are resolved: what is done of them, and whether the others can run."""
     cells, tasks = resolved.cells, resolved.tasks
-    recorded, failed = _standing(tasks, store)
+    recorded, failed = standing_of(tasks, store)
     done = frozenset(recorded)
     warnings = (*weak_deltas(cells), *forgotten_cells(cells, store), *untuned_cells(cells, sweep))
     made = Plan(sweep, cells, tasks, done, failed, warnings=warnings, recorded=recorded)
@@ -293,7 +293,7 @@ def _undefended(cell: Cell, method: str | None, tuned: TunedRecipes | None) -> t
     return found
 
 
-def _standing(tasks: tuple[Task, ...], store: Store | None) -> tuple[dict[str, Json], dict[str, Result]]:
+def standing_of(tasks: tuple[Task, ...], store: Store | None) -> tuple[dict[str, Json], dict[str, Result]]:
     """The tasks that are done, with their provenance, and those that failed.
 
     An attack that failed as `upstream` is unfinished again as soon as none of its trainings is failed.

@@ -5,6 +5,7 @@
     sweeps/<name>.json             what was enqueued under a name
     queue/, supervisor/            what runs on this machine (harness/backends/machine/queue.py)
     <backend>/                     a backend's own records
+    given/<name>/                  records and programs of users (harness/programs)
     forgotten/<key>.json           results that no report shows (harness/store/forgotten.py)
     imports/, identity             results exported by others; the id of this store in a shared database
     sources/, accepted/, secret    what fingerprints of code and data need (fingerprints.py)
@@ -61,6 +62,7 @@ class Store:
         self.tasks = self.path / "tasks"
         self.sweeps = self.path / "sweeps"
         self.queue = self.path / "queue"
+        self.given = self.path / "given"
         self.reports = self.path / "reports"
         self.database = self.path / DATABASE
 

@@ -33,6 +33,8 @@ RUN_ELSEWHERE = {
     ("docs/add-a-method.md", "python"): "test_examples.py",
     ("docs/add-a-workload.md", "python"): "test_examples.py",
     ("docs/add-an-attack.md", "python"): "test_examples.py",
+    ("docs/audit-a-training.md", "python"): "test_training_page.py",
+    ("docs/audit-a-training.md", "sh"): "test_training_page.py",
     ("README.md", "python"): "test_pages.py",
 }
 """Page and language to the test that runs its blocks; test_pages.py plans sweeps, and shell is run here."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 import methods.base
-from harness.attacks.base import Attack, Evidence, Floats
+from harness.attacks.base import Attack, AttackedCell, Evidence, Floats
 from harness.attacks.label_only.boundary import (
     BISECTIONS,
     DIRECTIONS,
@@ -77,6 +77,10 @@ class LabelOnly:
     Params: ClassVar[type[methods.base.Params]] = LabelOnlyParams
     shadows: ClassVar[int] = 1
     dependence: ClassVar[Dependence] = "alone"
+
+    def unfit(self, cell: AttackedCell) -> str | None:
+        """Why it cannot run without the models."""
+        return cell.lacks_model()
 
     def scores(self, evidence: Evidence, params: LabelOnlyParams) -> Floats:
         """(M, n): shares of right labels, or distances."""

@@ -120,7 +120,8 @@ def create_command(store: Store, settings: Settings, gpu: str | None, name: str)
 def _mounts(store: Store, profile: Container) -> Iterator[str]:
     """Mount task folders for writing, the rest read-only. The engine reports a missing source."""
     yield _mount(store.tasks)
-    for path in (store.path / "store.json", *map(Path, profile.read_only)):
+    store.given.mkdir(exist_ok=True)  # a container outlives the task that it was created for
+    for path in (store.path / "store.json", store.given, *map(Path, profile.read_only)):
         yield _mount(path, "readonly")
 
 

@@ -9,7 +9,7 @@ from harness.cli.terminal.fitting import Layout
 
 if TYPE_CHECKING:
     from harness.audit.leakage_audit import AttackFigures, LeakageAudit
-    from harness.store.outcomes import Rate
+    from harness.store.outcomes import Audited, Rate
 
 FIGURES = Layout(drop=("TPR at 0.1 % FPR", "balanced accuracy", "TPR at 10 % FPR"), keep=("attack", "AUC"))
 RATES = {"TPR at 10 % FPR": "0.1", "TPR at 1 % FPR": "0.01", "TPR at 0.1 % FPR": "0.001"}
@@ -33,6 +33,8 @@ def show(audit: "LeakageAudit", files: Sequence[Path], json: bool, wide: bool) -
         output.prose(f"not run: {names}: {reason}")
     if audit.split.valid is not False:
         output.prose(f"split: {audit.split.message}")
+    for name, bound in audit.canary_audits.items():
+        output.prose(f"canaries: {describe_bound(name, bound)}")
     for line in audit.ceiling_lines():
         output.prose(f"ledger: {line}")
     for each in audit.limits:
@@ -42,6 +44,16 @@ def show(audit: "LeakageAudit", files: Sequence[Path], json: bool, wide: bool) -
         output.hint(text)
     for file in files:
         output.say(f"{file.suffix[1:]}: {file}")
+
+
+def describe_bound(name: str, bound: "Audited") -> str:
+    """A lower bound on epsilon in one sentence."""
+    beside = "" if bound.epsilon_priced is None else f", beside a price of {bound.epsilon_priced:.3g}"
+    proves = "proves nothing" if bound.epsilon == 0 else f"proves epsilon >= {bound.epsilon:.3g}"
+    return (
+        f"{name} {proves} at {bound.confidence:.0%} confidence{beside}: {bound.correct} of {bound.guesses} "
+        f"guesses about {bound.canaries} canaries were right ({bound.threat})"
+    )
 
 
 def _row(attack: "AttackFigures") -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harness.plan.inspection.inspection import (
 )
 from harness.plan.inspection.misfits import find_misfit
 from harness.spec import Cell, Json, Task
-from methods.base import PerExample
+from methods.base import Answering, PerExample
 from workloads.base import Sensitive, Workload
 from workloads.errors import SpecError
 
@@ -177,6 +177,7 @@ def _places(tasks: Sequence[Task]) -> str:
 
 def _misfit(task: Task, name: str, facts: Facts | None) -> str | None:
     cell, workload = task.cell, workloads.family.get(task.cell.workload.name)
+    method = methods.family.get(cell.method.name)
     known = AttackedCell(
         workload=workload.name,
         classes=workload.classes,
@@ -185,5 +186,6 @@ def _misfit(task: Task, name: str, facts: Facts | None) -> str | None:
         pool=facts.pool if facts else None,
         shape=facts.shape if facts else None,
         sensitive=workload.sensitive if isinstance(workload, Sensitive) else None,
+        no_model=method.no_model if isinstance(method, Answering) else None,
     )
-    return find_misfit(attacks.family.get(name), known, methods.family.get(cell.method.name))
+    return find_misfit(attacks.family.get(name), known, method)

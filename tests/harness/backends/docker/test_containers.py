@@ -57,6 +57,7 @@ def test_only_the_task_folders_can_be_written_and_paths_may_hold_commas(store: S
     assert [each[1] for each in mounts if "readonly" not in each] == [f"source={store.tasks}"]
     assert [each[2] for each in mounts if "readonly" in each] == [
         f"target={store.path}/store.json",
+        f"target={store.path}/given",
         "target=/data",
     ]
 

@@ -193,7 +193,7 @@ def test_a_finished_sweep_needs_no_data(install: Install, monkeypatch: pytest.Mo
     made = plan("loss")
     everything = frozenset(task.key for task in made.tasks)
     install(OwnData("missing file"))
-    monkeypatch.setattr("harness.plan.plan._standing", lambda tasks, store: (everything, {}))
+    monkeypatch.setattr("harness.plan.plan.standing_of", lambda tasks, store: (everything, {}))
     assert not plan("loss").todo
 
 
