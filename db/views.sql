@@ -238,6 +238,39 @@ group by
     c.origin, c.protocol, c.workload, c.workload_version, c.method, c.method_version, c.n_train, c.epsilon_asked,
     cast(c.levels as varchar);
 
+-- search: one row per tune, workload, method and level: what a tune tried, and what it chose by accuracy on non-members.
+-- Test accuracy is not part of it. The search is not priced: epsilon of a tuned row is that of its training alone.
+--   trials, studies        the budget, the same for every method of a tune: trials of each study
+--   score                  of the choice of the median study, which a run takes; score_low and score_high: the lowest and
+--                          highest among the studies' choices, which shows the luck of the search
+--   tried                  trials that were trained, failed ones too
+create view search as
+select
+    t.name as tune, s.workload, s.method, s.epsilon_asked, cast(s.levels as varchar) as levels,
+    s.trials, s.studies, n.tried, n.failed, s.score, s.score_low, s.score_high, s.majority, s.reference,
+    s.validation_records, s.params, s.warnings, s.cell, s.seconds,
+    s.n_train, s.tuned_at, s.workload_version, s.method_version, s.search, s.origin
+from search_result s
+join tune_result t on t.key = s.tune
+left join (
+    select search, count(cell) as tried, cast(sum(case when failed > 0 then 1 else 0 end) as bigint) as failed
+    from trial_result
+    group by search
+) n on n.search = s.search;
+
+-- trial: one row per configuration that a tune tried, with its accuracy on non-members.
+--   stage    search, or confirm: among the best of its study, and trained with more models
+--   score    mean over the models; one that diverged or failed counts as 0
+--   chosen   by its study; taken: by the study with the median score, so by a run with the tune's recipe
+create view trial as
+select
+    t.name as tune, s.workload, s.method, s.epsilon_asked, cast(s.levels as varchar) as levels,
+    r.study, r.trial, r.cell, r.stage, r.score, r.scores, r.failed, r.chosen, r.taken, r.params, r.seconds, r.error,
+    s.n_train, s.tuned_at, s.workload_version, s.method_version, s.search, s.origin
+from trial_result r
+join search_result s on s.search = r.search
+join tune_result t on t.key = s.tune;
+
 -- frontier: one row per cell and attack (an attack with other parameters is another attack).
 -- If a cell was attacked several times, the row shows the attack's newest version and the task
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.

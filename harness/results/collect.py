@@ -27,6 +27,7 @@ from harness.results.forgetting import write_records
 from harness.results.fronts import write_fronts
 from harness.results.matching import write_matches, write_published
 from harness.results.rows import TABLES, Row, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
+from harness.results.tune_rows import write_searches
 from harness.results.sweep_tables import write_sweeps
 from harness.spec import Task
 from harness.store import Store, read_result
@@ -235,6 +236,7 @@ class Collector:
         """Write pending rows, and the tables that depend on all tasks."""
         altered = bool(self.new or self.changed or self.gone)
         write_records(self.connection, self.forgotten)
+        tuned = write_searches(self.connection, self.origins, self.broken)
         touched = self.cells.keys() | {self.homes[key] for key in self.gone}
         if altered:
             self.stale += self.gone
@@ -247,7 +249,7 @@ class Collector:
             _insert(self.connection, "task_stamp", stamps)
         if write_published(self.connection) or altered:
             write_matches(self.connection)
-        if altered or touched:
+        if altered or touched or tuned:
             write_fronts(self.connection)
         if altered:
             write_bench_matches(self.connection)

@@ -8,6 +8,8 @@ place here.
 """
 
 import logging
+from collections.abc import Iterator
+from pathlib import Path
 from statistics import median_low
 from typing import Annotated, Literal
 
@@ -15,7 +17,7 @@ from pydantic import AfterValidator, Field
 
 from harness.spec import Json
 from harness.store import Store
-from harness.store.files import dump_checked, parse_checked, write_atomic
+from harness.store.files import checksum, dump_checked, parse_checked, write_atomic
 from harness.store.journal import check_key
 from harness.store.outcomes import Frozen
 
@@ -123,6 +125,36 @@ class SearchRecord(Frozen):
     warnings: list[TuneWarning] = Field(default=[])
 
     @property
+    def level(self) -> str:
+        """What trades privacy for utility, for display; empty for a method without a level."""
+        return ", ".join(
+            f"ε={value:g}" if name == "epsilon" and value is not None else f"{name}={_short(value)}"
+            for name, value in self.levels.items()
+        )
+
+    @property
+    def label(self) -> str:
+        """A short name for display: the method and its level."""
+        return f"{self.method} {self.level}".rstrip()
+
+    @property
+    def winners(self) -> list[StudyRecord]:
+        """The studies that have a choice."""
+        return [each for each in self.studies if each.winner]
+
+    @property
+    def choice(self) -> TrialRecord | None:
+        """What a run takes: the choice of the median study."""
+        return self.chosen.winner if self.chosen else None
+
+    @property
+    def chosen_values(self) -> Json:
+        """The searched parameters and their values in the choice."""
+        choice = self.choice
+        fields = dict.fromkeys(each.field for each in self.axes)
+        return {name: choice.params[name] for name in fields if name in choice.params} if choice else {}
+
+    @property
     def chosen(self) -> StudyRecord | None:
         """The study with the median score, which a run takes; the lower one of two."""
         if not self.studies:
@@ -154,20 +186,49 @@ class TuneRecord(Frozen):
     """The price of a search is that of `private-search`; this one has none."""
     searches: list[SearchRecord]
 
+    @property
+    def checksum(self) -> str:
+        """Of its file, by which a recipe names it."""
+        return checksum(self.model_dump(mode="json"))
 
-def read_tunes(store: Store) -> dict[str, TuneRecord]:
-    """All tunes of a store by name; damaged ones are left out with a warning."""
+    def all_trials(self) -> Iterator[TrialRecord]:
+        """Those of every search and study."""
+        for search in self.searches:
+            for study in search.studies:
+                yield from study.trials
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def show_values(values: Json) -> str:
+    """Parameters as one text: `learning_rate 0.32, batch_size 384`."""
+    return ", ".join(f"{name} {_short(value)}" for name, value in values.items())
+
+
+def read_tunes(store: Store, broken: list[Path] | None = None) -> dict[str, TuneRecord]:
+    """All tunes of a store by name; damaged ones are left out with a warning, and added to `broken`."""
     found = {}
     for file in sorted((store.path / FOLDER).glob("*.json")):
         try:
-            record = TuneRecord.model_validate(parse_checked(file.read_bytes()))
+            record = parse_tune(file.read_bytes())
+            if record.name != file.stem:
+                raise ValueError(f"it is the record of tune {record.name!r}")
         except FileNotFoundError:  # deleted meanwhile
             continue
         except (OSError, ValueError, TypeError) as error:
             log.warning("%s is damaged and left out: run `privbench tune` again (%s)", file, error)
+            if broken is not None:
+                broken.append(file)
             continue
         found[record.name] = record
     return found
+
+
+def parse_tune(raw: bytes) -> TuneRecord:
+    """The record in a file; ValueError if it is damaged."""
+    return TuneRecord.model_validate(parse_checked(raw))
 
 
 def write_tune(store: Store, record: TuneRecord) -> None:
