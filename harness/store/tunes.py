@@ -119,7 +119,7 @@ class SearchRecord(Frozen):
     axes: list[AxisRecord]
     studies: list[StudyRecord]
     reference: list[float] = Field(default=[])
-    """Scores of the workload's own recipe, trained with the reporting seed: a row to compare with, no trial."""
+    """Scores of the workload's own recipe, trained with the reporting seed: to compare with, no trial."""
     seconds: float = 0.0
     """CPU seconds of all trainings."""
     warnings: list[TuneWarning] = Field(default=[])
@@ -185,6 +185,20 @@ class TuneRecord(Frozen):
     priced: Literal[False] = False
     """The price of a search is that of `private-search`; this one has none."""
     searches: list[SearchRecord]
+    """By workload, method and levels."""
+    warnings: list[TuneWarning] = Field(default=[])
+    """About the tune as a whole."""
+
+    @property
+    def checksum(self) -> str:
+        """What a recipe names the record by: of all but times and warnings.
+
+        A tune that was interrupted has the same.
+        """
+        trials = {"trials": {"__all__": {"seconds"}}}
+        searches = {"seconds": True, "warnings": True, "studies": {"__all__": trials}}
+        beside = {"made": True, "scipy": True, "warnings": True, "searches": {"__all__": searches}}
+        return checksum(self.model_dump(mode="json", exclude=beside))
 
     @property
     def checksum(self) -> str:
