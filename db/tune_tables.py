@@ -21,7 +21,9 @@ class TuneResult(Base):
     name: Mapped[str]
     record: Mapped[dict[str, Any]]
     checksum: Mapped[str]
-    """Of the record, by which a recipe names it."""
+    """By which a recipe names it: of all but times and warnings."""
+    stamp: Mapped[str]
+    """Of the whole record: the rows of an unchanged one are kept."""
 
 
 class SearchResult(Base):

@@ -2,7 +2,7 @@
 
 Both hold a manifest (its origin, versions, and the hash of every file) and the same files. A zip has them by
 their paths in a store; a Parquet table has a row per task, readable without privbench, and the records of
-tunes in its metadata. Archives are untrusted: names, sizes and hashes are checked before anything is returned.
+tunes in its metadata. Archives are untrusted: names, sizes and hashes are checked first.
 """
 
 import hashlib

@@ -27,8 +27,8 @@ from harness.results.forgetting import write_records
 from harness.results.fronts import write_fronts
 from harness.results.matching import write_matches, write_published
 from harness.results.rows import TABLES, Row, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
-from harness.results.tune_rows import write_searches
 from harness.results.sweep_tables import write_sweeps
+from harness.results.tune_rows import write_searches
 from harness.spec import Task
 from harness.store import Store, read_result
 from harness.store.forgotten import Forgotten, is_forgotten, read_forgotten

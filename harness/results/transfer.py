@@ -70,7 +70,8 @@ class Imported:
 def export_results(store_path: Path, file: Path, where: str | None = None, weights: bool = False) -> Manifest:
     """Pack our own ended tasks, or those that `where` selects (see TASKS), and return the manifest.
 
-    The record of a tune goes with any of its trials, so that they are counted where they arrive. Without `weights` only what rows depend on: specs, results and times; never what a store keeps to itself
+    The record of a tune goes with any of its trials, so that they are counted where they arrive. Without
+    `weights` only what rows depend on: specs, results and times; never what a store keeps to itself
     (store/private.py), nor what it has forgotten. SpecError if nothing is selected.
     """
     check_suffix(file)
@@ -206,7 +207,7 @@ def _standing(target: Path) -> str | None:
 
 
 def _unpack(file: Path, manifest: Manifest, store: Store) -> int:
-    """Fill an empty store and return the number of tasks. SpecError if a task is incomplete or a tune damaged."""
+    """Fill an empty store and return the number of tasks. SpecError for a damaged task or tune."""
     folders: dict[Path, set[str]] = {}
     for name, content in read_contents(file, manifest):
         target = store.path / name

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 import db
 from harness.results.rows import TABLES, Row, to_arrow
 from harness.spec import canonical
+from harness.store.files import checksum
 from harness.store.imports import Origin
 from harness.store.tunes import SearchRecord, StudyRecord, TrialRecord, TuneRecord, read_tunes
 
@@ -24,9 +25,9 @@ def write_searches(connection: sa.Connection, origins: Iterable[Origin], broken:
         for origin in origins
         for name, record in read_tunes(origin.store, broken).items()
     }
-    known = {row.key: row.checksum for row in connection.execute(sa.select(tune.c.key, tune.c.checksum))}
-    stated = {key: record.checksum for key, (_, record) in found.items()}
-    changed = {key for key in known.keys() | stated.keys() if known.get(key) != stated.get(key)}
+    known = {row.key: row.stamp for row in connection.execute(sa.select(tune.c.key, tune.c.stamp))}
+    stamps = {key: _stamp(record) for key, (_, record) in found.items()}
+    changed = {key for key in known.keys() | stamps.keys() if known.get(key) != stamps.get(key)}
     for key in changed:
         searches = sa.select(search.c.search).where(search.c.tune == key)
         connection.execute(sa.delete(trial).where(trial.c.search.in_(searches)))
@@ -50,6 +51,7 @@ def tune_rows(key: str, origin: Origin, record: TuneRecord) -> dict[str, list[Ro
                 "name": record.name,
                 "record": canonical(record.model_dump(mode="json")),
                 "checksum": record.checksum,
+                "stamp": _stamp(record),
             }
         ],
         "search_result": [
@@ -63,6 +65,10 @@ def tune_rows(key: str, origin: Origin, record: TuneRecord) -> dict[str, list[Ro
             for trial in study.trials
         ],
     }
+
+
+def _stamp(record: TuneRecord) -> str:
+    return checksum(record.model_dump(mode="json"))
 
 
 def _search_row(origin: Origin, record: TuneRecord, search: SearchRecord) -> Row:

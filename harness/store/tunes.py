@@ -18,8 +18,10 @@ from pydantic import AfterValidator, Field
 from harness.spec import Json
 from harness.store import Store
 from harness.store.files import checksum, dump_checked, parse_checked, write_atomic
+from harness.store.imports import origins
 from harness.store.journal import check_key
 from harness.store.outcomes import Frozen
+from workloads.errors import UnknownName
 
 log = logging.getLogger(__name__)
 
@@ -200,11 +202,6 @@ class TuneRecord(Frozen):
         beside = {"made": True, "scipy": True, "warnings": True, "searches": {"__all__": searches}}
         return checksum(self.model_dump(mode="json", exclude=beside))
 
-    @property
-    def checksum(self) -> str:
-        """Of its file, by which a recipe names it."""
-        return checksum(self.model_dump(mode="json"))
-
     def all_trials(self) -> Iterator[TrialRecord]:
         """Those of every search and study."""
         for search in self.searches:
@@ -238,6 +235,27 @@ def read_tunes(store: Store, broken: list[Path] | None = None) -> dict[str, Tune
             continue
         found[record.name] = record
     return found
+
+
+def find_tune(store: Store, name: str) -> TuneRecord:
+    """The tune of that name, or `ORIGIN:NAME` of an imported one; UnknownName if there is none."""
+    known = {
+        origin.key(each): record
+        for origin in origins(store)
+        for each, record in read_tunes(origin.store).items()
+    }
+    if name not in known:
+        raise UnknownName("tune", name, known)
+    return known[name]
+
+
+def tune_names(store: Store) -> list[str]:
+    """The names of all tunes, those of imports after their origin and a colon; without reading them."""
+    return [
+        origin.key(file.stem)
+        for origin in origins(store)
+        for file in sorted((origin.store.path / FOLDER).glob("[!.]*.json"))
+    ]
 
 
 def parse_tune(raw: bytes) -> TuneRecord:

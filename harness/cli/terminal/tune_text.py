@@ -10,11 +10,12 @@ from harness.store.tunes import SearchRecord, TrialRecord, TuneRecord, show_valu
 
 SEARCHES = Layout(
     group="workload",
-    drop=("recipe", "CPU"),
+    drop=("CPU", "recipe"),
     keep=("method", "level", "validation", "by study", "chosen"),
-    one_line=True,
 )
-TRIALS = Layout(group="search", drop=("error", "models", "CPU"), keep=("study", "trial", "validation"))
+TRIALS = Layout(
+    drop=("error", "CPU", "models"), keep=("study", "trial", "validation", "standing"), one_line=True
+)
 REST = "--wide shows all"
 WARNED = "(!)"
 """The sign of a search with warnings, which are printed below the table."""
@@ -28,9 +29,11 @@ def print_tune(record: TuneRecord, trials: bool = False, wide: bool = False) -> 
     for each in record.searches:
         for warning in each.warnings:
             output.prose(f"{WARNED} {each.label} on {each.workload}: {warning.text}")
-    if trials:
-        rows = trial_rows(record)
-        output.print_table(rows, "trials, by accuracy on non-members", TRIALS, wide, "--wide or --json shows all")
+    for warning in record.warnings:
+        output.prose(f"{WARNED} {warning.text}")
+    for each in record.searches if trials else ():
+        title = f"{each.label} on {each.workload}, by accuracy on non-members"
+        output.print_table(trial_rows(each), title, TRIALS, wide, REST)
 
 
 def head_lines(record: TuneRecord) -> list[str]:
@@ -47,7 +50,9 @@ def head_lines(record: TuneRecord) -> list[str]:
 
 def _workload_line(search: SearchRecord) -> str:
     fewer = f" ({search.tuned_at:,} in the search)" if search.tuned_at != search.n_train else ""
-    common = "" if search.majority is None else f", {100 * search.majority:.1f} % of them of the commonest class"
+    common = (
+        "" if search.majority is None else f", {100 * search.majority:.1f} % of them of the commonest class"
+    )
     return (
         f"{search.workload}: {search.n_train:,} members{fewer}, "
         f"{search.validation_records:,} validation records{common}"
@@ -55,7 +60,7 @@ def _workload_line(search: SearchRecord) -> str:
 
 
 def search_row(search: SearchRecord) -> dict[str, Any]:
-    """One search: its median study, the choices of all studies, the workload's own recipe, what was chosen."""
+    """One search: the median study, the choices of all, the workload's own recipe, and what was chosen."""
     taken = search.chosen
     return {
         "workload": search.workload,
@@ -69,21 +74,20 @@ def search_row(search: SearchRecord) -> dict[str, Any]:
     }
 
 
-def trial_rows(record: TuneRecord) -> list[dict[str, Any]]:
-    """A row per trial: its score, what became of it, and its values."""
+def trial_rows(search: SearchRecord) -> list[dict[str, Any]]:
+    """A row per trial: its score, what became of it, and the values of the searched parameters."""
+    fields = dict.fromkeys(each.field for each in search.axes)
     return [
         {
-            "search": f"{search.label} on {search.workload}",
             "study": study.study,
             "trial": trial.number,
             "validation": _percent(trial.score if trial.scores else None),
             "models": len(trial.scores),
-            "": _standing(trial, trial.number == study.chosen, study is search.chosen),
+            "standing": _standing(trial, trial.number == study.chosen, study is search.chosen),
+            **{name: trial.params.get(name) for name in fields},
             "CPU": _duration(trial.seconds),
-            "values": show_values({axis.field: trial.params.get(axis.field) for axis in search.axes}),
             "error": trial.error,
         }
-        for search in record.searches
         for study in search.studies
         for trial in study.trials
     ]
