@@ -13,7 +13,7 @@ from harness.report.figure.legend import draw_legend, legend_height
 from harness.report.figure.marks import PALETTE
 from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.figure.style import ALARM, FAINT, INK, log_ticks, new_figure, percent_ticks, shorten
-from harness.report.tuning.trials import Block, TrialPoint, luck_of, points_of, reference_of
+from harness.report.tuning.trial_points import Block, TrialPoint, luck_of, points_of, reference_of
 from harness.store.tunes import AxisRecord, SearchRecord
 
 WIDTH = 13.5

@@ -11,7 +11,7 @@ from harness.report.reading import read_searches
 from harness.report.tables import write_table
 from harness.report.text_table import TextTable, choose_columns
 from harness.report.tuning.trial_figure import READ_AS, tune_figure
-from harness.report.tuning.trials import Block, blocks_of, luck_of, reference_of
+from harness.report.tuning.trial_points import Block, blocks_of, luck_of, reference_of
 from harness.results.query import Source
 from harness.store.tunes import SearchRecord, TuneRecord, show_values
 
