@@ -112,7 +112,7 @@ class Notes:
     tried: int | None = None
     """Number of configurations tried to find the recipe values in use."""
     tuned_by: str | None = None
-    """`recipe`, `paper`, or None if no value was tuned."""
+    """`recipe`, `paper`, `tune:` and the name of a tune, or None if no value was tuned."""
     tuned_on: str | None = None
     """`validation` or, in some papers, `test`."""
     configuration: str | None = None
@@ -123,6 +123,11 @@ class Notes:
     """What the method declared; None in old tasks, for which the installed method is asked."""
     attack_defaults: bool | None = None
     """Of an attack: whether it has its default parameters; None in old tasks."""
+    trials: int | None = None
+    """Configurations of each study of the tune, if values are a tune's."""
+    studies: int | None = None
+    tune: str | None = None
+    """The checksum of the tune's record, by which its trials are not counted twice."""
 
 
 def configuration_of(params: Mapping[str, Any], uncounted: Collection[str]) -> str:

@@ -276,7 +276,7 @@ class Space:
             The searched, fixed and derived parameters, without the given ones.
         """
         given = dict(given or {})
-        values = _defaults(self.method) | dict(known) | self.pinned | given
+        values = defaults(self.method) | dict(known) | self.pinned | given
         own = set(self.pinned)
         for axis in sorted(self.axes, key=_order):
             active = axis.search.when is None or values.get(axis.search.when[0]) == axis.search.when[1]
@@ -416,7 +416,8 @@ def _marks(method: Method, kind: type[Any]) -> dict[str, Any]:
     return found
 
 
-def _defaults(method: Method) -> dict[str, Any]:
+def defaults(method: Method) -> dict[str, Any]:
+    """The default of every parameter that has one."""
     fields = method.Params.model_fields.items()
     return {n: info.get_default(call_default_factory=True) for n, info in fields if not info.is_required()}
 

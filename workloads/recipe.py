@@ -14,7 +14,7 @@ epochs = [40, 100]
 [search.dp-gan]
 generator_every = [1, 2]
 
-A value `from_epsilon` holds from that target epsilon up. A numbered setting is laid over the method's own
+A value `from_epsilon` holds from that target epsilon up, with `exact = true` at that epsilon only. A numbered setting is laid over the method's own
 settings if a sweep asks for it by `setting = 1`; a refused one states why it is not available. `[search]`
 narrows the axes of every method's search space that has them, `[search.<method>]` those of one method.
 """
@@ -53,6 +53,15 @@ Axes = dict[str, list[Value]]
 """The range, or the choices, of an axis of a search space by its name."""
 
 
+class AtLevels(BaseModel):
+    """A value that holds at one combination of levels only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    levels: dict[str, Value]
+    value: Value
+
+
 class Setting(BaseModel):
     """One value and its source."""
 
@@ -61,6 +70,10 @@ class Setting(BaseModel):
     value: Value | None = None
     from_epsilon: dict[str, Value] | None = None
     """Target epsilon, as text, to the value from there up."""
+    at_levels: list[AtLevels] | None = Field(default=None, min_length=1)
+    """Values at levels other than epsilon alone, in recipes that a tune wrote."""
+    exact: bool = False
+    """Whether `from_epsilon` holds at its steps only: a tuned value says nothing about other levels."""
     source: Literal["paper", "ours", "tuned"]
     note: str | None = None
     tried: int | None = Field(default=None, ge=1)
@@ -68,11 +81,21 @@ class Setting(BaseModel):
     tuned_on: Literal["test"] | None = None
     """Set if a paper chose the value by its test accuracy; our own searches evaluate on non-members."""
 
-    def at(self, epsilon: float | None) -> Value:
+    def at(self, epsilon: float | None, levels: Mapping[str, Any] | None = None) -> Value:
         """The value at a target epsilon: that of the largest step at or below it, else of the smallest step.
 
-        Without an epsilon the smallest step, the one with the most noise, is taken.
+        Without an epsilon the smallest step, the one with the most noise, is taken. A value that is exact, or
+        holds at certain `levels`, is a SpecError elsewhere.
         """
+        if self.at_levels is not None:
+            return self._at_levels(levels or {})
+        if self.exact and self.from_epsilon is not None:
+            exactly = {float(step): value for step, value in self.from_epsilon.items()}
+            if epsilon not in exactly:
+                raise _untuned(
+                    "epsilon", "none" if epsilon is None else f"{epsilon:g}", [f"{e:g}" for e in exactly]
+                )
+            return exactly[epsilon]
         if self.from_epsilon is None:
             if self.value is None:
                 raise ValueError("a setting without a value passed validation")
@@ -81,9 +104,19 @@ class Setting(BaseModel):
         reached = [step for step in steps if epsilon is not None and float(step) <= epsilon]
         return self.from_epsilon[reached[-1] if reached else steps[0]]
 
+    def _at_levels(self, levels: Mapping[str, Any]) -> Value:
+        for each in self.at_levels or ():
+            if all(levels.get(name) == value for name, value in each.levels.items()):
+                return each.value
+        known = [_spell_levels(each.levels) for each in self.at_levels or ()]
+        mine = {name: levels.get(name) for each in self.at_levels or () for name in each.levels}
+        raise _untuned("levels", _spell_levels(mine), known)
+
     @property
     def shown(self) -> Value:
         """The value for display: all of its steps if it depends on epsilon."""
+        if self.at_levels is not None:
+            return ", ".join(f"{each.value} at {_spell_levels(each.levels)}" for each in self.at_levels)
         if self.from_epsilon is None:
             return self.at(None)
         return ", ".join(f"{value} from epsilon {step}" for step, value in self.from_epsilon.items())
@@ -98,8 +131,9 @@ class Setting(BaseModel):
 
     @model_validator(mode="after")
     def _one_value(self) -> Setting:
-        if (self.value is None) == (self.from_epsilon is None):
-            raise ValueError("give `value` or `from_epsilon`, one of the two")
+        given = [each for each in (self.value, self.from_epsilon, self.at_levels) if each is not None]
+        if len(given) != 1:
+            raise ValueError("give one of `value`, `from_epsilon` and `at_levels`")
         return self
 
     @model_validator(mode="after")
@@ -225,6 +259,21 @@ def _parsed(name: str, content: bytes) -> Recipe:
         return Recipe.model_validate(data)
     except ValidationError as error:
         raise SpecError([f"recipe {name}: {_describe(each)}" for each in error.errors()]) from error
+
+
+def _spell_levels(levels: Mapping[str, Any]) -> str:
+    """Levels in one line."""
+    return " ".join(f"{name}={value}" for name, value in levels.items())
+
+
+def _untuned(field: str, value: str, known: list[str]) -> SpecError:
+    """The refusal of a tuned value at another level."""
+    return SpecError(
+        f"tuned at {field} {', '.join(known)}, not at {value}: run `privbench tune` for it",
+        field=field,
+        value=value,
+        allowed=tuple(known),
+    )
 
 
 def _is_positive(text: str) -> bool:

@@ -21,7 +21,7 @@ from harness.accounting.ledger import (
 )
 from harness.accounting.numbers import check_delta
 from harness.accounting.pricing import find_curve, price_bounds
-from workloads.disk_cache import default_folder, read_cached, write_cached
+from workloads.disk_cache import default_folder, digest, read_cached, write_cached
 from workloads.errors import AccountingError
 
 TARGETS = (0.01, 1000.0)
@@ -29,6 +29,8 @@ TIGHTNESS = 1e-3
 """The price of the solution lies within this share below the target."""
 CLOSED = 1e-9
 """Values this close, relatively, are not split further: the price jumps between them."""
+FOLDER = "calibration"
+"""The name of the cache."""
 VERSION = 2
 """Raised when the same problem would get another solution."""
 
@@ -112,7 +114,7 @@ def calibrate(
             allowed=TARGETS,
         )
     check_delta(delta)
-    folder = cache or default_folder("calibration")
+    folder = cache or default_folder(FOLDER)
     question = _question(event_of, target_epsilon, delta, free, adjacency)
     known = read_cached(folder, question)
     if known is not None:
@@ -120,6 +122,27 @@ def calibrate(
     value = Search(event_of, target_epsilon, delta, free, adjacency).run()
     write_cached(folder, question, value)
     return value
+
+
+class Unsolved(Exception):
+    """A solution that is not in the cache; `question` is the same for the same problem."""
+
+    def __init__(self, question: str) -> None:
+        self.question = question
+        super().__init__(question)
+
+
+def calibrated(
+    event_of: Callable[[float], DpEvent], target_epsilon: float, delta: float, *, free: Free = NOISE
+) -> float:
+    """What `calibrate` found before; Unsolved if it has to be computed."""
+    if target_epsilon == math.inf and free.protects:
+        return 0.0
+    question = _question(event_of, target_epsilon, delta, free, None)
+    known = read_cached(default_folder(FOLDER), question)
+    if known is None:
+        raise Unsolved(digest(question))
+    return float(known)
 
 
 @dataclass

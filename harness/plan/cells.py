@@ -1,40 +1,72 @@
 """Resolve the points of a grid to cells: look up names, apply recipes, complete parameters."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
 import methods
 import workloads
+from harness.accounting import calibrate
 from harness.plan.canaries import KINDS, canary_model, refusals
 from harness.plan.declarations import declared_by, uncounted
 from harness.plan.given_names import OF_THE_CELL
 from harness.plan.public_records import find_lack
-from harness.plan.solving import overdetermined, solve
+from harness.plan.solving import Solver, overdetermined, solve
 from harness.plan.sweep_file import Grid
-from harness.spec import FIRST_VERSION, Cell, Notes, Plugin, configuration_of
+from harness.plan.tuned_recipe import TunedRecipe, TunedRecipes
+from harness.spec import FIRST_VERSION, Cell, Declared, Notes, Plugin, configuration_of
 from methods.base import Calibrated, Level, Method, Params
+from methods.search import defaults
 from workloads.errors import BenchError, unknown
-from workloads.recipe import Recipe, Setting, Tuning, recipe, tuning
+from workloads.recipe import Recipe, Setting, recipe, tuning
 
 
-def resolve_grids(grids: Iterable[Grid], seed: int, problems: list[str]) -> dict[str, tuple[Cell, Notes]]:
+@dataclass(frozen=True)
+class Used:
+    """What the recipes say about a cell."""
+
+    settings: dict[str, Setting]
+    """Those of the workload's recipe."""
+    values: dict[str, Any]
+    """At the cell's levels, a tuned recipe's over those of the workload's."""
+    tuned: TunedRecipe | None = None
+    by_tune: frozenset[str] = frozenset()
+    """Parameters with the value of a tuned recipe."""
+
+
+def resolve_grids(
+    grids: Iterable[Grid], seed: int, problems: list[str], tuned: TunedRecipes | None = None
+) -> dict[str, tuple[Cell, Notes]]:
     """Every cell of these grids with its notes, by key; problems are added to `problems`."""
     cells: dict[str, tuple[Cell, Notes]] = {}
     for grid in grids:
         for point in grid.points():
-            found = resolve_cell(point, grid.where, seed, problems)
+            found = resolve_cell(point, grid.where, seed, problems, tuned)
             if found is not None:
                 cells[found[0].key] = found
     return cells
 
 
 def resolve_cell(
-    point: Mapping[str, Any], where: str, seed: int, problems: list[str]
+    point: Mapping[str, Any],
+    where: str,
+    seed: int,
+    problems: list[str],
+    tuned: TunedRecipes | None = None,
+    solver: Solver = calibrate,
 ) -> tuple[Cell, Notes] | None:
-    """Resolve one cell and its notes; None, and an entry in `problems`, if something is wrong."""
+    """Resolve one cell and its notes; None, and an entry in `problems`, if something is wrong.
+
+    Args:
+        point: Workload, method and the values of the grid.
+        where: Its place in messages.
+        seed: Of the cell.
+        problems: Added to.
+        tuned: Values that are laid over those of the workload's recipe.
+        solver: Solves for the free parameter of a calibrated method.
+    """
     names = {}
     for kind, family in (("workload", workloads.family), ("method", methods.family)):
         if point[kind] not in family.names():
@@ -55,8 +87,14 @@ def resolve_cell(
     canary, count = point.get("canary"), point.get("canaries")
     book = recipe(workload)
     try:
-        settings, values = _from_recipe(book, names["method"], method, point)
-        values |= given
+        chosen = tuned.find(workload.name, names["method"]) if tuned is not None else None
+        if chosen is not None and n_train is not None:
+            refused = chosen.refusals(workload.version, method.version, n_train, seed)
+            if refused:
+                problems += [f"{where}: {each}" for each in refused]
+                return None
+        used = _from_recipes(book, chosen, names["method"], method, point)
+        values = used.values | given
         params = validate(where, method.Params, values, problems)
         wrong = refusals(workload, method, params, canary, count)
         strange = [*wrong, *filter(None, [find_lack(workload, method)])]
@@ -64,7 +102,7 @@ def resolve_cell(
         if params is None or n_train is None or strange:
             return None
         model = canary_model(workload, canary, count or 0)
-        params = solve(method, params, n_train, model, given)
+        params = solve(method, params, n_train, model, given, solver)
     except BenchError as error:
         problems.append(f"{where}: {error}")
         return None
@@ -78,19 +116,44 @@ def resolve_cell(
         canaries=count or 0,
         canary_version=KINDS[canary].version if canary else FIRST_VERSION,
     )
-    used = tuning(setting for name, setting in settings.items() if name not in given)
     declared = declared_by(names["method"], cell.params, given)
-    return cell, replace(_notes(method, params, used), declared=declared)
+    return cell, _notes(method, params, used, given, declared)
 
 
-def _notes(method: Method, params: Params, used: Tuning) -> Notes:
+def _notes(method: Method, params: Params, used: Used, given: Mapping[str, Any], declared: Declared) -> Notes:
     """The notes of a cell's tasks: configuration, levels and tuning."""
-    values, fields = params.model_dump(), type(params).model_fields.items()
-    levels = {name: values[name] for name, info in fields if Level() in info.metadata}
+    values = params.model_dump()
+    levels = {name: values[name] for name in level_names(method)}
     if isinstance(method, Calibrated) and values.get("epsilon") is None:  # the noise is the level
         levels[method.free] = values[method.free]
     configuration = configuration_of(values, uncounted(method))
-    return Notes(used.tried, used.by, used.on, configuration, levels)
+    own = (setting for name, setting in used.settings.items() if name not in used.by_tune | given.keys())
+    before = tuning(own)
+    notes = Notes(
+        before.tried,
+        before.by,
+        before.on,
+        configuration=configuration,
+        levels=levels,
+        declared=declared,
+    )
+    if used.tuned is None or not used.by_tune:
+        return notes
+    head = used.tuned.head
+    return replace(
+        notes,
+        tried=max(head.tried, before.tried or 0),
+        tuned_by=f"tune:{head.name}",
+        tuned_on="validation",
+        trials=head.trials,
+        studies=head.studies,
+        tune=head.tune,
+    )
+
+
+def level_names(method: Method) -> list[str]:
+    """The parameters, besides epsilon and delta, that trade privacy for accuracy."""
+    return [name for name, info in method.Params.model_fields.items() if Level() in info.metadata]
 
 
 def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
@@ -100,15 +163,30 @@ def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
     return given
 
 
-def _from_recipe(
-    book: Recipe, name: str, method: Method, point: Mapping[str, Any]
+def recipe_values(
+    book: Recipe, name: str, method: Method, point: Mapping[str, Any], number: str | None = None
 ) -> tuple[dict[str, Setting], dict[str, Any]]:
-    """The recipe's settings for a method, with the numbered one if given, and their values at epsilon."""
-    number = point.get("setting")
-    settings = book.settings(name, method.Params.model_fields, None if number is None else str(number))
+    """The settings of a workload's recipe for a method, with a numbered one if given, and their values."""
+    settings = book.settings(name, method.Params.model_fields, number)
     epsilon = point.get("epsilon", settings["epsilon"].at(None) if "epsilon" in settings else None)
     known = float(epsilon) if isinstance(epsilon, int | float) else None
     return settings, {parameter: setting.at(known) for parameter, setting in settings.items()}
+
+
+def _from_recipes(
+    book: Recipe, tuned: TunedRecipe | None, name: str, method: Method, point: Mapping[str, Any]
+) -> Used:
+    """The values for a cell by the recipe of its workload, and by a tuned one over it."""
+    number = None if point.get("setting") is None else str(point["setting"])
+    if tuned is None:
+        return Used(*recipe_values(book, name, method, point, number))
+    settings, values = recipe_values(book, name, method, point)
+    chosen = tuned.find(method.Params.model_fields, number)
+    levels = defaults(method) | values | dict(point)
+    epsilon = levels.get("epsilon")
+    known = float(epsilon) if isinstance(epsilon, int | float) else None
+    own = {key: each.at(known, levels) for key, each in chosen.items() if key not in point}
+    return Used(settings, values | own, tuned, frozenset(own))
 
 
 def has_parameters(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:

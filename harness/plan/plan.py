@@ -15,6 +15,7 @@ from harness import attacks
 from harness.plan.given_names import find_unknown
 from harness.plan.resolution import Resolution, resolution_of
 from harness.plan.sweep_file import Choice, Sweep
+from harness.plan.tuned_recipe import TunedRecipes
 from harness.spec import Cell, Json, Notes, Plugin, Task
 from harness.store import RERUN_REASONS, Store
 from harness.store.checks import purged_files
@@ -70,10 +71,15 @@ def make_plan(sweep: Sweep, problems: list[str], store: Store | None) -> Plan:
     if strange:
         raise SpecError([*problems, *strange])
     resolved = resolution_of(sweep, partial(resolve, sweep)) if not problems else resolve(sweep, problems)
+    return plan_resolved(sweep, resolved, store)
+
+
+def plan_resolved(sweep: Sweep, resolved: Resolution, store: Store | None) -> Plan:
+    """The plan of tasks that are resolved: what is done of them, and whether the others can run."""
     cells, tasks = resolved.cells, resolved.tasks
     recorded, failed = _standing(tasks, store)
     done = frozenset(recorded)
-    warnings = (*weak_deltas(cells), *forgotten_cells(cells, store))
+    warnings = (*weak_deltas(cells), *forgotten_cells(cells, store), *untuned_cells(cells, sweep))
     made = Plan(sweep, cells, tasks, done, failed, warnings=warnings, recorded=recorded)
     again = purged_trainings(made.todo, store) & done if store else frozenset()
     return _ready(replace(made, done=done - again, purged=again))
@@ -104,7 +110,7 @@ def resolve(sweep: Sweep, problems: Sequence[str] = ()) -> Resolution:
 
     problems = list(problems)
     choices = list(_resolved_attacks(sweep, problems))
-    cells = resolve_grids(sweep.grids, sweep.seed, problems)
+    cells = resolve_grids(sweep.grids, sweep.seed, problems, sweep.tuned)
     benches = plan_entries(sweep.benches, sweep.seed, problems)
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
@@ -129,6 +135,21 @@ def weak_deltas(cells: Iterable[Cell]) -> list[str]:
         and delta * cell.n_train >= 1
     }
     return sorted(found)
+
+
+def untuned_cells(cells: Iterable[Cell], sweep: Sweep) -> list[str]:
+    """A warning if the sweep's tuned recipe lacks methods of these cells."""
+    if sweep.recipe is None or sweep.tuned is None:
+        return []
+    lacking: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        if sweep.tuned.find(cell.workload.name, cell.method.name) is None:
+            lacking.setdefault(cell.workload.name, {})[cell.method.name] = None
+    return [
+        f"not tuned on {workload}: {', '.join(names)}: not in {sweep.recipe.name}, so the workload's own "
+        "recipe holds"
+        for workload, names in lacking.items()
+    ]
 
 
 def forgotten_cells(cells: Iterable[Cell], store: Store | None) -> list[str]:
@@ -247,14 +268,14 @@ def _tasks(cell: Cell, notes: Notes, sweep: Sweep, choices: Sequence[ResolvedAtt
     for choice in choices:
         if choice.audits and cell.canary is None:
             continue
-        shadows, beside = _undefended(cell, choice.shadows) or (None, Notes())
+        shadows, beside = _undefended(cell, choice.shadows, sweep.tuned) or (None, Notes())
         if shadows is not None:
             yield from (Task("train", shadows, index=index, notes=beside) for index in range(sweep.models))
         beside = replace(notes, attack_defaults=choice.defaults)
         yield Task("attack", cell, 0, sweep.models, choice.attack, choice.params, shadows, beside)
 
 
-def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
+def _undefended(cell: Cell, method: str | None, tuned: TunedRecipes | None) -> tuple[Cell, Notes] | None:
     """The cell of the shadow models, with the same members; None for the cell itself.
 
     Shared by all cells of a workload, so that nothing is trained twice.
@@ -266,7 +287,7 @@ def _undefended(cell: Cell, method: str | None) -> tuple[Cell, Notes] | None:
     problems: list[str] = []
     canaries = {"canary": cell.canary, "canaries": cell.canaries} if cell.canary else {}
     point = {"workload": cell.workload.name, "method": method, "n_train": cell.n_train, **canaries}
-    found = resolve_cell(point, f"shadows of {cell.label}", cell.seed, problems)
+    found = resolve_cell(point, f"shadows of {cell.label}", cell.seed, problems, tuned)
     if found is None:
         raise SpecError(problems)
     return found

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.plan.attack_choices import parse_attacks
+from harness.plan.tune_table import TuneTable, parse_tune
+from harness.plan.tuned_recipe import RecipeFile, TunedRecipes, parse_tuned, read_recipe_file
 from harness.spec import key_of
 from workloads.errors import SpecError, UnknownName, unknown
 from workloads.toml import parse_value, read_toml
 
-TOP = ("name", "models", "seed", "attacks", "grid", "bench")
+TOP = ("name", "models", "seed", "attacks", "grid", "bench", "recipe", "tune")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MOST = 100_000
 """Maximum number of points of a grid and models of a cell: more is a mistake and would exhaust memory."""
@@ -78,6 +80,15 @@ class Sweep:
     attacks: tuple[Choice, ...]
     grids: tuple[Grid, ...]
     benches: tuple[BenchEntry, ...] = ()
+    recipe: RecipeFile | None = None
+    """A tuned recipe, which is laid over those of the workloads."""
+    tune: TuneTable | None = None
+    """How `privbench tune` tunes its methods."""
+
+    @property
+    def tuned(self) -> TunedRecipes | None:
+        """The content of its tuned recipe."""
+        return None if self.recipe is None else parse_tuned(self.recipe)
 
 
 def ready_made() -> dict[str, Path]:
@@ -87,7 +98,10 @@ def ready_made() -> dict[str, Path]:
 
 
 def find_sweep(source: str) -> tuple[dict[str, Any], str]:
-    """(content, default name) of a sweep file, or of a ready-made sweep given by name."""
+    """(content, default name) of a sweep file, or of a ready-made sweep given by name.
+
+    The path of its recipe is made relative to the current folder instead of the sweep's.
+    """
     file = Path(source)
     if not _is_file(file):
         if file.suffix == ".toml" or ("/" in source and source not in ready_made()):
@@ -95,7 +109,10 @@ def find_sweep(source: str) -> tuple[dict[str, Any], str]:
         if source not in ready_made():
             raise UnknownName("sweep", source, ready_made())
         file = ready_made()[source]
-    return read_toml(file, source), file.stem
+    content = read_toml(file, source)
+    if isinstance(content.get("recipe"), str):
+        content["recipe"] = str(file.parent / content["recipe"])
+    return content, file.stem
 
 
 def _is_file(path: Path) -> bool:
@@ -153,7 +170,22 @@ def read_sweep(data: Mapping[str, Any], name: str) -> tuple[Sweep, list[str]]:
     attacks = _attacks(data.get("attacks", []), problems)
     benches = _benches(data.get("bench", []), problems)
     grids = _grids(data.get("grid", []), problems) if "grid" in data or not data.get("bench") else ()
-    return Sweep(str(name), models, seed, attacks, grids, benches), problems
+    tune = parse_tune(data["tune"], problems) if "tune" in data else None
+    recipe = _recipe(data.get("recipe"), problems)
+    return Sweep(str(name), models, seed, attacks, grids, benches, recipe, tune), problems
+
+
+def _recipe(given: Any, problems: list[str]) -> RecipeFile | None:
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        problems.append(f"recipe = {given!r}: give the file that `privbench tune` wrote")
+        return None
+    try:
+        return read_recipe_file(given)
+    except SpecError as error:
+        problems += error.problems
+        return None
 
 
 def _whole(

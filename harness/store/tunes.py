@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median_low
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -199,7 +199,7 @@ class TuneRecord(Frozen):
         """
         trials = {"trials": {"__all__": {"seconds"}}}
         searches = {"seconds": True, "warnings": True, "studies": {"__all__": trials}}
-        beside = {"made": True, "scipy": True, "warnings": True, "searches": {"__all__": searches}}
+        beside: Any = {"made": True, "scipy": True, "warnings": True, "searches": {"__all__": searches}}
         return checksum(self.model_dump(mode="json", exclude=beside))
 
     def all_trials(self) -> Iterator[TrialRecord]:
