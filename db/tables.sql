@@ -192,6 +192,11 @@ CREATE TABLE cell (
 	tried_before BIGINT,
 	tuned_by VARCHAR,
 	tuned_on VARCHAR,
+	tuned_at VARCHAR,
+	tune VARCHAR,
+	trials BIGINT,
+	studies BIGINT,
+	study BIGINT,
 	canary VARCHAR,
 	canaries BIGINT NOT NULL,
 	canary_version VARCHAR,
@@ -458,5 +463,6 @@ CREATE TABLE tune_result (
 	name VARCHAR NOT NULL,
 	record JSON NOT NULL,
 	checksum VARCHAR NOT NULL,
+	stamp VARCHAR NOT NULL,
 	PRIMARY KEY (key)
 );

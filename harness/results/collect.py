@@ -44,6 +44,8 @@ MANY = 5000
 """Keys in one statement; PostgreSQL allows 65,535."""
 UNREAD = ("log.txt", "heartbeat", "checkpoint", "failures")
 """Files of a task's folder that no row depends on."""
+TUNING = ("tried_before", "tuned_by", "tuned_on", "tuned_at", "tune", "trials", "studies", "study")
+"""The columns of a cell that tell how its values were found."""
 OF_A_TASK = {
     "task": "key",
     "model_run": "task",
@@ -339,12 +341,17 @@ def _ended(origin: Origin, folder: Path, broken: list[Path]) -> tuple[Task, Resu
 
 
 def _merge(cells: dict[str, Row], cell: Row | None) -> None:
-    """Merge cells of tasks planned at different times: the highest count of tries holds."""
+    """Merge cells of tasks planned at different times: the highest count of tries holds, with its origin."""
     if cell is None:
         return
     standing = cells.setdefault(cell["key"], cell)
-    tries = [each["tried_before"] for each in (standing, cell) if each["tried_before"] is not None]
-    standing["tried_before"] = max(tries, default=None)
+    most = max(standing, cell, key=_tries)
+    standing |= {name: most[name] for name in TUNING}
+
+
+def _tries(cell: Row) -> tuple[int, str]:
+    """What orders cells by the tries behind them; a total order, so that a rebuild has the same."""
+    return -1 if cell["tried_before"] is None else cell["tried_before"], repr([cell[name] for name in TUNING])
 
 
 def _delete(connection: sa.Connection, name: str, column: str, keys: Sequence[str]) -> None:

@@ -100,8 +100,8 @@ def _search_row(origin: Origin, record: TuneRecord, search: SearchRecord) -> Row
 
 
 def levels_text(search: SearchRecord) -> str:
-    """The levels without epsilon, as cells have them (harness/results/rows.py)."""
-    return canonical({name: value for name, value in search.levels.items() if name != "epsilon"})
+    """The levels without epsilon and delta, as cells have them (harness/results/rows.py)."""
+    return canonical({name: each for name, each in search.levels.items() if name not in ("epsilon", "delta")})
 
 
 def _trial_row(origin: Origin, study: StudyRecord, trial: TrialRecord, of_median: bool) -> Row:
