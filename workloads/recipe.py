@@ -14,9 +14,10 @@ epochs = [40, 100]
 [search.dp-gan]
 generator_every = [1, 2]
 
-A value `from_epsilon` holds from that target epsilon up, with `exact = true` at that epsilon only. A numbered setting is laid over the method's own
-settings if a sweep asks for it by `setting = 1`; a refused one states why it is not available. `[search]`
-narrows the axes of every method's search space that has them, `[search.<method>]` those of one method.
+A value `from_epsilon` holds from that target epsilon up, with `exact = true` at that epsilon only. A numbered
+setting is laid over the method's own settings if a sweep asks for it by `setting = 1`; a refused one states
+why it is not available. `[search]` narrows the axes of every method's search space that has them,
+`[search.<method>]` those of one method.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from harness.cli import bench, catalogue, doctor, output, report, results, serve
 from harness.cli.data import data_app
 from harness.cli.image import image_app
 from harness.cli.price import price_app
+from harness.cli.tune import tune
 from workloads.errors import BenchError, StoreError
 from workloads.threads import bound_threads
 
@@ -35,6 +36,7 @@ COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | typer.Typer, str]]] = 
     "Sweeps": {
         "plan": (sweeps.plan, "plan --workload digits-mlp --method sgd --attack rmia:gamma=2,lira --seed 1"),
         "run": (sweeps.run, "run --workload digits-mlp --method sgd,dp-sgd --epsilon 1,8"),
+        "tune": (tune, "tune --workload digits-mlp --method sgd,dp-sgd --epsilon 1,8"),
         "enqueue": (sweeps.enqueue, "enqueue sweep.toml"),
         "status": (sweeps.status, "status quickstart --watch"),
         "logs": (sweeps.logs, "logs 3fa94c"),

@@ -100,6 +100,13 @@ AcceptOption = Annotated[
         help="Use finished results although code or data changed since; recorded in the store.",
     ),
 ]
+RecipeOption = Annotated[
+    Path | None,
+    typer.Option("--recipe", help="A recipe of `privbench tune`, laid over those of the workloads."),
+]
+UntunedOption = Annotated[
+    bool, typer.Option("--untuned", help="Run a sweep that is to be tuned on the workloads' recipes.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 WideOption = Annotated[
     bool, typer.Option("--wide", help="Print tables whole, however narrow the terminal is.")

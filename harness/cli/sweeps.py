@@ -1,5 +1,6 @@
 """Commands for sweeps: quickstart, plan, enqueue, run, status, logs, retry, cancel."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,6 +19,7 @@ from harness.cli.options import (
     MethodOption,
     ModelsOption,
     ProfileOption,
+    RecipeOption,
     SeedOption,
     SentOption,
     SentThreadsOption,
@@ -29,6 +31,7 @@ from harness.cli.options import (
     SweepArgument,
     ThreadsOption,
     TimeoutOption,
+    UntunedOption,
     WideOption,
     WorkloadOption,
     settings_for,
@@ -55,6 +58,8 @@ NEXT = (
     "privbench run --workload NAME --method sgd,dp-sgd --epsilon 1,8 --attack lira"
 )
 """The last line of the quickstart."""
+SUFFIX = ".tuned.toml"
+"""Of the recipe of a sweep that was tuned."""
 
 
 def quickstart(store: StoreOption = None, slots: SlotsOption = None, wide: WideOption = False) -> None:
@@ -81,6 +86,8 @@ def plan(
     settings: SetOption = None,
     n_train: MembersOption = None,
     seed: SeedOption = None,
+    recipe: RecipeOption = None,
+    untuned: UntunedOption = False,
     store: StoreOption = None,
     probe: Annotated[bool, typer.Option(help="Time a few steps if no times were recorded.")] = True,
     device: Annotated[
@@ -106,7 +113,7 @@ def plan(
     opened = Store(store_path(store))
     opened.check()
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
-    made = _plan(sweep, opened, asked, accept_changed_code)
+    made = _plan(sweep, opened, asked, accept_changed_code, Over(recipe, untuned))
     here: Literal["cpu", "cuda"] = "cuda" if usable() else "cpu"
     wanted = device or here
     probing = _probe if probe and wanted == here else None
@@ -155,6 +162,8 @@ def enqueue(
     settings: SetOption = None,
     n_train: MembersOption = None,
     seed: SeedOption = None,
+    recipe: RecipeOption = None,
+    untuned: UntunedOption = False,
     accept_changed_code: AcceptOption = False,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -162,7 +171,7 @@ def enqueue(
     """Submit a sweep's open tasks to a backend and return at once; `status` shows their progress."""
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
-    opened, made, count = _send(sweep, store, backend, how, asked, accept_changed_code)
+    opened, made, count = _send(sweep, store, backend, how, asked, accept_changed_code, Over(recipe, untuned))
     if json:
         counts = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
         output.json_out({"sweep": made.sweep.name, **counts})
@@ -190,6 +199,8 @@ def run(
     settings: SetOption = None,
     n_train: MembersOption = None,
     seed: SeedOption = None,
+    recipe: RecipeOption = None,
+    untuned: UntunedOption = False,
     accept_changed_code: AcceptOption = False,
     on_interrupt: Annotated[
         Literal["stop", "detach"],
@@ -204,7 +215,8 @@ def run(
     """
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
-    exit_by(run_sweep(sweep, store, asked, how, backend, on_interrupt, wide, accept_changed_code))
+    over = Over(recipe, untuned)
+    exit_by(run_sweep(sweep, store, asked, how, backend, on_interrupt, wide, accept_changed_code, over))
 
 
 def run_sweep(
@@ -216,9 +228,10 @@ def run_sweep(
     on_interrupt: str = "stop",
     wide: bool = False,
     accept: bool = False,
+    over: "Over | None" = None,
 ) -> "Progress":
     """Enqueue, watch, collect and print; return how it ended."""
-    opened, made, count = _send(sweep, store, backend, settings, asked, accept)
+    opened, made, count = _send(sweep, store, backend, settings, asked, accept, over)
     from harness.cli import summary
     from harness.cli.bench import show
     from harness.results.collect import collect as gather
@@ -349,7 +362,16 @@ def cancel(
     output.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
 
 
-def _plan(sweep: str | None, store: "Store", asked: Asked, accept: bool) -> "Plan":
+@dataclass(frozen=True)
+class Over:
+    """What is laid over the workloads' recipes."""
+
+    recipe: Path | None = None
+    untuned: bool = False
+    """Whether nothing is, although the sweep is to be tuned."""
+
+
+def _plan(sweep: str | None, store: "Store", asked: Asked, accept: bool, over: Over | None = None) -> "Plan":
     """Plan a sweep; SpecError if code or data changed since its tasks were done, unless accepted."""
     from harness.plan.changes.changed import check_plan
     from harness.plan.given_names import by_method
@@ -366,11 +388,29 @@ def _plan(sweep: str | None, store: "Store", asked: Asked, accept: bool) -> "Pla
                 value=sweep,
             )
         data, name = find_sweep(sweep)
+    over = over or Over()
+    if over.recipe is not None:
+        data = {**data, "recipe": str(over.recipe)}
+    elif "tune" in data and "recipe" not in data and not over.untuned:
+        tuned = Path(str(sweep)).with_suffix(SUFFIX)
+        raise SpecError(
+            f'this sweep is to be tuned: run "privbench tune {sweep}", then give recipe = "{tuned.name}" '
+            "(or --untuned)",
+            field="recipe",
+            value=None,
+            allowed=str(tuned),
+        )
     return check_plan(make_plan(*read_sweep(data, name), store), store, accept)
 
 
 def _send(
-    sweep: str | None, store: Path | None, backend: str, settings: "Settings", asked: Asked, accept: bool
+    sweep: str | None,
+    store: Path | None,
+    backend: str,
+    settings: "Settings",
+    asked: Asked,
+    accept: bool,
+    over: Over | None = None,
 ) -> "tuple[Store, Plan, int]":
     """Plan, and only if the plan is valid open the store and submit."""
     from harness.enqueue import enqueue as send
@@ -379,7 +419,7 @@ def _send(
 
     opened = Store(store_path(store))
     opened.check(writable=True)
-    made = _plan(sweep, opened, asked, accept)
+    made = _plan(sweep, opened, asked, accept, over)
     refuse_absent_data(made, backend)
     opened = Store.open(opened.path, create=True)
     return opened, made, send(made, opened, backend, settings)

@@ -159,8 +159,8 @@ class TunedRecipe:
         found = [f"tuned for {what}, not {now}: {again}" for what, then, now in compared if then != now]
         if seed in studies:
             found.append(
-                f"seed = {seed} is that of a study of the tune ({studies[0]} to {studies[-1]}): its models were "
-                "chosen by, give another seed"
+                f"seed = {seed} is that of a study of the tune ({studies[0]} to {studies[-1]}): a model must "
+                "not be reported on the members it was chosen by, give another seed"
             )
         return found
 
@@ -205,9 +205,9 @@ def parse_tuned(file: RecipeFile) -> TunedRecipes:
     try:
         content = Content.model_validate(data)
     except ValidationError as error:
+        told = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
         problems = [
-            f"recipe {file.name}: {'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}"
-            for each in error.errors()
+            f"recipe {file.name}: {where}: {why.removeprefix('Value error, ')}" for where, why in told
         ]
         raise SpecError(problems, field="recipe", value=file.name) from error
     if isinstance(content.tuning, Head):

@@ -221,8 +221,8 @@ def find_sizes(workload: Workload, n_train: int) -> tuple[int, int]:
     fewer = pool - max(needed, pool // SHARE_OF_JUDGES)
     if fewer < n_train / 2:
         raise SpecError(
-            f"{pool - n_train:,} non-members are too few to judge models of {n_train:,} members: {needed:,} are "
-            "needed; give a workload with a larger pool, or a smaller n_train",
+            f"{pool - n_train:,} non-members are too few to judge models of {n_train:,} members: {needed:,} "
+            "are needed; give a workload with a larger pool, or a smaller n_train",
             field="n_train",
             value=n_train,
             allowed=(1, max(1, pool - needed)),
