@@ -76,6 +76,7 @@ class TrialResult(Base):
 
     search: Mapped[str] = mapped_column(primary_key=True)
     study: Mapped[int] = mapped_column(primary_key=True)
+    """From 1, as a recipe numbers its settings."""
     trial: Mapped[int] = mapped_column(primary_key=True)
     """Its point in the study, from 0."""
     cell: Mapped[str | None]

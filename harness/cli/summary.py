@@ -129,7 +129,7 @@ def _unattacked(reader: Reader, keys: str, labels: dict[str, str], wide: bool) -
             select 1 from task t
             where t.cell = c.key and t.kind = 'attack' and t.attack <> 'blind' and t.status = 'done'
                 and not exists (select 1 from attack_result a where a.task = t.key and a.auc is null)
-        )
+        ) and not exists (select 1 from trial_result x where x.cell = c.key)
         order by c.workload, c.epsilon_asked desc nulls first, c.label, c.key, r.index
     """
     runs: dict[str, list[dict[str, Any]]] = {}

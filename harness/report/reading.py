@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from harness.report.conditions import narrow, refuse_absent_attack, refuse_nothing, select
+from harness.report.conditions import both, narrow, refuse_absent_attack, refuse_nothing, select
 from harness.results.query import Reader, Source, is_url, open_reader
 from harness.spec import FIRST_VERSION, PROTOCOL
 from harness.store import Store
@@ -54,6 +54,9 @@ CEILINGS = """
     select distinct cell, cast(ceiling_curve as varchar) as curve
     from model_run where ceiling_by is not null order by cell, curve
 """
+
+NO_TRIAL = "cell not in (select cell from trial where cell is not null)"
+"""A tune's trials are in the report on tunes only."""
 
 AT_ONCE = 1000
 """ROC curves in one query."""
@@ -197,14 +200,17 @@ def _read(reader: Reader, where: str | None, view: str, sweep: str | None) -> Re
     part, narrowed = narrow(reader, None, sweep), narrow(reader, where, sweep)
     related = f"cell in ({select(view, narrowed, 'cell')})" if where else part
     conditions = {view: narrowed, other: related}
-    rows = {name: read_rows(reader, select(name, condition)) for name, condition in conditions.items()}
+    rows = {
+        name: read_rows(reader, select(name, both(condition, NO_TRIAL)))
+        for name, condition in conditions.items()
+    }
     columns = {name: tuple(found[0]) for name, found in rows.items() if found}
     cells = {row["cell"]: row for row in read_rows(reader, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
     # An inversion alone has no row in the frontier: without a condition all are shown.
     among = f"cell in ({select('frontier', conditions['frontier'], 'cell')})" if where else part
     rebuilt = read_rows(reader, f"{select('reconstruction', among)} order by cell, attack_task")
-    runs = read_rows(reader, f"select * from ({RUNS}) run" + (f" where {among}" if among else ""))
+    runs = read_rows(reader, select(f"({RUNS}) run", both(among, NO_TRIAL)))
     benches = _benches(reader, rows["overhead"] if narrowed else None, sweep)
     shown = [*rows["frontier"], *rows["overhead"]] if narrowed else None
     searches, tunes = _tunes(reader, "select * from search", shown)
@@ -327,8 +333,8 @@ def read_searches(
         known = [row["key"] for row in read_rows(reader, "select key from tune_result")]
         if name is not None and name not in known:
             raise UnknownName("tune", name, known)
-        parts = [part for part in (where, name and f"starts_with(search, '{name}/')") if part]
-        sql = select("search", narrow(reader, " and ".join(f"({part}\n)" for part in parts), sweep))
+        named = f"starts_with(search, '{name}/')" if name else None
+        sql = select("search", narrow(reader, both(where, named), sweep))
         rows, tunes = _tunes(reader, sql)
     refuse_nothing(rows, "search", where, sweep)
     return tunes, sql
@@ -337,7 +343,7 @@ def read_searches(
 def _tunes(
     reader: Reader, sql: str, shown: Iterable[Row] | None = None
 ) -> tuple[list[Row], dict[str, TuneRecord]]:
-    """The searches that a statement selects, and their records; of the methods and workloads shown if given."""
+    """The searches that a statement selects, and their records; only of methods shown, if any are given."""
     rows: list[Row] = list(read_rows(reader, f"{sql} order by search"))
     if shown is not None:
         wanted = {(row["workload"], row["method"]) for row in shown}

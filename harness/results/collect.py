@@ -249,7 +249,7 @@ class Collector:
             stamps = [{"task": key, "stamp": stamp} for key, stamp in self.seen.items()]
             self.connection.execute(sa.delete(TABLES["task_stamp"]))
             _insert(self.connection, "task_stamp", stamps)
-        if write_published(self.connection) or altered:
+        if write_published(self.connection) or altered or tuned:
             write_matches(self.connection)
         if altered or touched or tuned:
             write_fronts(self.connection)

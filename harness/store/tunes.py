@@ -89,6 +89,11 @@ class StudyRecord(Frozen):
     """The number of the trial that was chosen; None if none was trained."""
 
     @property
+    def number(self) -> int:
+        """From 1, as a recipe numbers its settings."""
+        return self.study + 1
+
+    @property
     def winner(self) -> TrialRecord | None:
         """The chosen trial."""
         return next((each for each in self.trials if each.number == self.chosen), None)

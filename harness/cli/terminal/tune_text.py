@@ -79,7 +79,7 @@ def trial_rows(search: SearchRecord) -> list[dict[str, Any]]:
     fields = dict.fromkeys(each.field for each in search.axes)
     return [
         {
-            "study": study.study,
+            "study": study.number,
             "trial": trial.number,
             "validation": _percent(trial.score if trial.scores else None),
             "models": len(trial.scores),

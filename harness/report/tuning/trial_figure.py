@@ -81,7 +81,7 @@ def _signs(block: Block) -> list[Line2D]:
     """The legend: studies by colour and marker, what became of a trial, and the lines."""
     plain: dict[str, Any] = {"ls": "", "color": FAINT, "marker": "o"}
     searches = block.searches
-    studies = dict.fromkeys(study.study for each in searches for study in each.studies)
+    studies = dict.fromkeys(study.number for each in searches for study in each.studies)
     signs = [
         Line2D([], [], ms=scaled(6), label=f"study {study}", **{**plain, **_look(place)})
         for place, study in enumerate(studies)
@@ -109,7 +109,7 @@ def _look(place: int) -> dict[str, Any]:
 def _draw_search(panels: Sequence[Axes], block: Block, search: SearchRecord) -> None:
     points = list(points_of(block.record, search))
     low, high = _limits(points, search)
-    studies = {study.study: place for place, study in enumerate(search.studies)}
+    studies = {study.number: place for place, study in enumerate(search.studies)}
     for axes, axis in zip(panels, [None, *search.axes], strict=True):
         for point in points:
             look = _look(studies[point.study])

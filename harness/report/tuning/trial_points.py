@@ -79,7 +79,7 @@ def _point(record: TuneRecord, search: SearchRecord, place: int, trial: TrialRec
     if trial.number == study.chosen:
         standing = "taken" if study is search.chosen else "chosen"
     return TrialPoint(
-        study=study.study,
+        study=study.number,
         number=trial.number,
         places={axis.name: place_on(axis, drawn[axis.place]) for axis in search.axes},
         score=trial.score,
