@@ -59,7 +59,11 @@ def tune_rows(key: str, origin: Origin, record: TuneRecord) -> dict[str, list[Ro
             for place, each in places.items()
         ],
         "trial_result": [
-            {"search": place, "study": study.study + 1, **_trial_row(origin, study, trial, study is each.chosen)}
+            {
+                "search": place,
+                "study": study.study + 1,
+                **_trial_row(origin, study, trial, study is each.chosen),
+            }
             for place, each in places.items()
             for study in each.studies
             for trial in study.trials
