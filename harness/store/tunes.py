@@ -53,6 +53,11 @@ class AxisRecord(Frozen):
     scale: Literal["log", "linear"]
     choices: list[bool | int | float | str] = Field(default=[])
 
+    @property
+    def label(self) -> str:
+        """The axis for display, and the parameter that it sets if that has another name."""
+        return self.name if self.name == self.field else f"{self.name} (sets {self.field})"
+
 
 class TrialRecord(Frozen):
     """One configuration of a study."""

@@ -112,7 +112,7 @@ function explorerColumns(rows) {
     ["time (baseline = 1)", formatTime, "", (row) => row.step_overhead ?? row.example_overhead],
     ["training (baseline = 1)", (row) => format(row.training_overhead, 2), "", (row) => row.training_overhead],
     ["memory (baseline = 1)", (row) => format(row.memory_overhead, 2), "", (row) => row.memory_overhead],
-    ["tuned", (row) => row.tuned ?? "", "", (row) => row.configurations],
+    ["tuned", formatTuned, "", (row) => row.configurations],
   ];
 }
 
@@ -135,6 +135,7 @@ function showTexts(rows) {
   find("frontier-note").textContent = `${state.workload}, attack ${state.attack}, ${span}; the front is over the valid cells shown. `
     + "Click a point for its curve, its runs and the command that reproduces it.";
   find("frontier-missing").textContent = missingText(rows);
+  find("frontier-tuning").replaceChildren(...(DATA.tuning[state.workload] ?? []).map((note) => make("li", note)));
 }
 
 // The legend of the third axis: three points in their drawn size.
@@ -190,6 +191,7 @@ function listenToPoints() {
   const plot = find("frontier-plot");
   if (plot.dataset.heard) return;
   plot.dataset.heard = "yes";
+  plot.on("plotly_afterplot", () => dashUntuned(plot));
   plot.on("plotly_click", (event) => {
     const task = event.points[0]?.customdata;
     if (task) choosePoint(task);

@@ -25,8 +25,8 @@ ACROSS = {3: 6, 2: 4, 1: 2}
 """Panels side by side, by how many large ones a sheet has."""
 OUTSIDE = "#eeeeee"
 READ_AS = (
-    "Accuracy is on non-members of the pool, by which a tune chooses; test records are not read. A point is a "
-    "trial, mean over its models; its bar spans them. All methods share the points of a study. "
+    "Accuracy is on non-members of the pool, by which a tune chooses; test records are not read. "
+    "A point is a trial, mean over its models; its bar spans them. All methods share the points of a study. "
     "The spread of the studies' choices is the luck of the search: a difference between methods below it is "
     "not settled. The search is not priced."
 )
@@ -66,15 +66,23 @@ def tune_figure(block: Block, sheet: Sheet = SCREEN) -> Figure:
 
 def _texts(search: SearchRecord, width: float) -> tuple[str, str]:
     """The outcome of a search in words, and its warnings."""
-    luck = luck_of(search)
-    head = f"{shorten(search.label, 48)}: nothing was trained"
-    if luck and search.chosen:
-        low, high = (100 * each for each in luck)
-        head = f"{shorten(search.label, 48)}: {100 * search.chosen.score:.1f} % taken"
-        if len(search.winners) > 1:
-            head += f"; the studies' choices reach {low:.1f} to {high:.1f} %, {high - low:.1f} points of luck"
     warned = "\n".join(wrap(f"! {each.text}", width, 8) for each in search.warnings)
-    return wrap(head, width, 10), warned
+    return wrap(describe_search(search), width, 10), warned
+
+
+def describe_search(search: SearchRecord) -> str:
+    """What a run takes, how far the studies are apart, and what the workload's own recipe reaches."""
+    luck, name = luck_of(search), shorten(search.label, 48)
+    if luck is None or search.chosen is None:
+        return f"{name}: nothing was trained"
+    low, high = (100 * each for each in luck)
+    parts = [f"{name}: {100 * search.chosen.score:.1f} % taken"]
+    if len(search.winners) > 1:
+        parts.append(f"the studies choose {low:.1f} to {high:.1f} %, {high - low:.1f} points of luck")
+    reference = reference_of(search)
+    if reference is not None:
+        parts.append(f"own recipe {100 * reference:.1f} %")
+    return "; ".join(parts)
 
 
 def _signs(block: Block) -> list[Line2D]:
@@ -98,6 +106,7 @@ def _signs(block: Block) -> list[Line2D]:
         signs.append(Line2D([], [], color=INK, lw=1, ls="--", label="the workload's own recipe"))
     if any(each.majority is not None for each in searches):
         signs.append(Line2D([], [], color=ALARM, lw=1, ls=":", label="most common class"))
+    signs.append(Line2D([], [], color=OUTSIDE, lw=6, label="outside the search"))
     return signs
 
 
@@ -142,12 +151,15 @@ def _beside(point: TrialPoint, studies: dict[int, int]) -> float:
 
 
 def _limits(points: Sequence[TrialPoint], search: SearchRecord) -> tuple[float, float]:
-    """The range of accuracies: of the trials that did not fail, and of both lines."""
+    """The range of accuracies: of trials that did not fail, and of lines that do not dwarf them."""
     shown = [each for each in points if not each.failed] or list(points)
+    low = min((each.low for each in shown), default=0.0)
+    high = max((each.high for each in shown), default=1.0)
+    reach = max(high - low, 0.05)
     lines = [each for each in (search.majority, reference_of(search)) if each is not None]
-    ends = [*(each.low for each in shown), *(each.high for each in shown), *lines]
-    low, high = min(ends, default=0.0), max(ends, default=1.0)
-    margin = max(0.06 * (high - low), 0.01)
+    near = [each for each in lines if low - reach < each < high + reach]
+    low, high = min(low, *near, high), max(high, *near, low)
+    margin = max(0.08 * (high - low), 0.01)
     return low - margin, high + margin
 
 
@@ -170,7 +182,7 @@ def _draw_point(axes: Axes, x: float, point: TrialPoint, look: dict[str, Any], l
 
 def _dress(axes: Axes, axis: AxisRecord) -> None:
     """Name and scale of a searched axis; grey is outside its bounds."""
-    axes.set_xlabel(axis.name if axis.name == axis.field else f"{axis.name} (sets {axis.field})")
+    axes.set_xlabel(axis.label)
     if axis.choices:
         axes.set_xticks(range(len(axis.choices)), [shorten(each, 10) for each in axis.choices])
         axes.set_xlim(-0.5, len(axis.choices) - 0.5)
