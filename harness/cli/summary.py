@@ -74,8 +74,8 @@ def _frontier(reader: Reader, cells: Sequence[Cell], wide: bool) -> None:
         left_out = output.print_table(frontier_rows(shown, wide), _title(shown), FRONTIER, wide, REST)
     if note := note_majority(shown):
         output.prose(note)
-    for note in tuning_notes(shown, "workload"):
-        output.prose(note)
+    for text in tuning_notes(shown, "workload"):
+        output.prose(text)
     if "time" not in left_out and any(row["role"] != PLAIN and (_ratio(row) or 1) < 1 for row in shown):
         output.prose(BELOW_ONE)
     if left := sorted({row["attack"] for row in rows} - {row["attack"] for row in shown}):

@@ -129,8 +129,8 @@ def import_results(store_path: Path, file: Path, name: str | None = None, replac
     target = store.path / IMPORTS / origin
     standing = _standing(target)
     if standing == manifest.checksum:
-        tasks = {Path(name).parent for name in manifest.files if not is_tune(name)}
-        return Imported(origin, len(tasks), new=False)
+        held = {Path(name).parent for name in manifest.files if not is_tune(name)}
+        return Imported(origin, len(held), new=False)
     if standing is not None and not replace:
         raise SpecError(
             f"other results were imported as '{origin}': give --as NAME to keep both, or --replace the old"

@@ -150,6 +150,11 @@ class SearchRecord(Frozen):
         return f"{self.method} {self.level}".rstrip()
 
     @property
+    def axes_in_order(self) -> list[AxisRecord]:
+        """Step, rate, epochs and clip first, then the method's own."""
+        return sorted(self.axes, key=lambda each: each.place)
+
+    @property
     def winners(self) -> list[StudyRecord]:
         """The studies that have a choice."""
         return [each for each in self.studies if each.winner]
@@ -163,7 +168,7 @@ class SearchRecord(Frozen):
     def chosen_values(self) -> Json:
         """The searched parameters and their values in the choice."""
         choice = self.choice
-        fields = dict.fromkeys(each.field for each in self.axes)
+        fields = dict.fromkeys(each.field for each in self.axes_in_order)
         return {name: choice.params[name] for name in fields if name in choice.params} if choice else {}
 
     @property

@@ -76,7 +76,7 @@ def search_row(search: SearchRecord) -> dict[str, Any]:
 
 def trial_rows(search: SearchRecord) -> list[dict[str, Any]]:
     """A row per trial: its score, what became of it, and the values of the searched parameters."""
-    fields = dict.fromkeys(each.field for each in search.axes)
+    fields = dict.fromkeys(each.field for each in search.axes_in_order)
     return [
         {
             "study": study.number,

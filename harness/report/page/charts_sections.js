@@ -168,7 +168,7 @@ function drawTrials(target, each) {
       ...(axis.log ? { type: "log", dtick: Math.log10(axis.high / axis.low) > 1.3 ? 1 : "D2", tickformat: "~g" } : {}),
       ...(axis.choices.length ? { tickvals: axis.choices.map((name, place) => place), ticktext: axis.choices.map(escapeText) } : {}),
     };
-    layout[`yaxis${suffix.y}`] = { ...y, domain: [top - 1 / lines + (line < lines - 1 ? up : 0), top], tickformat: PERCENT_TICKS, nticks: 6,
+    layout[`yaxis${suffix.y}`] = { ...y, domain: [top - 1 / lines + (line < lines - 1 ? up : 0), top], tickformat: PERCENT_TICKS, nticks: 6, range: each.range,
                                   title: { text: "validation accuracy", standoff: 8 }, ...(line ? { matches: "y" } : {}) };
     each.studies.forEach((study, place) => {
       traces.push(trialTrace(each, each.points.filter((point) => point.study === study), study, place, panel - 1, suffix));

@@ -79,7 +79,8 @@ function fillControls() {
   fillSelect(find("third"), [["", "all the same"], ...offered(DATA.thirds, third())], state.third);
   const shown = Object.keys(DATA.colours).filter((name) => methods.includes(name));
   const kinds = Object.entries(DATA.kinds).map(([kind, each]) => [kind, each.name]);
-  fillChoices(find("methods"), shown.map((name) => [name, name]), state.hiddenMethods, swatch);
+  const bare = (name) => own.some((row) => row.method === name && isUntuned(row)) && own.every((row) => row.method !== name || isUntuned(row));
+  fillChoices(find("methods"), shown.map((name) => [name, bare(name) ? `${name} (not tuned)` : name]), state.hiddenMethods, swatch);
   fillChoices(find("kinds"), kinds, state.hiddenKinds);
 }
 

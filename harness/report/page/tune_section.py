@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.report.tuning.trial_figure import describe_search
-from harness.report.tuning.trial_points import Block, blocks_of, points_of, reference_of
+from harness.report.tuning.trial_points import Block, blocks_of, limits_of, points_of, reference_of
 from harness.report.tuning.tune_report import COLUMNS, NOTES, search_line
 from harness.store.tunes import AxisRecord, SearchRecord, TuneRecord, show_values
 
@@ -27,7 +27,8 @@ def _block(block: Block, search: SearchRecord) -> dict[str, Any]:
         "tune": block.key,
         "warnings": [each.text for each in search.warnings],
         "studies": [each.number for each in search.studies],
-        "axes": [_axis(each) for each in search.axes],
+        "axes": [_axis(each) for each in search.axes_in_order],
+        "range": limits_of(points, search),
         "majority": search.majority,
         "reference": reference_of(search),
         "points": [
@@ -38,7 +39,7 @@ def _block(block: Block, search: SearchRecord) -> dict[str, Any]:
                 "standing": point.standing,
                 "failed": point.failed,
                 "models": len(point.trial.scores),
-                "places": [float(f"{point.places[each.name]:.4g}") for each in search.axes],
+                "places": [float(f"{point.places[each.name]:.4g}") for each in search.axes_in_order],
                 "values": show_values(point.trial.params),
             }
             for point in points

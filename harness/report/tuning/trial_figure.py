@@ -13,7 +13,14 @@ from harness.report.figure.legend import draw_legend, legend_height
 from harness.report.figure.marks import PALETTE
 from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
 from harness.report.figure.style import ALARM, FAINT, INK, log_ticks, new_figure, percent_ticks, shorten
-from harness.report.tuning.trial_points import Block, TrialPoint, luck_of, points_of, reference_of
+from harness.report.tuning.trial_points import (
+    Block,
+    TrialPoint,
+    limits_of,
+    luck_of,
+    points_of,
+    reference_of,
+)
 from harness.store.tunes import AxisRecord, SearchRecord
 
 WIDTH = 13.5
@@ -117,9 +124,9 @@ def _look(place: int) -> dict[str, Any]:
 
 def _draw_search(panels: Sequence[Axes], block: Block, search: SearchRecord) -> None:
     points = list(points_of(block.record, search))
-    low, high = _limits(points, search)
+    low, high = limits_of(points, search)
     studies = {study.number: place for place, study in enumerate(search.studies)}
-    for axes, axis in zip(panels, [None, *search.axes], strict=True):
+    for axes, axis in zip(panels, [None, *search.axes_in_order], strict=True):
         for point in points:
             look = _look(studies[point.study])
             x = _beside(point, studies) if axis is None else point.places[axis.name]
@@ -148,19 +155,6 @@ def _beside(point: TrialPoint, studies: dict[int, int]) -> float:
     if point.standing in ("chosen", "taken"):
         return float(studies[point.study])
     return studies[point.study] + 0.09 * (point.number % 5 - 2)
-
-
-def _limits(points: Sequence[TrialPoint], search: SearchRecord) -> tuple[float, float]:
-    """The range of accuracies: of trials that did not fail, and of lines that do not dwarf them."""
-    shown = [each for each in points if not each.failed] or list(points)
-    low = min((each.low for each in shown), default=0.0)
-    high = max((each.high for each in shown), default=1.0)
-    reach = max(high - low, 0.05)
-    lines = [each for each in (search.majority, reference_of(search)) if each is not None]
-    near = [each for each in lines if low - reach < each < high + reach]
-    low, high = min(low, *near, high), max(high, *near, low)
-    margin = max(0.08 * (high - low), 0.01)
-    return low - margin, high + margin
 
 
 def _draw_point(axes: Axes, x: float, point: TrialPoint, look: dict[str, Any], low: float) -> None:

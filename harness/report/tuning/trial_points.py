@@ -109,3 +109,16 @@ def luck_of(search: SearchRecord) -> tuple[float, float] | None:
 def reference_of(search: SearchRecord) -> float | None:
     """The mean score of the workload's own recipe."""
     return fmean(search.reference) if search.reference else None
+
+
+def limits_of(points: Sequence[TrialPoint], search: SearchRecord) -> tuple[float, float]:
+    """The range of accuracies: of trials that did not fail, and of lines that do not dwarf them."""
+    shown = [each for each in points if not each.failed] or list(points)
+    low = min((each.low for each in shown), default=0.0)
+    high = max((each.high for each in shown), default=1.0)
+    reach = max(high - low, 0.05)
+    lines = [each for each in (search.majority, reference_of(search)) if each is not None]
+    near = [each for each in lines if low - reach < each < high + reach]
+    low, high = min(low, *near, high), max(high, *near, low)
+    margin = max(0.08 * (high - low), 0.01)
+    return low - margin, high + margin
