@@ -533,6 +533,27 @@ class Nested(Calibrated, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """What a search over settings of another method needs to know."""
+
+    members: int
+    """Of each of its trainings."""
+    params: dict[str, Any]
+    """Parameters of the search that follow from the other method."""
+    holds: str
+    """The parameter that holds the candidates."""
+
+
+@runtime_checkable
+class Selecting(Nested, Protocol):
+    """A method that searches by itself, over settings of another method."""
+
+    def over(self, base: str, n_train: int) -> Proposal:
+        """The search over settings of the method called `base`; SpecError if it cannot be searched."""
+        ...
+
+
 @runtime_checkable
 class Quoted(Protocol):
     """A method whose mechanism has its own command of `privbench price`."""

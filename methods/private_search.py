@@ -21,6 +21,7 @@ from methods.base import (
     PrivacyParams,
     Probability,
     Problem,
+    Proposal,
     Rate,
     Released,
     Repeatable,
@@ -174,6 +175,15 @@ class PrivateSearch:
         asked = candidate_params(params, n_train)
         noises = tuple(getattr(solve(base, each, expected), base.free) for each in asked)
         return params.model_copy(update={"noises": noises})
+
+    def over(self, base: str, n_train: int) -> Proposal:
+        """A search over settings of a base method, with records held out."""
+        try:
+            find_base(base)
+        except ValueError as error:
+            raise SpecError(str(error), field="method", value=base) from None
+        held_out: float = PrivateSearchParams.model_fields["holdout"].default
+        return Proposal(max(1, round(n_train * (1 - held_out))), {"base": base}, "candidates")
 
     def planned(self, params: PrivateSearchParams, n_train: int) -> DpEvent:
         """The ledger of `train` on `n_train` members: the best of the trials, whatever they draw."""

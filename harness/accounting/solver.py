@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -312,5 +313,11 @@ def _question(
         "target": repr(float(target)),
         "delta": repr(float(delta)),
         "adjacency": adjacency,
-        "versions": {"calibration": VERSION, "dp-accounting": version("dp-accounting")},
+        "versions": {"calibration": VERSION, "dp-accounting": _installed()},
     }
+
+
+@cache
+def _installed() -> str:
+    """The version of dp-accounting, read once: thousands of trials are planned together."""
+    return version("dp-accounting")

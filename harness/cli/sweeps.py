@@ -259,7 +259,7 @@ def exit_by(progress: "Progress") -> None:
 def follow(store: "Store", name: str, backend: str, on_interrupt: str, console: "Console") -> "Progress":
     """Watch a sweep to its end, or until Ctrl-C, which stops it or leaves it running."""
     from harness.backends import family
-    from harness.cli.watch import ctrl_c, watch
+    from harness.cli.terminal.watch import ctrl_c, watch
 
     with ctrl_c() as interrupted:
         progress = watch(store, name, console, interrupted)
@@ -284,7 +284,7 @@ def status(
     """
     from harness.backends.machine.queue import supervisor_summary
     from harness.backends.status import Progress
-    from harness.cli.watch import ctrl_c, watch
+    from harness.cli.terminal.watch import ctrl_c, watch
     from harness.store import Store
 
     opened = Store.open(store_path(store))

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 TUNED = Layout(
     group="workload",
-    drop=("recipe's own", "CPU", "recipe (median study)"),
+    drop=("recipe (median study)", "CPU"),
     keep=("method", "level", "validation", "by study"),
 )
 
@@ -122,12 +122,15 @@ def tune(
     """
     asked = Asked(workload, method, epsilon, None, None, settings, n_train)
     given = {"trials": trials, "studies": studies, "models": models, "confirm": confirm, "seed": seed}
+    if budget_epsilon is not None:
+        _write_priced(asked, {**given, "max_gap": max_gap}, budget_epsilon, sweep, out)
+        return
     name, parsed, table = _read(sweep, asked, {**given, "max_gap": max_gap})
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
     opened = _open(store)
     file = out or _default_out(sweep, opened, name)
-    if out is not None and not out.parent.is_dir():
-        raise SpecError(f"{out.parent} is no folder: give another --out", field="--out", value=out)
+    if out is not None:
+        _refuse_no_folder(out)
     with _progress(json) as tell:
         made = _make(name, parsed, table, tell)
     first = _checked(made.plan(opened, confirming=False), opened, accept_changed_code)
@@ -150,6 +153,36 @@ def tune(
     _show(record, made, file, sweep or _options(asked), errors, json, wide)
     if errors:
         raise typer.Exit(1)
+
+
+def _write_priced(
+    asked: Asked, given: dict[str, Any], budget: float, sweep: str | None, out: Path | None
+) -> None:
+    """Write a sweep whose search is part of the training."""
+    if sweep is not None or asked.epsilon is not None:
+        raise SpecError(
+            "--budget-epsilon is the epsilon of a search over one method's settings: give --workload and "
+            "--method with it, and neither a sweep nor --epsilon",
+            field="--budget-epsilon",
+            value=budget,
+        )
+    name, parsed, table = _read(None, replace(asked, epsilon=f"{budget!r}"), given)
+    from harness.store.files import write_atomic
+    from harness.tuning.priced_search import priced_sweep
+    from harness.tuning.searches import find_searches
+
+    file = out or Path(f"{name}.priced.toml")
+    _refuse_no_folder(file)
+    found = find_searches(parsed, table).found
+    text = priced_sweep(name, parsed.seed, found, table.trials, table.first_seed(parsed.seed))
+    write_atomic(file, text.encode())
+    output.say(f"written: {file}: {table.trials} candidates, and epsilon {budget:g} for the whole search")
+    output.say(f"Run it: privbench run {file}")
+
+
+def _refuse_no_folder(file: Path) -> None:
+    if not file.parent.is_dir():
+        raise SpecError(f"{file.parent} is no folder: give another --out", field="--out", value=file)
 
 
 def _read(sweep: str | None, asked: Asked, given: dict[str, Any]) -> "tuple[str, Sweep, TuneTable]":
@@ -206,15 +239,19 @@ def _progress(json: bool) -> "Iterator[Tell]":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("solving for noise"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=output.err, transient=True, disable=json) as bar:
-        task: list[Any] = []
+    bar = Progress(*columns, console=output.err, transient=True, disable=json)
+    noise: list[Any] = []
 
-        def tell(done: int, total: int) -> None:
-            if not task:
-                task.append(bar.add_task("noise", total=total))
-            bar.update(task[0], completed=done)
+    def tell(done: int, total: int) -> None:
+        if not noise:
+            bar.start()
+            noise.append(bar.add_task("noise", total=total))
+        bar.update(noise[0], completed=done)
 
+    try:
         yield tell
+    finally:
+        bar.stop()
 
 
 def _make(name: str, parsed: "Sweep", table: "TuneTable", tell: "Tell") -> "Tune":

@@ -6,7 +6,7 @@ studies = 3                  # searches with points, members and seeds of their 
 models = 1                   # trainings of a configuration
 confirm = 3                  # further trainings of the three best of each study
 seed = 1000003               # of the first study
-[tune.search.dp-sgd]
+[tune.search.METHOD]
 clip = [0.1, 1.0]            # a range of a searched axis, instead of the declared one
 """
 

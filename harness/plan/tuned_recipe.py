@@ -1,9 +1,9 @@
 """Tuned recipes: the files that `privbench tune` writes, laid over the recipes of workloads.
 
 [tuning]                     how the values were found, and for what
-[method.dp-sgd]              the values of the study with the median score
-[setting.dp-sgd.1]           those of study 1, asked for by `setting = 1`
-[tuned.dp-sgd]               the version of the method, and scores
+[method.METHOD]              the values of the study with the median score
+[setting.METHOD.1]           those of study 1, asked for by `setting = 1`
+[tuned.METHOD]               the version of the method, and scores
 
 A file of several workloads has a `[[tuning]]` for each, and values in `[workload.NAME.method.METHOD]`. A run
 uses a file only if it names it. Values that were found for another version, number of members or level are

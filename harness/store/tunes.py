@@ -200,7 +200,7 @@ class TuneRecord(Frozen):
     """The largest gap of accuracy on members and non-members that a choice may have."""
     objective: Literal["nonmember_accuracy"] = "nonmember_accuracy"
     priced: Literal[False] = False
-    """The price of a search is that of `private-search`; this one has none."""
+    """A search has a price only where it is part of a training; this one has none."""
     searches: list[SearchRecord]
     """By workload, method and levels."""
     warnings: list[TuneWarning] = Field(default=[])

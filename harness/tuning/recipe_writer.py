@@ -1,12 +1,12 @@
 """The recipe file of a tune, made from its record alone: the same record gives the same bytes."""
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.spec import Json, despelled
 from harness.store.tunes import SearchRecord, StudyRecord, TrialRecord, TuneRecord
+from harness.tuning.toml_text import inline, key, listed, pairs, text
 
 HEAD = (
     "# Made by `privbench tune`. A run takes it by `recipe = ...` in its sweep or by --recipe.",
@@ -23,9 +23,9 @@ def recipe_text(record: TuneRecord) -> str:
     lines = [*HEAD]
     for searches in by_workload.values():
         head = "[[tuning]]" if several else "[tuning]"
-        lines += ["", head, *_pairs(_head(record, searches[0]))]
+        lines += ["", head, *pairs(_head(record, searches[0]))]
     for workload, searches in by_workload.items():
-        prefix = f"workload.{_key(workload)}." if several else ""
+        prefix = f"workload.{key(workload)}." if several else ""
         lines += _part(prefix, record, searches)
     return "\n".join(lines) + "\n"
 
@@ -57,16 +57,16 @@ def _part(prefix: str, record: TuneRecord, searches: Sequence[SearchRecord]) -> 
         if each.chosen is not None and each.chosen.winner is not None:
             by_method.setdefault(each.method, []).append(each)
     for method, found in by_method.items():
-        yield from ("", f"[{prefix}method.{_key(method)}]")
+        yield from ("", f"[{prefix}method.{key(method)}]")
         yield from _settings([(each, each.chosen) for each in found], tried)
         for study in range(record.studies):
             if settings := list(_settings([(each, each.studies[study]) for each in found], tried)):
-                yield from ("", f"[{prefix}setting.{_key(method)}.{study + 1}]", *settings)
-        yield from ("", f"[{prefix}tuned.{_key(method)}]")
-        yield f"method_version = {_text(found[0].method_version)}"
+                yield from ("", f"[{prefix}setting.{key(method)}.{study + 1}]", *settings)
+        yield from ("", f"[{prefix}tuned.{key(method)}]")
+        yield f"method_version = {text(found[0].method_version)}"
         texts = [f"{_levels(each)}: {told.text}" for each in found for told in each.warnings]
-        yield from _list("warnings", [_text(each) for each in texts])
-        yield from _list("searches", [_inline(_summary(each)) for each in found])
+        yield from listed("warnings", [text(each) for each in texts])
+        yield from listed("searches", [inline(_summary(each)) for each in found])
 
 
 def _summary(search: SearchRecord) -> Json:
@@ -88,7 +88,7 @@ def _settings(found: Sequence[tuple[SearchRecord, StudyRecord | None]], tried: i
         ]
         given = all(name in search.given for search, _ in chosen)
         source = {"source": "ours", "note": "given"} if given else {"source": "tuned", "tried": tried}
-        yield f"{_key(name)} = {_inline(_at(values) | source)}"
+        yield f"{key(name)} = {inline(_at(values) | source)}"
 
 
 def _value(name: str, search: SearchRecord, trial: TrialRecord) -> Any:
@@ -103,42 +103,9 @@ def _at(values: Sequence[tuple[SearchRecord, Any]]) -> Json:
     if all(each.keys() == {"epsilon"} and math.isfinite(each["epsilon"]) for each in levels):
         steps = {f"{each['epsilon']:g}": value for each, (_, value) in zip(levels, values, strict=True)}
         return {"from_epsilon": steps, "exact": True}
-    pairs = zip(levels, values, strict=True)
-    return {"at_levels": [{"levels": each, "value": value} for each, (_, value) in pairs]}
+    both = zip(levels, values, strict=True)
+    return {"at_levels": [{"levels": each, "value": value} for each, (_, value) in both]}
 
 
 def _levels(search: SearchRecord) -> str:
     return ", ".join(f"{name} {value}" for name, value in despelled(search.levels).items()) or "all levels"
-
-
-# -- TOML ------------------------------------------------------------------------------------------
-
-
-def _pairs(content: Mapping[str, Any]) -> list[str]:
-    return [f"{_key(name)} = {_inline(value)}" for name, value in content.items()]
-
-
-def _list(name: str, items: Sequence[str]) -> Iterator[str]:
-    """A list with an item to a line; nothing if it is empty."""
-    if items:
-        yield from (f"{name} = [", *(f"    {each}," for each in items), "]")
-
-
-def _inline(value: Any) -> str:
-    """A value on one line."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(name)} = {_inline(each)}" for name, each in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return _text(value) if isinstance(value, str) else repr(value)
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _key(name: str) -> str:
-    plain = name.isascii() and all(each.isalnum() or each in "-_" for each in name)
-    return name if plain and name[:1].isalpha() else _text(name)

@@ -162,7 +162,7 @@ def test_a_bench_counts_by_its_settings(store: Store) -> None:
 
 
 def test_the_time_left_is_found_without_torch() -> None:
-    code = "import sys, harness.backends.status, harness.cli.watch; print('torch' in sys.modules)"
+    code = "import sys, harness.backends.status, harness.cli.terminal.watch; print('torch' in sys.modules)"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=here)
     assert done.stdout.strip() == "False"

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from harness.backends.machine.queue import submissions
 from harness.backends.status import Progress
-from harness.cli.watch import Pace, ctrl_c, watch
+from harness.cli.terminal.watch import Pace, ctrl_c, watch
 from harness.spec import Task
 from harness.store import Store
 from tests.harness.simulated import STEPS, ended, sweep_record, training
