@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 import db
 from harness.results.rows import TABLES, Row, to_arrow
-from harness.spec import canonical
+from harness.spec import canonical, despelled
 from harness.store.files import checksum
 from harness.store.imports import Origin
 from harness.store.tunes import SearchRecord, StudyRecord, TrialRecord, TuneRecord, read_tunes
@@ -84,7 +84,7 @@ def _search_row(origin: Origin, record: TuneRecord, search: SearchRecord) -> Row
         "workload_version": search.workload_version,
         "method": search.method,
         "method_version": search.method_version,
-        "epsilon_asked": search.levels.get("epsilon"),
+        "epsilon_asked": despelled(search.levels).get("epsilon"),
         "levels": levels_text(search),
         "trials": record.trials,
         "studies": record.studies,
@@ -105,7 +105,8 @@ def _search_row(origin: Origin, record: TuneRecord, search: SearchRecord) -> Row
 
 def levels_text(search: SearchRecord) -> str:
     """The levels without epsilon and delta, as cells have them (harness/results/rows.py)."""
-    return canonical({name: each for name, each in search.levels.items() if name not in ("epsilon", "delta")})
+    levels = despelled(search.levels)
+    return canonical({name: each for name, each in levels.items() if name not in ("epsilon", "delta")})
 
 
 def _trial_row(origin: Origin, study: StudyRecord, trial: TrialRecord, of_median: bool) -> Row:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from harness.spec import Json
+from harness.spec import Json, despelled
 from harness.store import Store
 from harness.store.files import checksum, dump_checked, parse_checked, write_atomic
 from harness.store.imports import origins
@@ -141,7 +141,7 @@ class SearchRecord(Frozen):
         """What trades privacy for utility, for display; empty for a method without a level."""
         return ", ".join(
             f"ε={value:g}" if name == "epsilon" and value is not None else f"{name}={_short(value)}"
-            for name, value in self.levels.items()
+            for name, value in despelled(self.levels).items()
         )
 
     @property

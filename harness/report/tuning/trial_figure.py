@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from harness.report.figure.legend import draw_legend, legend_height
 from harness.report.figure.marks import PALETTE
-from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled, wrap
+from harness.report.figure.paper_sizes import SCREEN, Sheet, panel_width, scaled, wrap
 from harness.report.figure.style import ALARM, FAINT, INK, log_ticks, new_figure, percent_ticks, shorten
 from harness.report.tuning.trial_points import (
     Block,
@@ -28,7 +28,7 @@ WIDTH = 13.5
 HEIGHT = 2.15
 """Of a row of panels on a screen, in inches; less than print's, since there are many."""
 MARKERS = ("o", "s", "D", "^", "v", "P")
-ACROSS = {3: 6, 2: 4, 1: 2}
+ACROSS = {3: 6, 2: 5, 1: 2}
 """Panels side by side, by how many large ones a sheet has."""
 OUTSIDE = "#eeeeee"
 READ_AS = (
@@ -65,7 +65,8 @@ def tune_figure(block: Block, sheet: Sheet = SCREEN) -> Figure:
         above.text(0.01, 1 - below / height, warned, fontsize=scaled(8), color=ALARM, va="top")
         grid = part.add_gridspec(line, across)
         count = 1 + len(search.axes)
-        _draw_search([part.add_subplot(grid[divmod(each, across)]) for each in range(count)], block, search)
+        panels = [part.add_subplot(grid[divmod(each, across)]) for each in range(count)]
+        _draw_search(panels, block, search, across)
     if notes:
         parts[-1].text(0.01, 1.0, notes, fontsize=scaled(8), va="top")
     return figure
@@ -110,7 +111,7 @@ def _signs(block: Block) -> list[Line2D]:
     if any(point.failed for each in searches for point in points_of(block.record, each)):
         signs.append(Line2D([], [], ms=scaled(6), label="diverged or failed", **{**plain, "marker": "x"}))
     if any(each.reference for each in searches):
-        signs.append(Line2D([], [], color=INK, lw=1, ls="--", label="the workload's own recipe"))
+        signs.append(Line2D([], [], color=INK, lw=1, ls="--", label="own recipe"))
     if any(each.majority is not None for each in searches):
         signs.append(Line2D([], [], color=ALARM, lw=1, ls=":", label="most common class"))
     signs.append(Line2D([], [], color=OUTSIDE, lw=6, label="outside the search"))
@@ -122,11 +123,11 @@ def _look(place: int) -> dict[str, Any]:
     return {"color": PALETTE[place % len(PALETTE)], "marker": MARKERS[place % len(MARKERS)]}
 
 
-def _draw_search(panels: Sequence[Axes], block: Block, search: SearchRecord) -> None:
+def _draw_search(panels: Sequence[Axes], block: Block, search: SearchRecord, across: int) -> None:
     points = list(points_of(block.record, search))
     low, high = limits_of(points, search)
     studies = {study.number: place for place, study in enumerate(search.studies)}
-    for axes, axis in zip(panels, [None, *search.axes_in_order], strict=True):
+    for place, (axes, axis) in enumerate(zip(panels, [None, *search.axes_in_order], strict=True)):
         for point in points:
             look = _look(studies[point.study])
             x = _beside(point, studies) if axis is None else point.places[axis.name]
@@ -135,10 +136,12 @@ def _draw_search(panels: Sequence[Axes], block: Block, search: SearchRecord) -> 
             axes.set_xticks(range(len(studies)), [str(study) for study in studies])
             axes.set_xlim(-0.6, len(studies) - 0.4)
             axes.set_xlabel("study")
-            axes.set_ylabel("validation accuracy")
         else:
             _dress(axes, axis)
+        if place % across:
             axes.tick_params(labelleft=False)
+        else:
+            axes.set_ylabel("validation accuracy")
         axes.set_ylim(low, high)
         axes.yaxis.set_major_locator(MaxNLocator(5))
         percent_ticks(axes.yaxis)
@@ -176,7 +179,7 @@ def _draw_point(axes: Axes, x: float, point: TrialPoint, look: dict[str, Any], l
 
 def _dress(axes: Axes, axis: AxisRecord) -> None:
     """Name and scale of a searched axis; grey is outside its bounds."""
-    axes.set_xlabel(axis.label)
+    axes.set_xlabel(wrap(axis.label, 1.15 * panel_width(axes), SCREEN.font))
     if axis.choices:
         axes.set_xticks(range(len(axis.choices)), [shorten(each, 10) for each in axis.choices])
         axes.set_xlim(-0.5, len(axis.choices) - 0.5)
