@@ -79,6 +79,7 @@ def find_searches(sweep: Sweep, table: TuneTable) -> Searches:
     """The searches of a sweep's grids; SpecError with all problems."""
     found, problems = Searches(), list[str]()
     by_identity: dict[tuple[str, str, str], Search] = {}
+    sizes: dict[str, int] = {}
     tunable = {name for name in _named_methods(sweep) if space(methods.family.get(name)).axes}
     found.left_out = sorted(_named_methods(sweep) - tunable)
     if not tunable:
@@ -104,10 +105,13 @@ def find_searches(sweep: Sweep, table: TuneTable) -> Searches:
             continue
         same = by_identity.setdefault(search.identity, search)
         problems += [f"{where}: {each}" for each in _differences(same, search)]
+        if sizes.setdefault(search.workload, search.n_train) != search.n_train:
+            problems.append(
+                f"{search.workload}: n_train has several values, and a recipe is for one: give one"
+            )
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     found.found = [by_identity[identity] for identity in sorted(by_identity)]
-    _refuse_several_sizes(found.found)
     return found
 
 
@@ -238,19 +242,3 @@ def _differences(first: Search, other: Search) -> list[str]:
         for name in sorted({*first.given, *other.given})
         if first.given.get(name) != other.given.get(name)
     ]
-
-
-def _refuse_several_sizes(searches: Sequence[Search]) -> None:
-    sizes: dict[str, set[int]] = {}
-    for each in searches:
-        sizes.setdefault(each.workload, set()).add(each.n_train)
-    several = {name: sorted(found) for name, found in sizes.items() if len(found) > 1}
-    if several:
-        raise SpecError(
-            [
-                f"{name}: n_train = {found}: a recipe is for one number: give one"
-                for name, found in several.items()
-            ],
-            field="n_train",
-            value=several,
-        )
