@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from harness.plan.sweep_file import Sweep
     from harness.plan.tune_table import TuneTable
     from harness.store import Store
-    from harness.store.tunes import SearchRecord, TuneRecord
+    from harness.store.tunes import TuneRecord
     from harness.tuning.stages import Tune
     from harness.tuning.trials import Tell
 

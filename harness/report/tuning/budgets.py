@@ -50,14 +50,15 @@ def _compared(cells: Sequence[Row]) -> str:
     how: dict[str, dict[str, None]] = defaultdict(dict)
     for row in cells:
         how[row["method"]][_budget(row)] = None
-    if not any(NOT_TUNED not in budgets for budgets in how.values()):
+    if all(set(budgets) == {NOT_TUNED} for budgets in how.values()):
         return ""
     tuned: dict[str, str] = {}
     before: dict[str, str] = {}
     for method, budgets in how.items():
         known = [each for each in budgets if each != NOT_TUNED]
         if known:
-            by_tune = all(row.get("trials") is not None for row in cells if row["method"] == method)
+            own = [row for row in cells if row["method"] == method and not is_untuned(row)]
+            by_tune = all(row.get("trials") is not None for row in own)
             (tuned if by_tune else before)[method] = " or ".join(known)
     parts = []
     if len(set(tuned.values())) > 1:
