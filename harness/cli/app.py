@@ -36,7 +36,7 @@ COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | typer.Typer, str]]] = 
     "Sweeps": {
         "plan": (sweeps.plan, "plan --workload digits-mlp --method sgd --attack rmia:gamma=2,lira --seed 1"),
         "run": (sweeps.run, "run --workload digits-mlp --method sgd,dp-sgd --epsilon 1,8"),
-        "tune": (tune, "tune --workload digits-mlp --method sgd,dp-sgd --epsilon 1,8"),
+        "tune": (tune, "tune --workload digits-linear --method sgd,dp-sgd --epsilon 8 --trials 4"),
         "enqueue": (sweeps.enqueue, "enqueue sweep.toml"),
         "status": (sweeps.status, "status quickstart --watch"),
         "logs": (sweeps.logs, "logs 3fa94c"),

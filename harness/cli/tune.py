@@ -160,11 +160,13 @@ def _write_priced(
             field="--budget-epsilon",
             value=budget,
         )
-    name, parsed, table = _read(None, replace(asked, epsilon=f"{budget!r}"), given)
     from harness.store.files import write_atomic
-    from harness.tuning.priced_search import priced_sweep
+    from harness.tuning.priced_search import find_selecting, priced_sweep
     from harness.tuning.searches import find_searches
 
+    for method in asked.method.split(",") if asked.method else ():
+        find_selecting()[1].over(method, 1)  # refuses what cannot be trained several times
+    name, parsed, table = _read(None, replace(asked, epsilon=f"{budget!r}"), given)
     file = out or Path(f"{name}.priced.toml")
     _refuse_no_folder(file)
     found = find_searches(parsed, table).found

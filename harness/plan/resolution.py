@@ -1,8 +1,8 @@
 """Resolutions of sweeps, kept in the user's cache: planning a sweep again loads no member and solves nothing.
 
-A resolution depends on the sweep, on our code and recipes, on the packages that compute, and on the plug-ins
-that the sweep names with the files they read. If any of these changed, the sweep is resolved again. What the
-store holds is never part of it.
+A resolution depends on the sweep with its tuned recipe, on our code and recipes, on the packages that
+compute, and on the plug-ins that the sweep names with the files they read. If any of these changed, the sweep
+is resolved again. What the store holds is never part of it.
 """
 
 import hashlib

@@ -8,7 +8,7 @@ place here.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median_low
 from typing import Annotated, Any, Literal
@@ -52,6 +52,99 @@ class AxisRecord(Frozen):
     high: float
     scale: Literal["log", "linear"]
     choices: list[bool | int | float | str] = Field(default=[])
+
+    @property
+    def label(self) -> str:
+        """The axis for display, and the parameter that it sets if that has another name."""
+        return self.name if self.name == self.field else f"{self.name} (sets {self.field})"
+
+
+class TrialRecord(Frozen):
+    """One configuration of a study."""
+
+    number: int
+    """Its point in the study, from 0."""
+    cell: Annotated[str, AfterValidator(check_key)] | None
+    """None if its parameters could not be resolved: `error` says why."""
+    params: Json
+    """The parameters that were searched, fixed or derived."""
+    scores: list[float]
+    """Accuracy on non-members of each of its models; 0 for one that diverged or failed."""
+    failed: int = 0
+    """How many of its trainings diverged or ended in error; they count as 0."""
+    confirmed: bool = False
+    """Whether it was among the best of its study and got more models."""
+    seconds: float = 0.0
+    """CPU seconds of its trainings."""
+    error: str | None = None
+
+    @property
+    def score(self) -> float:
+        """The mean over its models."""
+        return sum(self.scores) / len(self.scores) if self.scores else 0.0
+
+
+class StudyRecord(Frozen):
+    """One search with its own points, masks and seed."""
+
+    study: int
+    seed: int
+    trials: list[TrialRecord]
+    chosen: int | None
+    """The number of the trial that was chosen; None if none was trained."""
+
+    @property
+    def number(self) -> int:
+        """From 1, as a recipe numbers its settings."""
+        return self.study + 1
+
+    @property
+    def winner(self) -> TrialRecord | None:
+        """The chosen trial."""
+        return next((each for each in self.trials if each.number == self.chosen), None)
+
+    @property
+    def score(self) -> float:
+        """The score of the chosen trial."""
+        return self.winner.score if self.winner else 0.0
+
+
+class SearchRecord(Frozen):
+    """All studies of one method at one combination of levels on one workload."""
+
+    workload: str
+    workload_version: str
+    method: str
+    method_version: str
+    levels: Json
+    """Epsilon and what else trades privacy for utility; empty for a method without a level."""
+    given: Json = Field(default={})
+    """Parameters set by the user, which were not searched."""
+    n_train: int
+    """Members of a model in the runs that the recipe is for."""
+    tuned_at: int
+    """Members of a model in the search: fewer where the pool is small."""
+    validation_records: int
+    """Non-members of the pool that score a model."""
+    majority: float | None
+    """Share of the most common label among the pool's non-members."""
+    axes: list[AxisRecord]
+    studies: list[StudyRecord]
+    reference: list[float] = Field(default=[])
+    """Scores of the workload's own recipe, trained with the reporting seed: to compare with, no trial."""
+    seconds: float = 0.0
+    """CPU seconds of all trainings."""
+    warnings: list[TuneWarning] = Field(default=[])
+
+    @property
+    def level(self) -> str:
+        """What trades privacy for utility, for display; empty for a method without a level."""
+        return self.tell_levels(self.levels)
+
+    def tell_levels(self, names: Iterable[str]) -> str:
+        """Some of the levels for display."""
+        values = despelled(self.levels)
+        return ", ".join(f"{'ε' if name == 'epsilon' else name}={_short(values[name])}" for name in names)
 
     @property
     def label(self) -> str:

@@ -73,6 +73,8 @@ def lines(blocks: Blocks) -> list[tuple[str, str]]:
 def as_run(line: str, task: str) -> list[str]:
     """The arguments that stand for a line: trainings are planned, and the page's names are the store's."""
     verb, *words = shlex.split(line, comments=True)[1:]
+    if verb == "tune":
+        return ["tune", *words, *([] if "--budget-epsilon" in words else ["--dry"])]
     if verb in ("run", "enqueue", "quickstart"):
         kept = [word for word, before in zip(words, ["", *words], strict=False) if before not in OF_BACKENDS]
         words = [word for word in kept if word not in OF_BACKENDS]

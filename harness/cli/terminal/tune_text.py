@@ -25,10 +25,12 @@ def print_tune(record: TuneRecord, trials: bool = False, wide: bool = False) -> 
     """Print a line per workload, method and level, the warnings, and every trial on request."""
     for line in head_lines(record):
         output.prose(line)
-    output.print_table([search_row(each) for each in record.searches], None, SEARCHES, wide, REST)
-    for each in record.searches:
+    levels = tell_levels(record.searches, wide)
+    rows = [search_row(each, level) for each, level in zip(record.searches, levels, strict=True)]
+    output.print_table(rows, None, SEARCHES, wide, REST)
+    for each, level in zip(record.searches, levels, strict=True):
         for warning in each.warnings:
-            output.prose(f"{WARNED} {each.label} on {each.workload}: {warning.text}")
+            output.prose(f"{WARNED} {f'{each.method} {level}'.rstrip()} on {each.workload}: {warning.text}")
     for warning in record.warnings:
         output.prose(f"{WARNED} {warning.text}")
     for each in record.searches if trials else ():
@@ -59,13 +61,29 @@ def _workload_line(search: SearchRecord) -> str:
     )
 
 
-def search_row(search: SearchRecord) -> dict[str, Any]:
+def tell_levels(searches: Sequence[SearchRecord], wide: bool = False) -> list[str]:
+    """The levels of each search: epsilon and those that differ between searches of its method, or all."""
+    values: dict[tuple[str, str, str], set[str]] = {}
+    for each in searches:
+        for name, value in each.levels.items():
+            values.setdefault((each.workload, each.method, name), set()).add(str(value))
+    return [
+        each.tell_levels(
+            name
+            for name in each.levels
+            if wide or name == "epsilon" or len(values[each.workload, each.method, name]) > 1
+        )
+        for each in searches
+    ]
+
+
+def search_row(search: SearchRecord, level: str) -> dict[str, Any]:
     """One search: the median study, the choices of all, the workload's own recipe, and what was chosen."""
     taken = search.chosen
     return {
         "workload": search.workload,
         "method": search.method,
-        "level": search.level or "-",
+        "level": level or "-",
         "validation": _percent(taken.score if search.choice and taken else None, search.warnings),
         "by study": " ".join(f"{100 * each.score:.1f}" for each in search.winners) or None,
         "recipe": _percent(sum(search.reference) / len(search.reference) if search.reference else None),

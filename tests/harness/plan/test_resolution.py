@@ -2,6 +2,7 @@
 
 import math
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,28 @@ workload = "digits-linear"
 method = ["dp-sgd"]
 batch_size = [8]
 measure = { steps = 3 }
+"""
+
+TUNED = """
+[tuning]
+name = "fair"
+workload = "digits-linear"
+workload_version = "1"
+n_train = 718
+tuned_at = 718
+trials = 4
+studies = 1
+models = 1
+confirm = 0
+seed = 1000003
+objective = "nonmember_accuracy"
+validation_records = 719
+priced = false
+tune = "abc"
+[method.sgd]
+learning_rate = { value = RATE, source = "tuned", tried = 4 }
+[tuned.sgd]
+method_version = "3"
 """
 
 
@@ -154,3 +177,16 @@ def test_a_change_of_a_plugin_its_data_or_its_recipe_resolves_anew(tmp_path: Pat
     assert code[1]
     assert len({first[0], recipe[0], data[0], code[0]}) == 4
     assert cells() == (code[0], False)
+
+
+def test_another_tuned_recipe_is_resolved_anew(unloaded: Path, tmp_path: Path) -> None:
+    file = tmp_path / "tuned.toml"
+    text = SWEEP.replace("models = 3", f'models = 3\nrecipe = "{file}"').replace("steps = [20, 30]", "")
+    rates = []
+    for rate in (0.25, 0.5):
+        file.write_text(TUNED.replace("RATE", str(rate)))
+        sweep = parsed(text)
+        made = resolution_of(sweep, partial(resolve, sweep))
+        assert resolution_of(parsed(text), never) == made
+        rates += [each.params["learning_rate"] for each in made.cells if each.method.name == "sgd"]
+    assert rates == [0.25, 0.5]

@@ -25,6 +25,8 @@ from harness.tuning.stages import Tune, make_record, make_tune
 from tests.harness.own_data import OwnData
 from workloads.base import Records
 
+pytestmark = pytest.mark.slow
+
 SHORT = {"epochs": [8, 9], "rate": [0.2, 0.25]}
 """So that a training takes a tenth of a second."""
 GRIDS = (
@@ -110,7 +112,6 @@ def test_a_second_tune_trains_nothing(undisturbed: Undisturbed) -> None:
     assert recipe_text(record(again, store)) == recipe_text(found)
 
 
-@pytest.mark.slow
 def test_an_interrupted_tune_ends_with_the_same_bytes(undisturbed: Undisturbed, tmp_path: Path) -> None:
     store, made = Store.open(tmp_path, create=True), tune()
     assert train(made, store, most=7) == 7
@@ -118,7 +119,6 @@ def test_an_interrupted_tune_ends_with_the_same_bytes(undisturbed: Undisturbed, 
     assert recipe_text(record(made, store)) == recipe_text(undisturbed[2])
 
 
-@pytest.mark.slow
 def test_the_order_of_methods_and_of_tasks_changes_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
     store = Store.open(tmp_path, create=True)
     made = tune(*reversed(GRIDS))
@@ -235,7 +235,6 @@ def spread(count: int, seed: int) -> Records:
     return Records(x + 2 * torch.nn.functional.one_hot(labels, 5), labels)
 
 
-@pytest.mark.slow
 def test_a_workload_of_a_plug_in_is_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = Own(n_train=100)
     monkeypatch.setitem(workloads.family.members, own.name, own)
@@ -259,7 +258,6 @@ def test_unsolved_noise_is_solved_once_and_told(tmp_path: Path, monkeypatch: pyt
     assert len(told) == 2
 
 
-@pytest.mark.slow
 def test_many_are_solved_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     told: list[tuple[int, int]] = []

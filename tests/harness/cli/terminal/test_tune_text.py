@@ -8,7 +8,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from harness.cli import app, output
-from harness.cli.terminal.tune_text import head_lines, print_tune, search_row, trial_rows
+from harness.cli.terminal.tune_text import head_lines, print_tune, search_row, tell_levels, trial_rows
 from harness.store import Store
 from harness.store.tunes import TuneRecord, write_tune
 from tests.harness.tuned import make_tune
@@ -44,16 +44,24 @@ def test_fewer_members_in_the_search_are_stated() -> None:
 
 def test_a_search_shows_the_choice_of_every_study() -> None:
     search = RECORD.searches[0]
-    row = search_row(search)
+    row = search_row(search, "ε=1")
     assert row["by study"] == " ".join(f"{100 * each.score:.1f}" for each in search.studies)
     assert (row["method"], row["level"], row["recipe"]) == ("dp-sgd", "ε=1", "72.0 %")
     assert row["chosen"].startswith("learning_rate ")
 
 
 def test_a_search_without_a_trained_trial_says_so() -> None:
-    row = search_row(RECORD.searches[0].model_copy(update={"studies": []}))
+    row = search_row(RECORD.searches[0].model_copy(update={"studies": []}), "")
     assert (row["validation"], row["by study"]) == (None, None)
     assert "nothing" in row["chosen"]
+
+
+def test_levels_are_told_where_searches_differ_in_them() -> None:
+    search = RECORD.searches[0]
+    both = [search.model_copy(update={"levels": {"alpha": 0.5, "share": each}}) for each in (0.1, 0.2)]
+    assert tell_levels(both) == ["share=0.1", "share=0.2"]
+    assert tell_levels(both[:1], wide=True) == ["alpha=0.5, share=0.1"]
+    assert tell_levels([search]) == ["ε=1"]
 
 
 def test_trials_are_shown_with_what_became_of_them() -> None:
