@@ -65,9 +65,9 @@ def _frontier(reader: Reader, cells: Sequence[Cell], wide: bool) -> None:
     keys = ", ".join(f"'{each.key}'" for each in cells)
     order = "workload, epsilon_asked desc nulls first, method, attack"
     sql = f"select * from frontier where cell in ({keys}) order by {order}"
-    found = read_rows(reader, sql)
-    labels = name_cells(cells, {row["cell"]: row["study"] for row in found if not is_shown(row)})
-    rows = [{**row, "label": labels[row["cell"]]} for row in found]
+    rows = read_rows(reader, sql)
+    labels = name_cells(cells, {row["cell"]: row["study"] for row in rows if not is_shown(row)})
+    rows = [{**row, "label": labels[row["cell"]]} for row in rows]
     shown = rows if wide else headlines(list(filter(is_shown, rows)))
     left_out: Sequence[str] = ()
     if shown:

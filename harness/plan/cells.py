@@ -1,6 +1,7 @@
 """Resolve the points of a grid to cells: look up names, apply recipes, complete parameters."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from harness.plan.tuned_recipe import TunedRecipe, TunedRecipes
 from harness.spec import FIRST_VERSION, Cell, Declared, Notes, Plugin, configuration_of
 from methods.base import Calibrated, Level, Method, Params
 from methods.search import defaults
-from workloads.errors import BenchError, unknown
+from workloads.errors import BenchError, SpecError, unknown
 from workloads.recipe import Recipe, Setting, recipe, tuning
 
 
@@ -225,9 +226,12 @@ def _study_of(
     number: str | None,
 ) -> int | None:
     """The study that chose these values: the one that was asked for, else the first with the same."""
+    if number is not None:
+        return int(number)
     for each, settings in tuned.numbered.items():
-        if each == number or (number is None and _values_at(settings, epsilon, levels) == values):
-            return int(each)
+        with suppress(SpecError):  # a study without a choice at these levels
+            if _values_at(settings, epsilon, levels) == values:
+                return int(each)
     return None
 
 
