@@ -72,9 +72,18 @@ class Cell(Base):
     tried_before: Mapped[int | None]
     """Configurations tried before, by the recipe values in use; the highest count of any task."""
     tuned_by: Mapped[str | None]
-    """`recipe`, `paper`, or null if no value was tuned."""
+    """`recipe`, `paper`, `tune:` and the name of a tune, or null if no value was tuned."""
     tuned_on: Mapped[str | None]
     """`validation` (non-members) or, of some papers, `test`."""
+    tuned_at: Mapped[str | None]
+    """Where the recipe's values were tuned, if that is not this epsilon and number of members."""
+    tune: Mapped[str | None]
+    """The checksum of the tune that the values are of."""
+    trials: Mapped[int | None]
+    """Of each study of the tune."""
+    studies: Mapped[int | None]
+    study: Mapped[int | None]
+    """The study of the tune that chose all of the values."""
     canary: Mapped[str | None]
     """The kind of canaries among the records; null without canaries."""
     canaries: Mapped[int] = mapped_column(default=0)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
-from db import findings  # noqa: F401  # their tables are part of Base.metadata
+from db import findings, tune_tables  # noqa: F401  # their tables are part of Base.metadata
 from db.definition import check_fingerprint, fingerprint, view_statements
 from db.models import Base, Schema
 

@@ -192,6 +192,11 @@ CREATE TABLE cell (
 	tried_before BIGINT,
 	tuned_by VARCHAR,
 	tuned_on VARCHAR,
+	tuned_at VARCHAR,
+	tune VARCHAR,
+	trials BIGINT,
+	studies BIGINT,
+	study BIGINT,
 	canary VARCHAR,
 	canaries BIGINT NOT NULL,
 	canary_version VARCHAR,
@@ -349,6 +354,33 @@ CREATE TABLE reconstruction_result (
 	PRIMARY KEY (task)
 );
 
+CREATE TABLE search_result (
+	search VARCHAR NOT NULL,
+	tune VARCHAR NOT NULL,
+	workload VARCHAR NOT NULL,
+	workload_version VARCHAR NOT NULL,
+	method VARCHAR NOT NULL,
+	method_version VARCHAR NOT NULL,
+	epsilon_asked DOUBLE,
+	levels JSON NOT NULL,
+	trials BIGINT NOT NULL,
+	studies BIGINT NOT NULL,
+	score DOUBLE,
+	score_low DOUBLE,
+	score_high DOUBLE,
+	majority DOUBLE,
+	reference DOUBLE,
+	validation_records BIGINT NOT NULL,
+	warnings JSON NOT NULL,
+	cell VARCHAR,
+	params JSON,
+	seconds DOUBLE NOT NULL,
+	n_train BIGINT NOT NULL,
+	tuned_at BIGINT NOT NULL,
+	origin VARCHAR NOT NULL,
+	PRIMARY KEY (search)
+);
+
 CREATE TABLE step_time (
 	task VARCHAR NOT NULL,
 	phase VARCHAR NOT NULL,
@@ -406,4 +438,31 @@ CREATE TABLE task_stamp (
 	task VARCHAR NOT NULL,
 	stamp VARCHAR NOT NULL,
 	PRIMARY KEY (task)
+);
+
+CREATE TABLE trial_result (
+	search VARCHAR NOT NULL,
+	study BIGINT NOT NULL,
+	trial BIGINT NOT NULL,
+	cell VARCHAR,
+	stage VARCHAR NOT NULL,
+	score DOUBLE,
+	scores JSON NOT NULL,
+	failed BIGINT NOT NULL,
+	chosen BOOLEAN NOT NULL,
+	taken BOOLEAN NOT NULL,
+	params JSON NOT NULL,
+	seconds DOUBLE NOT NULL,
+	error VARCHAR,
+	PRIMARY KEY (search, study, trial)
+);
+
+CREATE TABLE tune_result (
+	key VARCHAR NOT NULL,
+	origin VARCHAR NOT NULL,
+	name VARCHAR NOT NULL,
+	record JSON NOT NULL,
+	checksum VARCHAR NOT NULL,
+	stamp VARCHAR NOT NULL,
+	PRIMARY KEY (key)
 );

@@ -73,7 +73,8 @@ baseline as (
         percentile_cont(0.5) within group (order by train_seconds) as train_seconds,
         percentile_cont(0.5) within group (order by extra_memory_bytes) as extra_memory_bytes
     from run
-    where role = 'plain-baseline'
+    -- A tune's trials are settings of all kinds, and no baseline.
+    where role = 'plain-baseline' and cell not in (select cell from trial_result where cell is not null)
     group by
         grouping sets (
             (origin, protocol, workload, workload_version, n_train, device, threads, host),
@@ -238,6 +239,39 @@ group by
     c.origin, c.protocol, c.workload, c.workload_version, c.method, c.method_version, c.n_train, c.epsilon_asked,
     cast(c.levels as varchar);
 
+-- search: one row per tune, workload, method and level: what a tune tried, and what it chose by accuracy on non-members.
+-- Test accuracy is not part of it. The search is not priced: epsilon of a tuned row is that of its training alone.
+--   trials, studies        the budget, the same for every method of a tune: trials of each study
+--   score                  of the choice of the median study, which a run takes; score_low and score_high: the lowest and
+--                          highest among the studies' choices, which shows the luck of the search
+--   tried                  trials that were trained, failed ones too
+create view search as
+select
+    t.name as tune, s.workload, s.method, s.epsilon_asked, cast(s.levels as varchar) as levels,
+    s.trials, s.studies, n.tried, n.failed, s.score, s.score_low, s.score_high, s.majority, s.reference,
+    s.validation_records, s.params, s.warnings, s.cell, s.seconds,
+    s.n_train, s.tuned_at, s.workload_version, s.method_version, s.search, s.origin
+from search_result s
+join tune_result t on t.key = s.tune
+left join (
+    select search, count(cell) as tried, cast(sum(case when failed > 0 then 1 else 0 end) as bigint) as failed
+    from trial_result
+    group by search
+) n on n.search = s.search;
+
+-- trial: one row per configuration that a tune tried, with its accuracy on non-members.
+--   stage    search, or confirm: among the best of its study, and trained with more models
+--   score    mean over the models; one that diverged or failed counts as 0
+--   chosen   by its study; taken: by the study with the median score, so by a run with the tune's recipe
+create view trial as
+select
+    t.name as tune, s.workload, s.method, s.epsilon_asked, cast(s.levels as varchar) as levels,
+    r.study, r.trial, r.cell, r.stage, r.score, r.scores, r.failed, r.chosen, r.taken, r.params, r.seconds, r.error,
+    s.n_train, s.tuned_at, s.workload_version, s.method_version, s.search, s.origin
+from trial_result r
+join search_result s on s.search = r.search
+join tune_result t on t.key = s.tune;
+
 -- frontier: one row per cell and attack (an attack with other parameters is another attack).
 -- If a cell was attacked several times, the row shows the attack's newest version and the task
 -- with the most models. Accuracy, guarantee and cost are over exactly the models that this task attacked.
@@ -258,9 +292,13 @@ group by
 --   validation_accuracy   mean accuracy on the pool's non-members, by which selections are made.
 --                         Test accuracy (accuracy) is only reported
 --   configurations        settings trained here at this epsilon and these levels; tried_before: by the recipe
---   tuned                 both, as text
+--   tuned                 both, as text; a tune's trials count once, whether they were trained here or elsewhere
+--   study                 the study of the tune that chose the values; median_study: whether it is the one with the median
+--                         validation_accuracy among the studies that were run with this seed, the lower one of two.
+--                         accuracy_study_low, _high: the range of their test accuracies
 --   chosen                no other configuration of this method at this epsilon and these levels has a higher
---                         validation_accuracy; true without an epsilon: all of those are shown
+--                         validation_accuracy; true without an epsilon: all of those are shown. Of several studies of a
+--                         tune only the median one competes
 --   on_front              chosen, and no other chosen and valid row of this workload, attack, origin and protocol has at
 --                         least the validation accuracy and leaks at most as much (auc), and is better in one of them;
 --                         equal rows are both on the front. Rows not known to be valid are never on the front.
@@ -292,6 +330,28 @@ blind_ranked as (
 ),
 proved as (
     select cell, max(epsilon) as epsilon_audited from audit_result group by cell
+),
+of_tune as (
+    -- The configurations of a tune among those that `tried` counts: its trials, and the recipe it is compared with.
+    -- By name: a tune that was repeated with more trials has them all.
+    select
+        c.origin, c.protocol, c.workload, c.workload_version, c.method, c.method_version, c.n_train, c.epsilon_asked,
+        cast(c.levels as varchar) as levels, m.tuned_by, count(distinct c.configuration) as configurations
+    from (
+        select r.cell, 'tune:' || t.name as tuned_by
+        from trial_result r
+        join search_result s on s.search = r.search
+        join tune_result t on t.key = s.tune
+        union
+        select p.cell, 'tune:' || t.name
+        from sweep_task p
+        join tune_result t on p.sweep = 'tune-' || t.name and t.origin = ''
+    ) m
+    join cell c on c.key = m.cell
+    where c.canary is null and exists (select 1 from task k where k.cell = c.key and k.kind = 'train')
+    group by
+        c.origin, c.protocol, c.workload, c.workload_version, c.method, c.method_version, c.n_train, c.epsilon_asked,
+        cast(c.levels as varchar), m.tuned_by
 ),
 worst_case as (
     -- The cells whose canaries an attack or an audit has scored.
@@ -369,8 +429,16 @@ point as (
         o.ceiling_tpr_at_0p01pct,
         o.step_seconds, o.step_overhead, o.example_overhead, o.example_cpu_overhead, o.overhead_by,
         o.extra_memory_bytes, o.memory_overhead, o.train_seconds, o.training_overhead,
-        coalesce(k.configurations, 1) as configurations, c.tried_before, c.tuned_by, c.tuned_on,
+        coalesce(k.configurations, 1) as configurations, c.tried_before, c.tuned_by, c.tuned_on, c.tuned_at,
+        c.trials, c.studies, c.study, c.tune,
         case
+            when c.tune is not null then
+                c.trials || ' x ' || c.studies || case
+                    -- Without its trials here, up to a configuration of each study is the tune's.
+                    when k.configurations > coalesce(u.configurations, c.studies)
+                        then ' + ' || (k.configurations - coalesce(u.configurations, c.studies)) || ' here'
+                    else ''
+                end
             when c.tuned_on = 'test' then 'by paper on test'
             when k.configurations > 1 and c.tried_before is not null
                 then k.configurations || ' here + ' || c.tried_before || ' in the recipe'
@@ -398,6 +466,17 @@ point as (
         and k.n_train = c.n_train
         and k.epsilon_asked is not distinct from c.epsilon_asked
         and k.levels = cast(c.levels as varchar)
+    left join of_tune u
+        on u.origin = c.origin
+        and u.protocol = c.protocol
+        and u.workload = c.workload
+        and u.workload_version = c.workload_version
+        and u.method = c.method
+        and u.method_version = c.method_version
+        and u.n_train = c.n_train
+        and u.epsilon_asked is not distinct from c.epsilon_asked
+        and u.levels = cast(c.levels as varchar)
+        and u.tuned_by = c.tuned_by
     left join worst_case w
         on w.origin = c.origin
         and w.protocol = c.protocol
@@ -409,17 +488,47 @@ point as (
         and w.params = cast(c.params as varchar)
     where a.attack <> 'blind' and a.auc is not null  -- null: no non-members, or too few models
 ),
+studied as (
+    -- The studies of a tune that were run with one seed, by validation accuracy.
+    select
+        attack_task,
+        min(accuracy) over alike as accuracy_study_low, max(accuracy) over alike as accuracy_study_high,
+        count(*) over alike as studies_run,
+        row_number() over (alike order by validation_accuracy nulls first, cell) as place
+    from point
+    where study is not null
+    window alike as (
+        partition by
+            origin, protocol, workload, workload_version, n_train, canary, canaries, canary_version, attack,
+            cast(attack_params as varchar), method, method_version, epsilon_asked, levels, tune, seed
+    )
+),
+standing as (
+    select
+        p.*,
+        case when s.studies_run > 1 then s.accuracy_study_low end as accuracy_study_low,
+        case when s.studies_run > 1 then s.accuracy_study_high end as accuracy_study_high,
+        -- The lower one of two in the middle, as in the tune's record.
+        2 * s.place - 1 in (s.studies_run, s.studies_run - 1) as median_study
+    from point p
+    left join studied s on s.attack_task = p.attack_task
+),
 candidate as (
     select
         p.*,
-        p.epsilon_asked is null
-        or p.validation_accuracy is null
-        or p.validation_accuracy >= max(p.validation_accuracy) over (
-            partition by
-                p.origin, p.protocol, p.workload, p.workload_version, p.n_train, p.canary, p.canaries,
-                p.canary_version, p.attack, cast(p.attack_params as varchar), p.method, p.method_version, p.epsilon_asked, p.levels
+        coalesce(p.median_study, true) and (
+            p.epsilon_asked is null
+            or p.validation_accuracy is null
+            or p.validation_accuracy >= max(
+                case when coalesce(p.median_study, true) then p.validation_accuracy end
+            ) over (
+                partition by
+                    p.origin, p.protocol, p.workload, p.workload_version, p.n_train, p.canary, p.canaries,
+                    p.canary_version, p.attack, cast(p.attack_params as varchar), p.method, p.method_version,
+                    p.epsilon_asked, p.levels
+            )
         ) as chosen
-    from point p
+    from standing p
 )
 select
     p.*,

@@ -128,6 +128,10 @@ class Notes:
     studies: int | None = None
     tune: str | None = None
     """The checksum of the tune's record, by which its trials are not counted twice."""
+    study: int | None = None
+    """The study of the tune that chose all of these values; None if some are of a grid."""
+    tuned_at: str | None = None
+    """Where the recipe's values were tuned, if that is not here: another epsilon or number of members."""
 
 
 def configuration_of(params: Mapping[str, Any], uncounted: Collection[str]) -> str:

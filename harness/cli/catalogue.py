@@ -1,12 +1,14 @@
 """`privbench list`, `show` and `check`: the members of each family, and ready-made sweeps."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from harness.cli import output
-from harness.cli.options import JsonOption, WideOption, member_names
+from harness.cli.options import JsonOption, StoreOption, WideOption, member_names, store_path
 from harness.cli.terminal.fitting import Layout
+from workloads.errors import SpecError
 
 Kind = Literal["methods", "workloads", "attacks", "backends", "sweeps"]
 
@@ -30,17 +32,41 @@ def list_(
 
 def show(
     kind: Annotated[
-        Literal["method", "workload", "attack", "sweep"],
-        typer.Argument(help="method, workload, attack or sweep."),
+        Literal["method", "workload", "attack", "sweep", "tune"],
+        typer.Argument(help="method, workload, attack, sweep, or a tune of the store."),
     ],
     name: Annotated[str, typer.Argument(help="Its name.", autocompletion=member_names)],
+    trials: Annotated[bool, typer.Option("--trials", help="tune: every trial with its values.")] = False,
+    store: StoreOption = None,
     wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Show one member: parameters with defaults and help, guarantee, caveats, source."""
+    """Show one member: parameters with defaults and help, guarantee, caveats, source.
+
+    Of a tune: what was tried for each method and level, how it scored on non-members, and what was chosen.
+    """
+    if kind == "tune":
+        return _show_tune(name, store, trials, wide, json)
+    for option, given in {"--trials": trials, "--store": store}.items():
+        if given:
+            raise SpecError(
+                f"{option} belongs to `show tune`, not to `show {kind}`", field=option, value=given
+            )
     from harness.cli.members import page
 
-    output.page(page(kind, name), json, MEMBERS, wide)
+    return output.page(page(kind, name), json, MEMBERS, wide)
+
+
+def _show_tune(name: str, store: Path | None, trials: bool, wide: bool, json: bool) -> None:
+    from harness.cli.terminal.tune_text import print_tune
+    from harness.store import Store
+    from harness.store.tunes import find_tune
+
+    record = find_tune(Store.open(store_path(store)), name)
+    if json:
+        output.json_out(record.model_dump())
+    else:
+        print_tune(record, trials, wide)
 
 
 def check(

@@ -62,6 +62,14 @@ def stored_sweeps(context: typer.Context) -> list[str]:
     return Store(store_path(context.params.get("store"))).sweep_names()
 
 
+def stored_tunes(context: typer.Context) -> list[str]:
+    """Completion of a tune, in the store that the command names."""
+    from harness.store import Store
+    from harness.store.tunes import tune_names
+
+    return tune_names(Store(store_path(context.params.get("store"))))
+
+
 def task_keys(context: typer.Context, incomplete: str) -> list[str]:
     """Completion of a task's key, in the store that the command names."""
     from harness.store import Store
@@ -76,6 +84,8 @@ def member_names(context: typer.Context, incomplete: str) -> list[str]:
     """Completion of a name of the kind that was given before it."""
     complete = {"method": method_names, "workload": workload_names, "attack": attack_names}
     kind = context.params.get("kind")
+    if kind == "tune":
+        return stored_tunes(context)
     return complete[kind](incomplete) if kind in complete else ready_made_sweeps()
 
 

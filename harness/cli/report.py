@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ from harness.cli.options import (
     report_folder,
     source,
     store_path,
+    stored_tunes,
 )
 from harness.cli.terminal.fitting import Layout
 from workloads.errors import SpecError
@@ -43,10 +44,15 @@ def report(
             "reconstructions",
             "reproduce",
             "theory",
+            "tune",
             "all",
         ],
         typer.Argument(help="Which report."),
     ] = "all",
+    name: Annotated[
+        str | None,
+        typer.Argument(help="tune: which one; default: all.", autocompletion=stored_tunes),
+    ] = None,
     where: WhereOption = None,
     sweep: OfSweepOption = None,
     table: Annotated[
@@ -95,8 +101,11 @@ def report(
     lower bounds on epsilon from canaries; `attributes` compares attribute inference on members and others.
     `reconstructions` shows members next to their reconstructions by gradient inversion.
     `reproduce` shows published numbers next to ours, as text. `theory` draws the methods'
-    own figures; it needs no store.
+    own figures; it needs no store. `tune` draws what `privbench tune` tried and chose, and how much luck its
+    studies show.
     """
+    if name is not None and kind != "tune":
+        raise SpecError(f"NAME is that of a tune, and `report {kind}` takes none", field="NAME", value=name)
     if (attack or fpr is not None) and kind not in DRAWN_BY_LEAKAGE:
         raise SpecError(f"--attack and --fpr choose the axis of leakage, and `report {kind}` has none")
     panels, chosen = split_names(panel, "--panel"), split_names(columns_of, "--columns-of")
@@ -127,9 +136,11 @@ def report(
         "audit": reports.write_audit,
         "attributes": reports.write_attributes,
         "reconstructions": reports.write_reconstructions,
+        "tune": reports.write_tune,
         "all": reports.write_all,
     }
-    axis = {"attack": attack, "fpr": fpr} if kind in DRAWN_BY_LEAKAGE else {}
+    axis: dict[str, Any] = {"attack": attack, "fpr": fpr} if kind in DRAWN_BY_LEAKAGE else {}
+    axis |= {"name": name} if kind == "tune" else {}
     asked, folder = source(store, database), report_folder(out, store, database)
     for file in write[kind](asked, folder, where, sheet, **axis, sweep=sweep):
         output.say(str(file))

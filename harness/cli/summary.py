@@ -1,7 +1,7 @@
 """The summary of a sweep for the terminal: frontier, audits, reconstructions, cells without an attack."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
@@ -15,9 +15,11 @@ from harness.report.costs import BELOW_ONE
 from harness.report.frontier_table import AVERAGE_CASE
 from harness.report.leakage import STRONGEST, TPRS, Leakage, choose_leakage, drawn_by
 from harness.report.reading import PLAIN, read_rows
+from harness.report.tuning.budgets import is_shown, tuning_notes
 from harness.report.units import (
     MARK,
     NUMBER,
+    PERCENT,
     Unit,
     is_no_better,
     note_majority,
@@ -37,7 +39,7 @@ LINES = 12
 FIXED = ("method", "accuracy", "TPR at 1 % FPR", "TPR at 10 % FPR", "priced ε", "front")
 FRONTIER = Layout(
     group="workload",
-    drop=("kind", "time", "training", "models", "AUC"),
+    drop=("kind", "time", "training", "models", "studies", "AUC", "tuned"),
     keep=(*FIXED, "attack"),
     one_line=True,
 )
@@ -63,14 +65,17 @@ def _frontier(reader: Reader, cells: Sequence[Cell], wide: bool) -> None:
     keys = ", ".join(f"'{each.key}'" for each in cells)
     order = "workload, epsilon_asked desc nulls first, method, attack"
     sql = f"select * from frontier where cell in ({keys}) order by {order}"
-    labels = distinct_labels(cells)
-    rows = [{**row, "label": labels[row["cell"]]} for row in read_rows(reader, sql)]
-    shown = rows if wide else headlines(rows)
+    rows = read_rows(reader, sql)
+    labels = name_cells(cells, {row["cell"]: row["study"] for row in rows if not is_shown(row)})
+    rows = [{**row, "label": labels[row["cell"]]} for row in rows]
+    shown = rows if wide else headlines(list(filter(is_shown, rows)))
     left_out: Sequence[str] = ()
     if shown:
         left_out = output.print_table(frontier_rows(shown, wide), _title(shown), FRONTIER, wide, REST)
     if note := note_majority(shown):
         output.prose(note)
+    for text in tuning_notes(shown, "workload"):
+        output.prose(text)
     if "time" not in left_out and any(row["role"] != PLAIN and (_ratio(row) or 1) < 1 for row in shown):
         output.prose(BELOW_ONE)
     if left := sorted({row["attack"] for row in rows} - {row["attack"] for row in shown}):
@@ -88,6 +93,14 @@ def _frontier(reader: Reader, cells: Sequence[Cell], wide: bool) -> None:
         mixed = {(row["workload"], row["label"]): None for row in rows if row[f"mixed_{what}"]}
         for workload, label in mixed:
             output.prose(f"MIXED: {workload} {label}: its models were trained with different {what}")
+
+
+def name_cells(cells: Sequence[Cell], studies: Mapping[str, int]) -> dict[str, str]:
+    """Distinct labels by cell key; those of the other `studies` of a tune are named by their number."""
+    own = distinct_labels([each for each in cells if each.key not in studies])
+    return own | {
+        each.key: f"{each.label} study {studies[each.key]}" for each in cells if each.key in studies
+    }
 
 
 def _title(rows: Sequence[dict[str, Any]]) -> str:
@@ -129,7 +142,7 @@ def _unattacked(reader: Reader, keys: str, labels: dict[str, str], wide: bool) -
             select 1 from task t
             where t.cell = c.key and t.kind = 'attack' and t.attack <> 'blind' and t.status = 'done'
                 and not exists (select 1 from attack_result a where a.task = t.key and a.auc is null)
-        )
+        ) and not exists (select 1 from trial_result x where x.cell = c.key)
         order by c.workload, c.epsilon_asked desc nulls first, c.label, c.key, r.index
     """
     runs: dict[str, list[dict[str, Any]]] = {}
@@ -268,10 +281,13 @@ def frontier_rows(rows: Sequence[dict[str, Any]], wide: bool) -> list[dict[str, 
     rates = measured if wide else [each for each in measured if each is chosen]
     # An attack is named if it is not the same in every row, or not the one of the title.
     named = wide or any(row["attack"] != STRONGEST for row in rows)
-    return [_frontier_row(row, rates, named, wide) for row in rows]
+    several = any(row["accuracy_study_low"] is not None for row in rows)
+    return [_frontier_row(row, rates, named, several, wide) for row in rows]
 
 
-def _frontier_row(row: dict[str, Any], rates: Sequence[Leakage], named: bool, wide: bool) -> dict[str, Any]:
+def _frontier_row(
+    row: dict[str, Any], rates: Sequence[Leakage], named: bool, several: bool, wide: bool
+) -> dict[str, Any]:
     priced = None if row["epsilon"] is None else f"{row['epsilon']:.3g}"
     training = None if row["training_overhead"] is None else f"{row['training_overhead']:.1f}x"
     kind = row["guarantee_kind"]
@@ -281,12 +297,14 @@ def _frontier_row(row: dict[str, Any], rates: Sequence[Leakage], named: bool, wi
         **({"attack": row["attack"]} if named else {}),
         "models": row["models"],
         "accuracy": _accuracy(row, wide),
+        **({"studies": _over_studies(row)} if several else {}),
         **{each.name: _shown(row, each.column, wide) for each in rates},
         "AUC": _shown(row, "auc", wide),
         "priced ε": priced,
         "kind": f"{kind}, {row['tested']}" if row["tested"] == AVERAGE_CASE else kind,
         "time": _time(row),
         "training": training,
+        "tuned": row["tuned"],
         "front": "★" if row["on_front"] else "",
     }
 
@@ -294,6 +312,12 @@ def _frontier_row(row: dict[str, Any], rates: Sequence[Leakage], named: bool, wi
 def _accuracy(row: dict[str, Any], wide: bool) -> str | None:
     shown = _shown(row, "accuracy", wide)
     return f"{MARK} {shown}" if shown and is_no_better(row) else shown
+
+
+def _over_studies(row: dict[str, Any]) -> str | None:
+    """The range of test accuracy over the studies of a tune."""
+    low, high = row["accuracy_study_low"], row["accuracy_study_high"]
+    return None if low is None else f"{PERCENT.amount(low)} to {PERCENT.amount(high)} %"
 
 
 def _shown(row: dict[str, Any], column: str, wide: bool, unit: Unit | None = None) -> str | None:

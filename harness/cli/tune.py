@@ -33,7 +33,7 @@ from harness.cli.options import (
     store_path,
 )
 from harness.cli.sweeps import SUFFIX, follow, local_span
-from harness.cli.terminal.fitting import Layout
+from harness.cli.terminal.tune_text import print_tune
 from workloads.errors import SpecError
 
 if TYPE_CHECKING:
@@ -43,15 +43,9 @@ if TYPE_CHECKING:
     from harness.plan.sweep_file import Sweep
     from harness.plan.tune_table import TuneTable
     from harness.store import Store
-    from harness.store.tunes import SearchRecord, TuneRecord
+    from harness.store.tunes import TuneRecord
     from harness.tuning.stages import Tune
     from harness.tuning.trials import Tell
-
-TUNED = Layout(
-    group="workload",
-    drop=("recipe (median study)", "CPU"),
-    keep=("method", "level", "validation", "by study"),
-)
 
 
 def tune(
@@ -346,69 +340,10 @@ def _show(
     if json:
         output.json_out({**record.model_dump(), "recipe": str(file)})
         return
-    for search in {each.workload: each for each in record.searches}.values():
-        output.prose(
-            f"{search.workload}, {search.n_train:,} members, {search.validation_records:,} validation "
-            f"records; {record.trials} trials x {record.studies} studies, seed {record.seed}; search not "
-            "priced"
-        )
-    levels = _levels(record.searches, wide)
-    rows = [_row(each, level) for each, level in zip(record.searches, levels, strict=True)]
-    output.print_table(rows, None, TUNED, wide, "--wide shows all")
-    for search, level in zip(record.searches, levels, strict=True):
-        for told in search.warnings:
-            output.prose(f"{search.method} {level}".rstrip() + f": {told.text}")
-    for told in record.warnings:
-        output.prose(told.text)
+    print_tune(record, wide=wide)
     for name in lacking(record):
         output.prose(f"{name}: no configuration can be chosen at some level, so it is not in the recipe")
     if errors:
         output.prose(f"{len(errors)} trainings failed and count as 0: privbench status {made.sweep_name}")
     output.say(f"written: {file}")
     output.say(f"Use it: privbench run {again} --recipe {file}")
-
-
-def _row(search: "SearchRecord", level: str) -> dict[str, Any]:
-    from harness.report.units import MARK
-
-    taken = search.chosen
-    winner = taken.winner if taken else None
-    nothing = any(each.name == "majority" for each in search.warnings)
-    own = search.reference
-    return {
-        "workload": search.workload,
-        "method": search.method,
-        "level": level,
-        "validation": None if winner is None else f"{MARK} " * nothing + f"{100 * winner.score:.1f} %",
-        "by study": " ".join(f"{100 * each.score:.1f}" for each in search.studies),
-        "recipe's own": f"{100 * sum(own) / len(own):.1f} %" if own else None,
-        "CPU": _clock(search.seconds),
-        "recipe (median study)": "" if winner is None else _spell(winner.params),
-    }
-
-
-def _levels(searches: "Sequence[SearchRecord]", wide: bool) -> list[str]:
-    """The levels of each search in words: epsilon and what differs between those of a method, or all."""
-    from harness.spec import despelled
-
-    values: dict[tuple[str, str, str], set[str]] = {}
-    for each in searches:
-        for name, value in each.levels.items():
-            values.setdefault((each.workload, each.method, name), set()).add(str(value))
-    return [
-        " ".join(
-            f"{'ε' if name == 'epsilon' else name}={output.cell(value)}"
-            for name, value in despelled(each.levels).items()
-            if wide or name == "epsilon" or len(values[each.workload, each.method, name]) > 1
-        )
-        for each in searches
-    ]
-
-
-def _spell(params: dict[str, Any]) -> str:
-    return " ".join(f"{name} {output.cell(value)}" for name, value in params.items())
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

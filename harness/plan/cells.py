@@ -1,6 +1,7 @@
 """Resolve the points of a grid to cells: look up names, apply recipes, complete parameters."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from harness.plan.tuned_recipe import TunedRecipe, TunedRecipes
 from harness.spec import FIRST_VERSION, Cell, Declared, Notes, Plugin, configuration_of
 from methods.base import Calibrated, Level, Method, Params
 from methods.search import defaults
-from workloads.errors import BenchError, unknown
+from workloads.errors import BenchError, SpecError, unknown
 from workloads.recipe import Recipe, Setting, recipe, tuning
 
 
@@ -34,6 +35,8 @@ class Used:
     tuned: TunedRecipe | None = None
     by_tune: frozenset[str] = frozenset()
     """Parameters with the value of a tuned recipe."""
+    study: int | None = None
+    """The study that chose all of these."""
 
 
 def resolve_grids(
@@ -117,7 +120,8 @@ def resolve_cell(
         canary_version=KINDS[canary].version if canary else FIRST_VERSION,
     )
     declared = declared_by(names["method"], cell.params, given)
-    return cell, _notes(method, params, used, given, declared)
+    notes = _notes(method, params, used, given, declared)
+    return cell, replace(notes, tuned_at=_tuned_elsewhere(used, given, cell, workload.n_train))
 
 
 def _notes(method: Method, params: Params, used: Used, given: Mapping[str, Any], declared: Declared) -> Notes:
@@ -148,7 +152,24 @@ def _notes(method: Method, params: Params, used: Used, given: Mapping[str, Any],
         trials=head.trials,
         studies=head.studies,
         tune=head.tune,
+        study=used.study,
     )
+
+
+def _tuned_elsewhere(used: Used, given: Mapping[str, Any], cell: Cell, n_train: int) -> str | None:
+    """At which epsilon and number of members a recipe's values were tuned, if the cell has others.
+
+    A recipe is made at the workload's own number of members.
+    """
+    own = [each for name, each in used.settings.items() if name not in used.by_tune | given.keys()]
+    tuned = [each for each in own if each.source == "tuned"]
+    steps = {float(step) for each in tuned for step in each.from_epsilon or ()}
+    asked, found = cell.params.get("epsilon"), []
+    if steps and asked is not None and asked not in steps:
+        found.append(f"epsilon {', '.join(f'{step:g}' for step in sorted(steps))}")
+    if tuned and cell.n_train != n_train:
+        found.append(f"n_train {n_train}")
+    return " and ".join(found) or None
 
 
 def level_names(method: Method) -> list[str]:
@@ -185,8 +206,33 @@ def _from_recipes(
     levels = defaults(method) | values | dict(point)
     epsilon = levels.get("epsilon")
     known = float(epsilon) if isinstance(epsilon, int | float) else None
-    own = {key: each.at(known, levels) for key, each in chosen.items() if key not in point}
-    return Used(settings, values | own, tuned, frozenset(own))
+    found = _values_at(chosen, known, levels)
+    own = {key: value for key, value in found.items() if key not in point}
+    study = _study_of(tuned, found, known, levels, number) if own == found else None
+    return Used(settings, values | own, tuned, frozenset(own), study)
+
+
+def _values_at(
+    settings: Mapping[str, Setting], epsilon: float | None, levels: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {name: each.at(epsilon, levels) for name, each in settings.items()}
+
+
+def _study_of(
+    tuned: TunedRecipe,
+    values: Mapping[str, Any],
+    epsilon: float | None,
+    levels: Mapping[str, Any],
+    number: str | None,
+) -> int | None:
+    """The study that chose these values: the one that was asked for, else the first with the same."""
+    if number is not None:
+        return int(number)
+    for each, settings in tuned.numbered.items():
+        with suppress(SpecError):  # a study without a choice at these levels
+            if _values_at(settings, epsilon, levels) == values:
+                return int(each)
+    return None
 
 
 def has_parameters(where: str, given: Mapping[str, Any], kind: type[Params], problems: list[str]) -> bool:

@@ -8,6 +8,7 @@ write_calibration       calibration      accuracy at equal leakage, ROC under it
 write_compare           compare          paired differences between cells, with Holm's correction
 write_audit             audit            lower bounds on epsilon from canaries, next to the guarantee
 write_attributes        attributes       attribute inference on members and non-members, next to imputation
+write_tune              tune-NAME-WORKLOAD  what a tune tried; tune has the choices of all (a table)
 write_page              index.html       all of it, interactive, in one file
 write_all               all of these
 write_reconstructions   reconstructions  members and their reconstructions; only on request
@@ -33,6 +34,7 @@ from harness.report.overhead import draw_overhead, write_overhead
 from harness.report.page.html import draw_page, write_page
 from harness.report.reading import AUDITS, read
 from harness.report.reconstructions import write_reconstructions
+from harness.report.tuning.tune_report import draw_tunes, write_tune
 from harness.results.query import Source
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "write_overhead",
     "write_page",
     "write_reconstructions",
+    "write_tune",
 ]
 
 
@@ -68,4 +71,5 @@ def write_all(
     inferred = []
     if reading.attributes:
         inferred = draw_attributes(reading.attributes, select("attribute", reading.among), out, sheet)
-    return [*chain.from_iterable(figures), *audits, *inferred, *draw_page(reading, out)]
+    tuned = draw_tunes(reading.tunes, "select * from search", out, sheet) if reading.tunes else []
+    return [*chain.from_iterable(figures), *audits, *inferred, *tuned, *draw_page(reading, out)]

@@ -22,6 +22,7 @@ from harness.report.leakage import (
 )
 from harness.report.reading import Row, name_groups
 from harness.report.tables import TextTable
+from harness.report.tuning.budgets import is_shown
 
 NEARNESS = Leakage("nearness", "closeness of reconstructed pictures (minus their MSE)", None)
 """The success of an inversion: more is worse, as on the other axes."""
@@ -82,7 +83,7 @@ def calibrate(rows: Sequence[Row], attack: str | None = None, fpr: float | None 
     """For every group the TPR at a low FPR, and the AUC; of the given attack, else of the strongest."""
     found = []
     for group in sorted({row["group"] for row in rows}):
-        own = [row for row in rows if row["group"] == group]
+        own = [row for row in rows if row["group"] == group and is_shown(row)]
         for leakage in dict.fromkeys((choose_leakage(drawn_by(own, attack), fpr), AUC)):
             found.append(_calibration(group, own, leakage, attack))
     return found

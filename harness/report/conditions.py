@@ -14,6 +14,11 @@ def select(view: str, where: str | None, columns: str = "*") -> str:
     return f"select {columns} from {view}" + (f" where ({where}\n)" if where else "")
 
 
+def both(*conditions: str | None) -> str | None:
+    """All of these conditions that are given; None for none."""
+    return " and ".join(f"({each}\n)" for each in conditions if each) or None
+
+
 def narrow(
     reader: Reader, where: str | None, sweep: str | None, columns: Sequence[str] = ("cell",)
 ) -> str | None:

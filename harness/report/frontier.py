@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from harness.report.figure.artists import Bars, Marks
+from harness.report.figure.artists import DASHED, Bars, Marks
 from harness.report.figure.labels import Label, place_labels
 from harness.report.figure.legend import (
+    LUCK,
     Groups,
     cell_signs,
     draw_legend,
@@ -62,6 +63,7 @@ from harness.report.metadata import Imprint
 from harness.report.reading import Reading, Roc, Row, group_failures, read
 from harness.report.tables import write_table
 from harness.report.text_table import choose_columns
+from harness.report.tuning.budgets import find_untuned, is_shown, tuning_notes
 from harness.results.query import Source
 
 TITLE = "Accuracy against measured leakage"
@@ -191,7 +193,8 @@ def _draw_points(axes: Axes, panel: Panel, marks: Mapping[str, Mark]) -> list[La
     """Draw points with their intervals; return the labels to place."""
     leakage = panel.leakage
     shown = [row for row in panel.drawn if row[leakage.column] is not None and row["accuracy"] is not None]
-    labels, points, bars = [], Marks(), Bars()
+    labels, points, bars, luck = [], Marks(), Bars(), Bars()
+    untuned = find_untuned(panel.rows)
     several = {name for name, kinds in kinds_of(panel.rows).items() if len(kinds) > 1}
     there = {row["cell"] for row in shown}
     front = [row for row in rows_on_front(panel.rows, leakage) if row["cell"] in there]
@@ -203,7 +206,9 @@ def _draw_points(axes: Axes, panel: Panel, marks: Mapping[str, Mark]) -> list[La
         mark = marks[row["method"]]
         bars.add((x_low, y), (x_high, y), mark.colour)
         bars.add((x, y_low), (x, y_high), mark.colour)
-        points.add(x, y, zorder=4, **_marker(row, mark))
+        if row.get("accuracy_study_low") is not None:
+            luck.add((x, row["accuracy_study_low"]), (x, row["accuracy_study_high"]), mark.colour)
+        points.add(x, y, zorder=4, **_marker(row, mark, row["cell"] in untuned))
         if row["cell"] in near:
             points.add(x, y, **ring())
         if row["valid"] is False:
@@ -211,6 +216,7 @@ def _draw_points(axes: Axes, panel: Panel, marks: Mapping[str, Mark]) -> list[La
         name = name_point(row, row["method"] in several) if row["cell"] in named else ""
         labels.append(Label(x, y, name, x_range, y_range))
     bars.draw(axes, linewidths=1, alpha=0.6, zorder=3, capstyle="projecting")
+    luck.draw(axes, linewidths=LUCK["lw"], alpha=LUCK["alpha"], zorder=2, capstyle=LUCK["solid_capstyle"])
     points.draw(axes)
     axes.axvline(leakage.chance, color=FAINT, lw=1, ls=":", zorder=1)
     axes.margins(0.14)
@@ -302,7 +308,7 @@ def _signs(
     """Legend entries of what the panels show; a ROC names its own curves."""
     if set(panels) <= {"roc"}:
         return []
-    drawn = [drawn_by(rows, reading.attack) for rows in groups]
+    drawn = [drawn_by(list(filter(is_shown, rows)), reading.attack) for rows in groups]
     axes = [choose_leakage(rows, reading.fpr) for rows in drawn]
     shown = [(rows, axis) for rows, first in zip(drawn, axes, strict=True) for axis in (first, AUC)]
     cells = [row for rows in drawn for row in rows]
@@ -311,6 +317,8 @@ def _signs(
         invalid=any(row["valid"] is False for row in cells),
         front=any(rows_on_front(rows, axis) for rows, axis in shown),
         near=any(rows_near_front(rows, axis) for rows, axis in shown),
+        untuned=any(find_untuned(rows) for rows in drawn),
+        studies=any(row.get("accuracy_study_low") is not None for row in cells),
     )
     return [method_signs(cells, marks), signs]
 
@@ -327,6 +335,7 @@ def _notes(reading: Reading) -> list[str]:
         "Ringed: indistinguishable from the front: no other cell at its worst beats it at its best. "
         "The front is a step: between two cells nothing was measured.",
     ]
+    notes += tuning_notes(reading.frontier)
     cells = {(row["group"], row["cell"]) for row in reading.frontier}
     if max(Counter(group for group, _ in cells).values()) > NAMED:
         notes.append(
@@ -348,9 +357,13 @@ def _notes(reading: Reading) -> list[str]:
     return notes
 
 
-def _marker(row: Row, mark: Mark) -> dict[str, Any]:
-    """The method's mark, hollow for a single model (docs/rules.md: bands over models)."""
+def _marker(row: Row, mark: Mark, untuned: bool) -> dict[str, Any]:
+    """The method's mark, hollow for a single model (docs/rules.md: bands over models).
+
+    An untuned one has an edge of dashes too.
+    """
     return {
+        **({DASHED: True} if untuned else {}),
         "marker": mark.marker,
         "ms": scaled(8),
         "mew": 1.3,

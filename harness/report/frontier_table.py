@@ -20,6 +20,7 @@ from harness.report.leakage import (
 )
 from harness.report.reading import Reading, Row
 from harness.report.tables import TextTable
+from harness.report.tuning.budgets import tuning_notes
 from harness.report.units import MARK, is_no_better, note_majority, show_short
 
 AVERAGE_CASE = "average case only"
@@ -29,7 +30,7 @@ AREAS_TITLE = "Hypervolume of every method"
 ROW_COLUMNS = (
     *("workload", "cell", "guarantee", "ε", "ε computed", "attack", "models", "accuracy"),
     *(leakage.name for leakage in reversed(TPRS)),
-    *("AUC", "training time (baseline = 1)", "extra memory (baseline = 1)", "valid", "AUC front"),
+    *("AUC", "training time (baseline = 1)", "extra memory (baseline = 1)", "tuned", "valid", "AUC front"),
 )
 AREA_COLUMNS = (
     "workload",
@@ -50,6 +51,7 @@ ROW_NOTES = (
     "ε is the one asked for, ε computed the harness's price of what was done. Epsilons of different "
     "guarantees are not comparable.",
     "Average case only: a defence without a guarantee, not tested with canaries.",
+    "Tuned: configurations tried; 16 x 3 are the trials and studies of a tune.",
     "Training time: wall seconds of all steps over those of the baseline's training of the workload, each "
     "with its own number of steps and batch size; the report `overhead` has the time of a step.",
 )
@@ -81,7 +83,11 @@ def frontier_table(reading: Reading) -> TextTable:
         columns=ROW_COLUMNS,
         rows=tuple(lines),
         plain=tuple(plain),
-        protocol=(*ROW_NOTES, *filter(None, [note_majority(reading.frontier)])),
+        protocol=(
+            *ROW_NOTES,
+            *filter(None, [note_majority(reading.frontier)]),
+            *tuning_notes(reading.frontier),
+        ),
         counts=f"{len(lines)} rows of {cells} cells.",
         heading="How to read it",
         query=reading.query,
@@ -114,7 +120,13 @@ def _line(row: Row, attack: str, show: Callable[[Row, str], str]) -> tuple[str, 
     numbers = [show(row, "accuracy"), *tprs, show(row, "auc")]
     costs = [_ratio(row["training_overhead"]), _ratio(row["memory_overhead"] if is_resolved(row) else None)]
     names = [row["group"], row["label"] or row["method"], kind, asked, computed, attack, str(row["models"])]
-    return *names, *numbers, *costs, valid
+    return *names, *numbers, *costs, _tuned(row), valid
+
+
+def _tuned(row: Row) -> str:
+    """How many configurations were tried; and which study of a tune it is."""
+    study = "" if row.get("study") is None else f", study {row['study']}"
+    return f"{row.get('tuned') or '-'}{study}"
 
 
 def _standings(rows: Sequence[Row], names: Sequence[str]) -> dict[str, str]:

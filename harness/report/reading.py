@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from harness.report.conditions import narrow, refuse_absent_attack, refuse_nothing, select
+from harness.report.conditions import both, narrow, refuse_absent_attack, refuse_nothing, select
 from harness.results.query import Reader, Source, is_url, open_reader
 from harness.spec import FIRST_VERSION, PROTOCOL
 from harness.store import Store
-from workloads.errors import StoreError
+from harness.store.tunes import TuneRecord
+from workloads.errors import StoreError, UnknownName
 
 Row = Mapping[str, Any]
 """One row of a view by column name, as plain Python values; null and NaN are None."""
@@ -53,6 +54,9 @@ CEILINGS = """
     select distinct cell, cast(ceiling_curve as varchar) as curve
     from model_run where ceiling_by is not null order by cell, curve
 """
+
+NO_TRIAL = "cell not in (select cell from trial where cell is not null)"
+"""A tune's trials are in the report on tunes only."""
 
 AT_ONCE = 1000
 """ROC curves in one query."""
@@ -114,6 +118,12 @@ class Reading:
     """Every paired difference, whatever the condition."""
     tried: list[Row] = field(default_factory=list)
     """Configurations trained for each method, whatever the condition."""
+    searches: list[Row] = field(default_factory=list)
+    """The searches of tunes, of the methods shown."""
+    trials: list[Row] = field(default_factory=list)
+    """Every trial of these."""
+    tunes: Mapping[str, TuneRecord] = field(default_factory=dict)
+    """The same as records, by key: the name, after its origin and a colon if it was imported."""
     failures: list[Row] = field(default_factory=list)
     """Every failed task: no condition hides them (docs/rules.md: failures stay visible), since a failed cell
     is in no other view."""
@@ -190,15 +200,21 @@ def _read(reader: Reader, where: str | None, view: str, sweep: str | None) -> Re
     part, narrowed = narrow(reader, None, sweep), narrow(reader, where, sweep)
     related = f"cell in ({select(view, narrowed, 'cell')})" if where else part
     conditions = {view: narrowed, other: related}
-    rows = {name: read_rows(reader, select(name, condition)) for name, condition in conditions.items()}
+    rows = {
+        name: read_rows(reader, select(name, both(condition, NO_TRIAL)))
+        for name, condition in conditions.items()
+    }
     columns = {name: tuple(found[0]) for name, found in rows.items() if found}
     cells = {row["cell"]: row for row in read_rows(reader, CELLS)}
     rows = {name: [{**cells[row["cell"]], **row} for row in rows[name]] for name in rows}
     # An inversion alone has no row in the frontier: without a condition all are shown.
     among = f"cell in ({select('frontier', conditions['frontier'], 'cell')})" if where else part
     rebuilt = read_rows(reader, f"{select('reconstruction', among)} order by cell, attack_task")
-    runs = read_rows(reader, f"select * from ({RUNS}) run" + (f" where {among}" if among else ""))
+    runs = read_rows(reader, select(f"({RUNS}) run", both(among, NO_TRIAL)))
     benches = _benches(reader, rows["overhead"] if narrowed else None, sweep)
+    shown = [*rows["frontier"], *rows["overhead"]] if narrowed else None
+    searches, tunes = _tunes(reader, "select * from search", shown)
+    trials = read_rows(reader, "select * from trial order by search, study, trial")
     name_groups([*rows["frontier"], *rows["overhead"], *benches])
     seen = [*cells.values(), *benches]
     baselines = frozenset(row["method"] for row in seen if row["role"] in (PLAIN, YARDSTICK))
@@ -219,6 +235,9 @@ def _read(reader: Reader, where: str | None, view: str, sweep: str | None) -> Re
         conflicts=list(read_rows(reader, "select * from conflicts order by origin, task, figure")),
         comparisons=list(read_rows(reader, "select * from comparison order by workload, axis, cell, other")),
         tried=list(read_rows(reader, "select * from tried order by workload, method, epsilon_asked, levels")),
+        searches=searches,
+        trials=[row for row in trials if row["search"] in {each["search"] for each in searches}],
+        tunes=tunes,
         failures=sorted(read_rows(reader, "select * from failures"), key=order),
         methods=sorted({row["method"] for row in seen}),
         baselines=baselines,
@@ -301,6 +320,42 @@ def rows_of_view(
         rows = read_rows(reader, f"{sql} order by {order}")
     refuse_nothing(rows, view, where, sweep)
     return rows, sql
+
+
+def read_searches(
+    store: Source, where: str | None = None, sweep: str | None = None, name: str | None = None
+) -> tuple[dict[str, TuneRecord], str]:
+    """Tunes by key with the searches that a report shows, and the selection behind them.
+
+    `where` is a condition on the view `search`, `name` the key of a tune. SpecError if none fits.
+    """
+    with open_reader(store) as reader:
+        known = [row["key"] for row in read_rows(reader, "select key from tune_result")]
+        if name is not None and name not in known:
+            raise UnknownName("tune", name, known)
+        named = f"starts_with(search, '{name}/')" if name else None
+        sql = select("search", narrow(reader, both(where, named), sweep))
+        rows, tunes = _tunes(reader, sql)
+    refuse_nothing(rows, "search", where, sweep)
+    return tunes, sql
+
+
+def _tunes(
+    reader: Reader, sql: str, shown: Iterable[Row] | None = None
+) -> tuple[list[Row], dict[str, TuneRecord]]:
+    """The searches that a statement selects, and their records; only of methods shown, if any are given."""
+    rows: list[Row] = list(read_rows(reader, f"{sql} order by search"))
+    if shown is not None:
+        wanted = {(row["workload"], row["method"]) for row in shown}
+        rows = [row for row in rows if (row["workload"], row["method"]) in wanted]
+    selected = {row["search"] for row in rows}
+    tunes = {}
+    for row in read_rows(reader, "select key, record from tune_result order by key"):
+        record = TuneRecord.model_validate(row["record"])
+        own = [each for place, each in enumerate(record.searches) if f"{row['key']}/{place}" in selected]
+        if own:
+            tunes[row["key"]] = record.model_copy(update={"searches": own})
+    return rows, tunes
 
 
 def rows_of(store: Source, sql: str) -> list[dict[str, Any]]:

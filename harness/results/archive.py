@@ -1,11 +1,12 @@
-"""Archives of tasks: a zip of a store's own folders, or a Parquet table.
+"""Archives of tasks and tunes: a zip of a store's own folders, or a Parquet table.
 
 Both hold a manifest (its origin, versions, and the hash of every file) and the same files. A zip has them by
-their paths in a store; a Parquet table has a row per task, readable without privbench. Archives are
-untrusted: names, sizes and hashes are checked before anything is returned.
+their paths in a store; a Parquet table has a row per task, readable without privbench, and the records of
+tunes in its metadata. Archives are untrusted: names, sizes and hashes are checked first.
 """
 
 import hashlib
+import json
 import re
 import stat
 import zipfile
@@ -28,7 +29,9 @@ MANIFEST = "manifest.json"
 NAME = re.compile(
     r"tasks/([0-9a-f]{2})/(\1[0-9a-f]{30})/(spec\.json|result\.json|[a-z_]+-[0-9a-f]{12}\.[a-z]+)"
 )
-"""The allowed names of files in an archive: nothing else is ever written."""
+TUNE = re.compile(r"tunes/[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.json")
+"""The allowed names of files in an archive: of a task's, and of the record of a tune. Nothing else is ever
+written."""
 SWOLLEN = 100
 """The largest ratio of unpacked to packed size: a zip bomb has thousands."""
 SMALL_BYTES = 64 << 20
@@ -125,7 +128,7 @@ def read_manifest(file: Path) -> Manifest:
     except UNREADABLE as error:
         raise SpecError(f"{file} is not an export of privbench, or only a part of one: {error}") from error
     for name in manifest.files:
-        if not NAME.fullmatch(name):
+        if not (NAME.fullmatch(name) or TUNE.fullmatch(name)):
             raise SpecError(f"{file} holds an unexpected file, '{name[:100]}': nothing was imported")
     total = sum(entry.bytes for entry in manifest.files.values())
     if total > max(SMALL_BYTES, SWOLLEN * file.stat().st_size):
@@ -148,6 +151,11 @@ def read_contents(file: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]
         raise SpecError(f"{file} is damaged: {error}") from error
     if expected:
         raise SpecError(f"{file} is incomplete: {next(iter(expected))} is missing")
+
+
+def is_tune(name: str) -> bool:
+    """Whether a file of an archive is the record of a tune."""
+    return TUNE.fullmatch(name) is not None
 
 
 def _bytes(content: bytes | Path) -> bytes:
@@ -203,10 +211,12 @@ def _zip_contents(file: Path, expected: Mapping[str, Entry]) -> Iterator[tuple[s
 
 
 def _write_parquet(file: Path, manifest: Manifest, contents: Contents) -> None:
-    schema = SCHEMA.with_metadata({"privbench": manifest.written()})
+    tunes = {name: _bytes(content).decode("ascii") for name, content in contents.items() if is_tune(name)}
+    schema = SCHEMA.with_metadata({"privbench": manifest.written(), "tunes": json.dumps(tunes)})
     tasks: dict[str, list[str]] = defaultdict(list)
     for name in contents:
-        tasks[name.rsplit("/", 1)[0]].append(name)
+        if name not in tunes:
+            tasks[name.rsplit("/", 1)[0]].append(name)
     remaining = iter(tasks.items())
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         while part := list(islice(remaining, ROWS)):
@@ -234,6 +244,8 @@ def _parquet_contents(file: Path, expected: Mapping[str, Entry]) -> Iterator[tup
         )
         if declared > 2 * sum(entry.bytes for entry in expected.values()) + SMALL_BYTES:
             raise ValueError("it unpacks to more than its manifest lists")
+        for name, text in parse_json((source.schema_arrow.metadata or {}).get(b"tunes", b"{}")).items():
+            yield name, text.encode()
         for batch in source.iter_batches(1):  # a short dictionary may expand to rows of any length
             (row,) = batch.to_pylist()
             folder = f"tasks/{row['key'][:2]}/{row['key']}"

@@ -28,6 +28,7 @@ from harness.results.fronts import write_fronts
 from harness.results.matching import write_matches, write_published
 from harness.results.rows import TABLES, Row, Rows, cell_row, is_outdated, remeasured, task_rows, to_arrow
 from harness.results.sweep_tables import write_sweeps
+from harness.results.tune_rows import write_searches
 from harness.spec import Task
 from harness.store import Store, read_result
 from harness.store.forgotten import Forgotten, is_forgotten, read_forgotten
@@ -43,6 +44,8 @@ MANY = 5000
 """Keys in one statement; PostgreSQL allows 65,535."""
 UNREAD = ("log.txt", "heartbeat", "checkpoint", "failures")
 """Files of a task's folder that no row depends on."""
+TUNING = ("tried_before", "tuned_by", "tuned_on", "tuned_at", "tune", "trials", "studies", "study")
+"""The columns of a cell that tell how its values were found."""
 OF_A_TASK = {
     "task": "key",
     "model_run": "task",
@@ -235,6 +238,7 @@ class Collector:
         """Write pending rows, and the tables that depend on all tasks."""
         altered = bool(self.new or self.changed or self.gone)
         write_records(self.connection, self.forgotten)
+        tuned = write_searches(self.connection, self.origins, self.broken)
         touched = self.cells.keys() | {self.homes[key] for key in self.gone}
         if altered:
             self.stale += self.gone
@@ -245,9 +249,9 @@ class Collector:
             stamps = [{"task": key, "stamp": stamp} for key, stamp in self.seen.items()]
             self.connection.execute(sa.delete(TABLES["task_stamp"]))
             _insert(self.connection, "task_stamp", stamps)
-        if write_published(self.connection) or altered:
+        if write_published(self.connection) or altered or tuned:
             write_matches(self.connection)
-        if altered or touched:
+        if altered or touched or tuned:
             write_fronts(self.connection)
         if altered:
             write_bench_matches(self.connection)
@@ -337,12 +341,17 @@ def _ended(origin: Origin, folder: Path, broken: list[Path]) -> tuple[Task, Resu
 
 
 def _merge(cells: dict[str, Row], cell: Row | None) -> None:
-    """Merge cells of tasks planned at different times: the highest count of tries holds."""
+    """Merge cells of tasks planned at different times: the highest count of tries holds, with its origin."""
     if cell is None:
         return
     standing = cells.setdefault(cell["key"], cell)
-    tries = [each["tried_before"] for each in (standing, cell) if each["tried_before"] is not None]
-    standing["tried_before"] = max(tries, default=None)
+    most = max(standing, cell, key=_tries)
+    standing |= {name: most[name] for name in TUNING}
+
+
+def _tries(cell: Row) -> tuple[int, str]:
+    """What orders cells by the tries behind them; a total order, so that a rebuild has the same."""
+    return -1 if cell["tried_before"] is None else cell["tried_before"], repr([cell[name] for name in TUNING])
 
 
 def _delete(connection: sa.Connection, name: str, column: str, keys: Sequence[str]) -> None:

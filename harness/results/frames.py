@@ -54,6 +54,14 @@ class Results:
         """How many configurations were trained: a row per method at equal privacy."""
         return self._view("tried", where)
 
+    def search(self, where: str | None = None) -> "pd.DataFrame":
+        """What tunes tried and chose: a row per tune, workload, method and level."""
+        return self._view("search", where)
+
+    def trial(self, where: str | None = None) -> "pd.DataFrame":
+        """A row per configuration that a tune tried."""
+        return self._view("trial", where)
+
     def runs(self, where: str | None = None) -> "pd.DataFrame":
         """A row per trained model."""
         return self._view("runs", where)

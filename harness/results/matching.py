@@ -17,7 +17,10 @@ VERSIONS = ("workload_version", "method_version")
 MODELS = sa.select(sa.func.count()).where(RUN.c.cell == CELL.c.key).scalar_subquery()
 OURS = (CELL.c.origin == "", CELL.c.protocol == PROTOCOL)
 """Imported results and those of another protocol are not compared."""
-TRAINED = sa.select(CELL, MODELS.label("models")).where(*OURS, MODELS > 0)
+TRIAL = TABLES["trial_result"].c.cell
+NO_TRIAL = CELL.c.key.not_in(sa.select(TRIAL).where(TRIAL.is_not(None)))
+"""A tune's trials are settings of all kinds, which nobody reports."""
+TRAINED = sa.select(CELL, MODELS.label("models")).where(*OURS, MODELS > 0, NO_TRIAL)
 
 
 def write_published(connection: sa.Connection) -> bool:

@@ -16,7 +16,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import db
-from harness.results.archive import Manifest, check_suffix, read_contents, read_manifest, write_archive
+from harness.results.archive import (
+    Manifest,
+    check_suffix,
+    is_tune,
+    read_contents,
+    read_manifest,
+    write_archive,
+)
 from harness.results.collect import collect
 from harness.results.query import query
 from harness.results.rows import Row
@@ -29,10 +36,14 @@ from harness.store.imports import IMPORTS, MANIFEST
 from harness.store.journal import Purged
 from harness.store.private import publishable
 from harness.store.result import parse_result
+from harness.store.tunes import FOLDER as TUNES
+from harness.store.tunes import parse_tune, read_tunes
 from workloads.errors import SpecError, StoreError
 
-FORMAT = 1
+FORMAT = 2
 """The version of the archive; raised when an older privbench could not read it."""
+WITHOUT_TUNES = 1
+"""The version of one without records of tunes, which 0.1 reads."""
 ORIGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ALWAYS = ("steps", "laps")
 """Artefacts that are always exported: times, which rows depend on."""
@@ -59,7 +70,8 @@ class Imported:
 def export_results(store_path: Path, file: Path, where: str | None = None, weights: bool = False) -> Manifest:
     """Pack our own ended tasks, or those that `where` selects (see TASKS), and return the manifest.
 
-    Without `weights` only what rows depend on: specs, results and times; never what a store keeps to itself
+    The record of a tune goes with any of its trials, so that they are counted where they arrive. Without
+    `weights` only what rows depend on: specs, results and times; never what a store keeps to itself
     (store/private.py), nor what it has forgotten. SpecError if nothing is selected.
     """
     check_suffix(file)
@@ -69,12 +81,15 @@ def export_results(store_path: Path, file: Path, where: str | None = None, weigh
     wanted = _selected(store, where) if where else None
     forgotten = read_forgotten(store)
     contents: dict[str, bytes | Path] = {}
+    cells: set[str | None] = set()
     tasks = 0
     for folder in store.folders():
         if (wanted is None or folder.name in wanted) and read_result(folder) is not None:
-            if forgotten and is_forgotten(forgotten, store.task(folder.name)):
+            task = store.task(folder.name)  # a damaged one is reported here, not at import
+            if is_forgotten(forgotten, task):
                 continue
             contents |= _files(store, folder, weights)
+            cells.add(task.cell_key)
             tasks += 1
     if not tasks:
         condition = f" that has {where}" if where else ""
@@ -83,8 +98,9 @@ def export_results(store_path: Path, file: Path, where: str | None = None, weigh
             field="--where" if where else "--store",
             value=where or store.path,
         )
+    tunes = _tunes_of(store, cells)
     head = Manifest(
-        format=FORMAT,
+        format=FORMAT if tunes else WITHOUT_TUNES,
         privbench=version("privbench"),
         protocol=PROTOCOL,
         schema=db.fingerprint(),
@@ -94,7 +110,7 @@ def export_results(store_path: Path, file: Path, where: str | None = None, weigh
         weights=weights,
         tasks=tasks,
     )
-    return write_archive(file, head, contents)
+    return write_archive(file, head, contents | tunes)
 
 
 def import_results(store_path: Path, file: Path, name: str | None = None, replace: bool = False) -> Imported:
@@ -113,7 +129,8 @@ def import_results(store_path: Path, file: Path, name: str | None = None, replac
     target = store.path / IMPORTS / origin
     standing = _standing(target)
     if standing == manifest.checksum:
-        return Imported(origin, len({Path(name).parent for name in manifest.files}), new=False)
+        held = {Path(name).parent for name in manifest.files if not is_tune(name)}
+        return Imported(origin, len(held), new=False)
     if standing is not None and not replace:
         raise SpecError(
             f"other results were imported as '{origin}': give --as NAME to keep both, or --replace the old"
@@ -149,7 +166,6 @@ def _selected(store: Store, where: str) -> set[str]:
 def _files(store: Store, folder: Path, weights: bool) -> dict[str, bytes | Path]:
     """The files by their names in the store. The result is read once: it may be replaced meanwhile."""
     result = parse_result(parse_json((folder / "result.json").read_bytes()))
-    store.task(folder.name)  # a damaged one is reported here, not at import
     files: dict[str, bytes | Path] = {"spec.json": (folder / "spec.json").read_bytes()}
     files["result.json"] = dump_checked(publishable(result).document())
     for name in result.artefacts:
@@ -157,6 +173,15 @@ def _files(store: Store, folder: Path, weights: bool) -> dict[str, bytes | Path]
         if (weights or name in ALWAYS) and file.is_file():
             files[file.name] = file
     return {f"{folder.relative_to(store.path).as_posix()}/{name}": content for name, content in files.items()}
+
+
+def _tunes_of(store: Store, cells: Collection[str | None]) -> dict[str, bytes | Path]:
+    """The records of tunes with a trial among the cells, by their names in the store."""
+    return {
+        f"{TUNES}/{name}.json": (store.path / TUNES / f"{name}.json").read_bytes()
+        for name, record in read_tunes(store).items()
+        if any(trial.cell in cells for trial in record.all_trials())
+    }
 
 
 def _refuse_newer(file: Path, manifest: Manifest) -> None:
@@ -182,18 +207,31 @@ def _standing(target: Path) -> str | None:
 
 
 def _unpack(file: Path, manifest: Manifest, store: Store) -> int:
-    """Fill an empty store and return the number of tasks. SpecError if a task is incomplete."""
+    """Fill an empty store and return the number of tasks. SpecError for a damaged task or tune."""
     folders: dict[Path, set[str]] = {}
     for name, content in read_contents(file, manifest):
         target = store.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
+        if is_tune(name):
+            _accept_tune(name, content)
+            continue
         folders.setdefault(target.parent, set()).add(target.name)
     for folder, names in folders.items():
         _accept(store, folder, names)
     (store.path / MANIFEST).write_bytes(manifest.written())
     os.sync()
     return len(folders)
+
+
+def _accept_tune(name: str, content: bytes) -> None:
+    """SpecError if it is not the record of the tune that its name says."""
+    try:
+        if parse_tune(content).name == Path(name).stem:
+            return
+    except ValueError as error:
+        raise SpecError(f"{name} of the import is damaged: nothing was imported") from error
+    raise SpecError(f"{name} of the import is the record of another tune: nothing was imported")
 
 
 def _accept(store: Store, folder: Path, names: Collection[str]) -> None:

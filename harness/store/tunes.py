@@ -8,16 +8,20 @@ place here.
 """
 
 import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from statistics import median_low
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from harness.spec import Json
+from harness.spec import Json, despelled
 from harness.store import Store
 from harness.store.files import checksum, dump_checked, parse_checked, write_atomic
+from harness.store.imports import origins
 from harness.store.journal import check_key
 from harness.store.outcomes import Frozen
+from workloads.errors import UnknownName
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +52,11 @@ class AxisRecord(Frozen):
     high: float
     scale: Literal["log", "linear"]
     choices: list[bool | int | float | str] = Field(default=[])
+
+    @property
+    def label(self) -> str:
+        """The axis for display, and the parameter that it sets if that has another name."""
+        return self.name if self.name == self.field else f"{self.name} (sets {self.field})"
 
 
 class TrialRecord(Frozen):
@@ -83,6 +92,11 @@ class StudyRecord(Frozen):
     trials: list[TrialRecord]
     chosen: int | None
     """The number of the trial that was chosen; None if none was trained."""
+
+    @property
+    def number(self) -> int:
+        """From 1, as a recipe numbers its settings."""
+        return self.study + 1
 
     @property
     def winner(self) -> TrialRecord | None:
@@ -121,6 +135,43 @@ class SearchRecord(Frozen):
     seconds: float = 0.0
     """CPU seconds of all trainings."""
     warnings: list[TuneWarning] = Field(default=[])
+
+    @property
+    def level(self) -> str:
+        """What trades privacy for utility, for display; empty for a method without a level."""
+        return self.tell_levels(self.levels)
+
+    def tell_levels(self, names: Iterable[str]) -> str:
+        """Some of the levels for display."""
+        values = despelled(self.levels)
+        return ", ".join(f"{'ε' if name == 'epsilon' else name}={_short(values[name])}" for name in names)
+
+    @property
+    def label(self) -> str:
+        """A short name for display: the method and its level."""
+        return f"{self.method} {self.level}".rstrip()
+
+    @property
+    def axes_in_order(self) -> list[AxisRecord]:
+        """Step, rate, epochs and clip first, then the method's own."""
+        return sorted(self.axes, key=lambda each: each.place)
+
+    @property
+    def winners(self) -> list[StudyRecord]:
+        """The studies that have a choice."""
+        return [each for each in self.studies if each.winner]
+
+    @property
+    def choice(self) -> TrialRecord | None:
+        """What a run takes: the choice of the median study."""
+        return self.chosen.winner if self.chosen else None
+
+    @property
+    def chosen_values(self) -> Json:
+        """The searched parameters and their values in the choice."""
+        choice = self.choice
+        fields = dict.fromkeys(each.field for each in self.axes_in_order)
+        return {name: choice.params[name] for name in fields if name in choice.params} if choice else {}
 
     @property
     def chosen(self) -> StudyRecord | None:
@@ -168,20 +219,65 @@ class TuneRecord(Frozen):
         beside: Any = {"made": True, "scipy": True, "warnings": True, "searches": {"__all__": searches}}
         return checksum(self.model_dump(mode="json", exclude=beside))
 
+    def all_trials(self) -> Iterator[TrialRecord]:
+        """Those of every search and study."""
+        for search in self.searches:
+            for study in search.studies:
+                yield from study.trials
 
-def read_tunes(store: Store) -> dict[str, TuneRecord]:
-    """All tunes of a store by name; damaged ones are left out with a warning."""
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def show_values(values: Json) -> str:
+    """Parameters as one text: `learning_rate 0.32, batch_size 384`."""
+    return ", ".join(f"{name} {_short(value)}" for name, value in values.items())
+
+
+def read_tunes(store: Store, broken: list[Path] | None = None) -> dict[str, TuneRecord]:
+    """All tunes of a store by name; damaged ones are left out with a warning, and added to `broken`."""
     found = {}
     for file in sorted((store.path / FOLDER).glob("*.json")):
         try:
-            record = TuneRecord.model_validate(parse_checked(file.read_bytes()))
+            record = parse_tune(file.read_bytes())
+            if record.name != file.stem:
+                raise ValueError(f"it is the record of tune {record.name!r}")
         except FileNotFoundError:  # deleted meanwhile
             continue
         except (OSError, ValueError, TypeError) as error:
             log.warning("%s is damaged and left out: run `privbench tune` again (%s)", file, error)
+            if broken is not None:
+                broken.append(file)
             continue
         found[record.name] = record
     return found
+
+
+def find_tune(store: Store, name: str) -> TuneRecord:
+    """The tune of that name, or `ORIGIN:NAME` of an imported one; UnknownName if there is none."""
+    known = {
+        origin.key(each): record
+        for origin in origins(store)
+        for each, record in read_tunes(origin.store).items()
+    }
+    if name not in known:
+        raise UnknownName("tune", name, known)
+    return known[name]
+
+
+def tune_names(store: Store) -> list[str]:
+    """The names of all tunes, those of imports after their origin and a colon; without reading them."""
+    return [
+        origin.key(file.stem)
+        for origin in origins(store)
+        for file in sorted((origin.store.path / FOLDER).glob("[!.]*.json"))
+    ]
+
+
+def parse_tune(raw: bytes) -> TuneRecord:
+    """The record in a file; ValueError if it is damaged."""
+    return TuneRecord.model_validate(parse_checked(raw))
 
 
 def write_tune(store: Store, record: TuneRecord) -> None:

@@ -5,8 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from harness.report.figure.artists import dashed
 from harness.report.figure.marks import Mark
 from harness.report.figure.paper_sizes import SCREEN, Sheet, scaled
 from harness.report.figure.style import ALARM, FAINT, INK, KINDS, UNKNOWN_KIND, darken, shorten
@@ -14,7 +17,9 @@ from harness.report.reading import Row
 
 LINE = 0.22
 """Height of a line of the legend on a screen, in inches."""
-Groups = Sequence[Sequence[Line2D]]
+Groups = Sequence[Sequence[Artist]]
+LUCK: dict[str, Any] = {"lw": 5, "alpha": 0.3, "solid_capstyle": "butt"}
+"""The bar of the range over the studies of a tune."""
 
 
 def method_signs(rows: Iterable[Row], marks: Mapping[str, Mark]) -> list[Line2D]:
@@ -44,7 +49,9 @@ def name_method(name: str, kinds: Sequence[str]) -> str:
     return f"{shorten(name, 18)} ({', '.join(stated)})" if stated else shorten(name, 18)
 
 
-def cell_signs(single: bool, invalid: bool, front: bool, near: bool) -> list[Line2D]:
+def cell_signs(
+    single: bool, invalid: bool, front: bool, near: bool, untuned: bool = False, studies: bool = False
+) -> list[Artist]:
     """The signs that occur: one model, a failed blind check, the front and its neighbours; guessing."""
     plain: dict[str, Any] = {"color": INK, "ls": "", "ms": scaled(7)}
     signs = {
@@ -54,7 +61,20 @@ def cell_signs(single: bool, invalid: bool, front: bool, near: bool) -> list[Lin
         "indistinguishable from the front": (near, ring()),
         "guessing": (True, {"color": FAINT, "lw": 1, "ls": ":"}),
     }
-    return [Line2D([], [], label=name, **look) for name, (there, look) in signs.items() if there]
+    found: list[Artist] = [
+        Line2D([], [], label=name, **look) for name, (there, look) in signs.items() if there
+    ]
+    if studies:
+        found.insert(0, Line2D([], [], label="range over a tune's studies", color=FAINT, **LUCK))
+    if untuned:
+        found.insert(0, untuned_sign())
+    return found
+
+
+def untuned_sign() -> Artist:
+    """A hollow marker with an edge of dashes: a cell that shows a setting, not its method."""
+    look = {"marker": "o", "ms": scaled(7), "mec": INK, "mew": 1.1}
+    return Figure().add_subplot().scatter([], [], label="not tuned", **dashed(look))
 
 
 def ring() -> dict[str, Any]:
@@ -77,6 +97,7 @@ def draw_legend(part: Any, groups: Groups, top: float, height: float, sheet: She
             handles=group,
             loc="upper left",
             bbox_to_anchor=(0.008, 1 - top / height),
+            scatterpoints=1,
             ncols=_across(group, sheet.inches(own)),
             borderaxespad=0,
             borderpad=0.2,
@@ -85,7 +106,7 @@ def draw_legend(part: Any, groups: Groups, top: float, height: float, sheet: She
         top += legend_height([group], sheet, own)
 
 
-def _across(group: Sequence[Line2D], width: float) -> int:
+def _across(group: Sequence[Artist], width: float) -> int:
     """Entries on one line."""
     inches = [(0.55 * len(str(sign.get_label())) + 4.5) * scaled(SCREEN.font) / 72 for sign in group]
     for across in range(len(group), 1, -1):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from harness.report.figure.style import KINDS, UNKNOWN_KIND, format_asked, format_epsilon, shorten
 from harness.report.leakage import STRONGEST, Leakage, choose_attack, drawn_by, rows_on_front
 from harness.report.reading import Row
+from harness.report.tuning.budgets import is_shown
 
 NAMED = 24
 """The most points of a panel that are all named; of more, some of those on the front are."""
@@ -72,9 +73,10 @@ def say_thinned(most: int, cells: int) -> str:
 
 
 def choose_panel(rows: Sequence[Row], leakage: Leakage, attack: str | None = None) -> Panel:
-    """The rows of one group under the given attack, else under `strongest`."""
-    cells = len({row["cell"] for row in rows})
-    return Panel(leakage, choose_attack(rows, attack), drawn_by(rows, attack), cells)
+    """The rows of one group under the given attack, else under `strongest`; of a tune the median study."""
+    standing = list(filter(is_shown, rows))
+    cells = len({row["cell"] for row in standing})
+    return Panel(leakage, choose_attack(rows, attack), drawn_by(standing, attack), cells)
 
 
 def describe_group(rows: Sequence[Row]) -> str:

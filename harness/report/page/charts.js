@@ -139,11 +139,13 @@ function textPlaces(rows, x, y) {
 function pointTraces(rows, axes, most) {
   const places = textPlaces(rows, axes.leakage.column, axes.utility.column);
   const crowded = rows.length > NAMED_POINTS, narrow = find("frontier-plot").clientWidth < NARROW_PX;
-  return unique(rows.map((row) => row.method)).map((method) => {
-    const own = rows.filter((row) => row.method === method);
+  const groups = unique(rows.map((row) => row.method)).flatMap((method) => [false, true].map((untuned) => [method, untuned]))
+    .map(([method, untuned]) => [method, untuned, rows.filter((row) => row.method === method && isUntuned(row) === untuned)]);
+  return groups.filter(([, , own]) => own.length).map(([method, untuned, own]) => {
     const colour = DATA.colours[method], bar = crowded ? faded(colour, 0.35) : colour;
     return {
       type: "scatter", mode: crowded ? "markers" : "markers+text", name: escapeText(method),
+      uid: `${untuned ? UNTUNED : "tuned"}-${method}`, meta: untuned ? UNTUNED : "",
       x: own.map((row) => row[axes.leakage.column]), y: own.map((row) => row[axes.utility.column]),
       error_x: errorBar(own, axes.leakage.column, bar), error_y: errorBar(own, axes.utility.column, bar),
       text: own.map((row) => escapeText(clip(namePoint(row), 24))), textposition: own.map((row) => places.get(row)),
@@ -151,15 +153,34 @@ function pointTraces(rows, axes, most) {
       marker: {
         size: own.map((row) => pointSize(row[axes.third?.column], most)), color: colour, opacity: most == null ? 1 : 0.8,
         line: { color: colour, width: 2 },
-        symbol: own.map((row) => DATA.symbols[method] + (row.models === 1 ? "-open" : "")),
+        symbol: own.map((row) => DATA.symbols[method] + (row.models === 1 || untuned ? "-open" : "")),
       },
     };
   });
 }
 
+// The range of test accuracy over the studies of a tune, behind the median one.
+function studyTraces(rows, x) {
+  return rows.filter((row) => row.accuracy_study_low != null).map((row) => ({
+    type: "scatter", mode: "lines", hoverinfo: "skip", x: [row[x], row[x]], y: [row.accuracy_study_low, row.accuracy_study_high],
+    line: { color: faded(DATA.colours[row.method], 0.3), width: 8 } }));
+}
+
+const UNTUNED = "untuned";
+const isUntuned = (row) => DATA.untuned.includes(row.cell);
+
+// Plotly has no dashed edges of markers: they are set on its elements, whenever it has drawn them.
+function dashUntuned(plot) {
+  const traces = [...plot.querySelectorAll(".scatterlayer .trace")];
+  for (const trace of traces) {
+    const dashed = trace.__data__?.[0]?.trace?.meta === UNTUNED;
+    for (const point of trace.querySelectorAll(".points path")) point.style.strokeDasharray = dashed ? "3 2" : "";
+  }
+}
+
 function drawFrontier(rows, axes, chosen) {
   const x = axes.leakage.column, y = axes.utility.column;
-  const shown = rows.filter((row) => row[x] != null && row[y] != null);
+  const shown = rows.filter((row) => row[x] != null && row[y] != null && isShown(row));
   const front = findFront(shown, x, axes.utility);
   const most = axes.third ? Math.max(...shown.map((row) => row[axes.third.column] ?? 0)) : null;
   const signs = (name, own, marker) => ({ type: "scatter", mode: "markers", hoverinfo: "skip", name,
@@ -167,6 +188,7 @@ function drawFrontier(rows, axes, chosen) {
   const traces = [
     { type: "scatter", hoverinfo: "skip", mode: "lines", name: "front", x: front.map((row) => row[x]),
       y: front.map((row) => row[y]), line: { shape: "hv", color: cssColour("--soft"), width: 1.2 } },
+    ...(y === "accuracy" ? studyTraces(shown, x) : []),
     ...pointTraces(shown, axes, most || null),
     signs("invalid", shown.filter((row) => row.valid === false),
           { symbol: "x-thin", size: 18, line: { color: cssColour("--alarm"), width: 2.5 } }),
@@ -182,7 +204,7 @@ function drawFrontier(rows, axes, chosen) {
   layout.yaxis.autorange = axes.utility.higher ? true : "reversed";
   // While the axes stay the same, so does the reader's zoom.
   layout.uirevision = [rows[0]?.group, x, y].join();
-  Plotly.react("frontier-plot", traces, layout, CONFIG);
+  Plotly.react("frontier-plot", traces, layout, CONFIG).then(dashUntuned);
 }
 
 // ---- ROC curves

@@ -121,6 +121,76 @@ function drawGaps(rows) {
   Plotly.react("attributes-plot", traces, layout, CONFIG);
 }
 
+// ---- tunes: the studies side by side, then every searched axis
+
+const STUDY_SYMBOLS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "cross"];
+const PANEL_PX = { wide: 190, high: 210, gap: 56, top: 30 };
+const STANDING = { tried: [5, 0, 0.55], confirmed: [7, 1, 1], chosen: [11, 2, 1], taken: [15, 1.5, 1] };  // size, edge, opacity
+const STANDING_TEXT = { tried: "", confirmed: ", confirmed", chosen: ", chosen by its study", taken: ", taken by a run" };
+
+function trialTrace(each, points, study, place, panel, suffix) {
+  const at = (point) => (panel < 0 ? (["chosen", "taken"].includes(point.standing) ? place : place + 0.09 * (point.number % 5 - 2)) : point.places[panel]);
+  const text = (point) => [`<b>${(100 * point.score).toFixed(1)} %</b>, study ${study}, trial ${point.number}, ${plural(point.models, "model")}`
+    + (point.failed ? `, ${point.failed} failed` : "") + STANDING_TEXT[point.standing], ...wrap(point.values, 56)].join("<br>");
+  const look = (index) => points.map((point) => STANDING[point.standing][index]);
+  return {
+    type: "scatter", mode: "markers", name: `study ${study}`, legendgroup: `study ${study}`, showlegend: panel < 0,
+    xaxis: `x${suffix.x}`, yaxis: `y${suffix.y}`, x: points.map(at), y: points.map((point) => point.score),
+    hoverinfo: "text", hovertext: points.map(text),
+    marker: { color: OKABE_ITO[place % OKABE_ITO.length], size: look(0), opacity: look(2), line: { color: cssColour("--ink"), width: look(1) },
+              symbol: points.map((point) => (point.failed && point.score === 0 ? "x-thin" : point.standing === "taken" ? "star"
+                : STUDY_SYMBOLS[place % STUDY_SYMBOLS.length])) },
+  };
+}
+
+// The range of an axis a little beyond the search's bounds, in plotly's terms.
+function axisRange(axis) {
+  if (axis.choices.length) return [-0.5, axis.choices.length - 0.5];
+  const [low, high] = axis.log ? [Math.log10(axis.low), Math.log10(axis.high)] : [axis.low, axis.high];
+  return [low - 0.06 * (high - low), high + 0.06 * (high - low)];
+}
+
+function drawTrials(target, each) {
+  const panels = [{ name: "study", log: false, choices: each.studies.map(String) }, ...each.axes];
+  const across = Math.max(1, Math.min(panels.length, Math.floor(target.clientWidth / PANEL_PX.wide)));
+  const lines = Math.ceil(panels.length / across), height = PANEL_PX.top + lines * (PANEL_PX.high + PANEL_PX.gap);
+  const layout = baseLayout("", ""), traces = [];
+  const x = { ...layout.xaxis }, y = { ...layout.yaxis };
+  layout.margin = { ...layout.margin, t: PANEL_PX.top };
+  layout.shapes = [];
+  panels.forEach((axis, panel) => {
+    const line = Math.floor(panel / across), column = panel % across;
+    const suffix = { x: panel ? panel + 1 : "", y: line ? line + 1 : "" }, share = 1 / across;
+    const up = PANEL_PX.gap / height, top = 1 - line / lines;
+    layout[`xaxis${suffix.x}`] = {
+      ...x, title: { text: escapeText(axis.name), standoff: 6 }, anchor: `y${suffix.y}`, range: axisRange(axis), automargin: false,
+      domain: [column * share + 0.03 * share, (column + 1) * share - 0.03 * share],
+      ...(axis.log ? { type: "log", dtick: Math.log10(axis.high / axis.low) > 1.3 ? 1 : "D2", tickformat: "~g" } : {}),
+      ...(axis.choices.length ? { tickvals: axis.choices.map((name, place) => place), ticktext: axis.choices.map(escapeText) } : {}),
+    };
+    layout[`yaxis${suffix.y}`] = { ...y, domain: [top - 1 / lines + (line < lines - 1 ? up : 0), top], tickformat: PERCENT_TICKS, nticks: 6, range: each.range,
+                                  title: { text: "validation accuracy", standoff: 8 }, ...(line ? { matches: "y" } : {}) };
+    each.studies.forEach((study, place) => {
+      traces.push(trialTrace(each, each.points.filter((point) => point.study === study), study, place, panel - 1, suffix));
+    });
+    if (axis.low == null || axis.choices.length) return;
+    const [from, to] = axisRange(axis).map((end) => (axis.log ? 10 ** end : end));
+    const outside = (x0, x1) => ({ type: "rect", xref: `x${suffix.x}`, yref: `y${suffix.y} domain`, x0, x1, y0: 0, y1: 1, layer: "below",
+                                   line: { width: 0 }, fillcolor: cssColour("--grid") });
+    layout.shapes.push(outside(from, axis.low), outside(axis.high, to));
+  });
+  const level = (value, dash, colour, line) => ({ type: "line", xref: "paper", yref: `y${line ? line + 1 : ""}`, x0: 0, x1: 1, y0: value, y1: value,
+                                                  line: { color: colour, width: 1, dash } });
+  for (let line = 0; line < lines; line += 1) {
+    if (each.reference != null) layout.shapes.push(level(each.reference, "dash", cssColour("--ink"), line));
+    if (each.majority != null) layout.shapes.push(level(each.majority, "dot", cssColour("--alarm"), line));
+  }
+  layout.height = height;
+  layout.showlegend = true;
+  layout.legend = { orientation: "h", x: 0, y: 1, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)", font: { size: 11 } };
+  Plotly.react(target, traces, layout, CONFIG);
+}
+
 // ---- methods' theory
 
 function drawPanel(target, panel) {

@@ -32,7 +32,9 @@ from harness.report.page.sections import (
     reproduction_data,
     theory_data,
 )
+from harness.report.page.tune_section import tune_data
 from harness.report.reading import Reading, Roc, Row, group_failures, program_version
+from harness.report.tuning.budgets import find_untuned, tuning_notes
 
 UTILITIES = (
     {"column": "accuracy", "name": "test accuracy", "higher": True},
@@ -111,6 +113,9 @@ def page_data(reading: Reading) -> dict[str, Any]:
         "theory": theory_data(reading),
         "pictures": picture_data(reading),
         "reproduced": reproduction_data(reading),
+        "untuned": sorted(cell for rows in groups.values() for cell in find_untuned(rows)),
+        "tuning": {name: tuning_notes(rows) for name, rows in groups.items()},
+        "tunes": tune_data(reading.tunes),
         "failed": group_failures(reading.failures),
         "views": _views(reading, ordered),
     }
@@ -218,6 +223,8 @@ def _views(reading: Reading, frontier: Sequence[Row]) -> dict[str, Any]:
         "forgotten": reading.forgotten,
         "conflicts": reading.conflicts,
         "tried": reading.tried,
+        "search": reading.searches,
+        "trial": reading.trials,
         "comparison": reading.comparisons,
     }
     return {name: table(found, _columns(reading, name, found)) for name, found in rows.items()}

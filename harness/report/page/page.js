@@ -16,6 +16,7 @@ function showAll() {
   notice(any ? "" : DATA.empty);
   for (const id of ["frontier", "rows", "overhead", "calibration"]) showOnly(id, any);
   if (any) show();
+  showTunes();
   showAudits();
   showAttributes();
   showReproduction();

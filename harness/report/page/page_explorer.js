@@ -79,7 +79,8 @@ function fillControls() {
   fillSelect(find("third"), [["", "all the same"], ...offered(DATA.thirds, third())], state.third);
   const shown = Object.keys(DATA.colours).filter((name) => methods.includes(name));
   const kinds = Object.entries(DATA.kinds).map(([kind, each]) => [kind, each.name]);
-  fillChoices(find("methods"), shown.map((name) => [name, name]), state.hiddenMethods, swatch);
+  const bare = (name) => own.some((row) => row.method === name && isUntuned(row)) && own.every((row) => row.method !== name || isUntuned(row));
+  fillChoices(find("methods"), shown.map((name) => [name, bare(name) ? `${name} (not tuned)` : name]), state.hiddenMethods, swatch);
   fillChoices(find("kinds"), kinds, state.hiddenKinds);
 }
 
@@ -112,7 +113,7 @@ function explorerColumns(rows) {
     ["time (baseline = 1)", formatTime, "", (row) => row.step_overhead ?? row.example_overhead],
     ["training (baseline = 1)", (row) => format(row.training_overhead, 2), "", (row) => row.training_overhead],
     ["memory (baseline = 1)", (row) => format(row.memory_overhead, 2), "", (row) => row.memory_overhead],
-    ["tuned", (row) => row.tuned ?? "", "", (row) => row.configurations],
+    ["tuned", formatTuned, "", (row) => row.configurations],
   ];
 }
 
@@ -135,6 +136,7 @@ function showTexts(rows) {
   find("frontier-note").textContent = `${state.workload}, attack ${state.attack}, ${span}; the front is over the valid cells shown. `
     + "Click a point for its curve, its runs and the command that reproduces it.";
   find("frontier-missing").textContent = missingText(rows);
+  find("frontier-tuning").replaceChildren(...(DATA.tuning[state.workload] ?? []).map((note) => make("li", note)));
 }
 
 // The legend of the third axis: three points in their drawn size.
@@ -190,6 +192,7 @@ function listenToPoints() {
   const plot = find("frontier-plot");
   if (plot.dataset.heard) return;
   plot.dataset.heard = "yes";
+  plot.on("plotly_afterplot", () => dashUntuned(plot));
   plot.on("plotly_click", (event) => {
     const task = event.points[0]?.customdata;
     if (task) choosePoint(task);

@@ -96,7 +96,7 @@ function showPoint(row) {
       ["accuracy", [formatFigure(row, "accuracy"), majorityText(row), `train ${formatPercent(row.train_accuracy)}`].filter(Boolean).join("; ")],
       ["leakage", DATA.leakages.filter((each) => row[each.column] != null).map((each) => `${each.name} ${formatLeakage(row, each)}`).join("; ")],
       ["guarantee", formatGuarantee(row)],
-      ["check", `${formatValid(row)}; tuned: ${row.tuned ?? "not counted"}`],
+      ["check", `${formatValid(row)}; tuned: ${formatTuned(row) || "not counted"}`],
       ["parameters", formatParams(row)],
       ["versions", formatVersions(row)],
       ...madeOf(row),

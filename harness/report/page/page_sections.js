@@ -44,6 +44,22 @@ function showCalibrations() {
   find("calibration-notes").replaceChildren(...(found[0]?.notes ?? []).map((note) => make("li", note)));
 }
 
+function showTunes() {
+  const { blocks, columns, rows, notes } = DATA.tunes;
+  showOnly("tunes", blocks.length > 0);
+  const wide = ["values taken", "warnings"];
+  fillTable(find("tunes-table"), columns.map((name, place) => [name, (line) => line[place], wide.includes(name) ? "text wide" : ""]), rows);
+  blocksIn(find("tunes-plots"), blocks.length).forEach(({ title, plot, box }, place) => {
+    const each = blocks[place];
+    title.textContent = each.title;
+    box.hidden = true;
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", `${each.title}; the same numbers are in the view trial below`);
+    drawLater(plot, () => drawTrials(plot, each));
+  });
+  find("tunes-notes").replaceChildren(...notes.map((note) => make("li", note)));
+}
+
 function showAudits() {
   const rows = DATA.audits, place = find("audits"), box = find("audit-table").parentElement;
   box.hidden = find("audit-plot").hidden = !rows.length;

@@ -67,6 +67,14 @@ function formatValid(row) {
   return `blind check ${row.valid ? "passed" : "FAILED: the cell is invalid"} (AUC ${format(row.blind_auc, 3)})`;
 }
 
+// How many configurations were tried, and which study of a tune chose the values.
+function formatTuned(row) {
+  return `${row.tuned ?? ""}${row.study == null ? "" : `, study ${row.study}`}`;
+}
+
+// Of several studies of a tune the median one stands for its method.
+const isShown = (row) => row.median_study !== false;
+
 function formatValue(value) {
   return value != null && typeof value === "object" ? JSON.stringify(value) : formatShort(value);
 }

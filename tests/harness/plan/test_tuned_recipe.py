@@ -94,6 +94,38 @@ def test_tasks_note_the_tune(recipe: Path) -> None:
     assert (notes.trials, notes.studies, notes.tune) == (16, 3, "abc")
 
 
+def test_tasks_note_the_study_that_chose_all_of_their_values(recipe: Path) -> None:
+    asked = plan(recipe, DP | {"epsilon": 1, "setting": 2})
+    assert asked.tasks[0].notes.study == 2
+    values = FILE.split("[method.dp-sgd]")[1].split("[setting")[0]
+    recipe.write_text(FILE.replace("[tuned.dp-sgd]", f"[setting.dp-sgd.3]{values}[tuned.dp-sgd]"))
+    assert plan(recipe, DP | {"epsilon": 1}).tasks[0].notes.study == 3
+    assert plan(recipe, DP | {"epsilon": 1, "steps": 5}).tasks[0].notes.study is None
+
+
+def test_a_study_without_a_choice_at_these_levels_is_passed_over(recipe: Path) -> None:
+    recipe.write_text(
+        FILE.replace('learning_rate = { from_epsilon = { "1" = 0.5, ', "learning_rate = { from_epsilon = { ")
+    )
+    assert plan(recipe, DP | {"epsilon": 1}).tasks[0].notes.study is None
+
+
+@pytest.mark.parametrize(
+    ("grid", "where"),
+    [
+        ({"epsilon": 1}, None),
+        ({"epsilon": 1, "n_train": 400}, "n_train 718"),
+        ({"epsilon": 2}, "epsilon 1, 4, 8"),
+        ({"epsilon": 2, "n_train": 400}, "epsilon 1, 4, 8 and n_train 718"),
+    ],
+)
+def test_values_of_a_recipe_note_where_they_were_tuned_if_that_is_elsewhere(
+    grid: dict[str, Any], where: str | None
+) -> None:
+    sweep = read_sweep({"grid": [{"workload": "digits-mlp", "method": "dpsur", **grid}], "models": 1}, "test")
+    assert make_plan(*sweep, None).tasks[0].notes.tuned_at == where
+
+
 def test_values_that_the_grid_replaces_are_not_the_tunes(recipe: Path) -> None:
     notes = plan(recipe, DP | {"epsilon": 1, "steps": 5, "learning_rate": 1.0}).tasks[0].notes
     assert notes.tuned_by != "tune:fair" and notes.tune is None

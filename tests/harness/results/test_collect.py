@@ -83,6 +83,7 @@ def test_every_task_becomes_a_row_and_nothing_is_collected_twice(store: Store) -
         "comparison_result": 20,
         "front_result": 7,
         "tried": 8,
+        **dict.fromkeys(("tune_result", "search", "search_result", "trial", "trial_result"), 0),
         **dict.fromkeys(("bench_result", "bench_match", "bench"), 0),
         **dict.fromkeys(
             ("sweep", "sweep_task", "cell_sweep", "task_sweep", "forgotten", "forgotten_result"), 0

@@ -18,14 +18,16 @@ from harness.accounting.pricing import NOT_SANITISED
 from harness.cli import app
 from harness.report import write_all
 from harness.report.reading import read
-from harness.results.archive import MANIFEST, NAME, read_contents, read_manifest
+from harness.results.archive import MANIFEST, NAME, read_contents, read_manifest, write_archive
 from harness.results.collect import collect
 from harness.results.query import query
 from harness.results.transfer import conflicts, export_results, import_results
 from harness.spec import Json, Task
 from harness.store import Store
 from harness.store.files import checksum
+from harness.store.tunes import find_tune
 from tests.harness.simulated import attack, cells, fill, fill_findings, leakage, publish, training
+from tests.harness.tuned import make_tune, store_tune
 from workloads.errors import SpecError, StoreError
 
 VIEWS = ("frontier", "overhead", "audit", "attribute", "reconstruction", "bench", "failures", "runs")
@@ -471,3 +473,55 @@ def test_a_store_with_imports_can_be_moved(archives: Path, ours: Path, tmp_path:
     assert query(moved, "select task, step, wall_seconds from steps order by all").rows == before
     assert len(before) > 100
     assert collect(moved).changed == 0
+
+
+TUNE = make_tune(methods=("dp-sgd",), epsilons=(1.0,), trials=2, studies=1, confirm=0)
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> Path:
+    """A store with a tune and a cell of another workload."""
+    store = Store.open(tmp_path / "tuned", create=True)
+    store_tune(store, TUNE)
+    task = Task("train", cells("digits-linear")[0])
+    publish(store, task, training(task, 0.9))
+    collect(store.path)
+    return store.path
+
+
+@pytest.mark.parametrize("suffix", ["zip", "parquet"])
+def test_the_record_of_a_tune_travels_with_its_trials(tuned: Path, tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"lab.{suffix}"
+    assert export_results(tuned, file).tasks == 3
+    assert import_results(tmp_path / "ours", file).tasks == 3
+    collect(tmp_path / "ours")
+    assert find_tune(Store(tmp_path / "ours"), "lab:fair") == TUNE
+    theirs, ours = rows(tuned, "trial"), rows(tmp_path / "ours", "trial")
+    assert [row["score"] for row in ours] == [row["score"] for row in theirs]
+    assert {row["cell"] for row in ours} == {f"lab:{row['cell']}" for row in theirs}
+    assert {row["configurations"] for row in rows(tmp_path / "ours", "tried", "method = 'dp-sgd'")} == {2}
+
+
+def test_without_its_trials_a_tune_stays(tuned: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lab.zip"
+    manifest = export_results(tuned, file, where="workload = 'digits-linear'")
+    assert manifest.format == 1
+    assert not any(name.startswith("tunes/") for name in manifest.files)
+
+
+@pytest.mark.parametrize("harm", ["altered", "another name"])
+def test_an_altered_tune_is_refused_and_nothing_is_imported(tuned: Path, tmp_path: Path, harm: str) -> None:
+    record = tuned / "tunes" / "fair.json"
+    good = record.read_bytes()
+    bad = good.replace(b'"seed": 1000003', b'"seed": 1000004') if harm == "altered" else good
+    name = "tunes/fair.json" if harm == "altered" else "tunes/other.json"
+    file, target = tmp_path / "lab.zip", tmp_path / "bad.zip"
+    export_results(tuned, file)
+    contents = {
+        (name if each == "tunes/fair.json" else each): (bad if each == "tunes/fair.json" else raw)
+        for each, raw in read_contents(file, read_manifest(file))
+    }
+    write_archive(target, read_manifest(file), contents)
+    with pytest.raises(SpecError, match="nothing was imported"):
+        import_results(tmp_path / "ours", target)
+    assert not (tmp_path / "ours").exists()
