@@ -174,7 +174,8 @@ def plan(
     ]
     if json:
         simulated = {"schedule": vars(schedule)} if schedule else {}
-        json_out({**content, **simulated, "warnings": made.warnings, "cells_planned": rows})
+        told = {"remarks": made.remarks, "warnings": made.warnings}
+        json_out({**content, **simulated, **told, "cells_planned": rows})
         return
     print_table(rows, f"sweep {made.sweep.name}", PLANNED, wide)
     benches = f", {kinds['bench']} benches" if kinds["bench"] else ""
@@ -248,9 +249,11 @@ def finding(number: int, count: int, found: "Finding") -> None:
 
 
 def plan_warnings(made: "Plan") -> None:
-    """Print the warnings of a plan, in yellow on standard error; those alike in all but numbers once."""
+    """Print the remarks of a plan, and its warnings in yellow; those alike in all but numbers once."""
     from harness.backends.causes import group_texts
 
+    for remark in made.remarks:
+        hint(remark)
     for text, alike in group_texts({text: [text] for text in made.warnings}).items():
         more = f" ({len(alike) - 1} more like it)" if len(alike) > 1 else ""
         err.print(f"[yellow]warning:[/yellow] {escape(text + more)}", highlight=False, soft_wrap=True)

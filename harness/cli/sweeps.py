@@ -1,5 +1,6 @@
 """Commands for sweeps: quickstart, plan, enqueue, run, status, logs, retry, cancel."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,16 +15,19 @@ from harness.cli.options import (
     BackendOption,
     EpsilonOption,
     JsonOption,
+    LinesOption,
     MembersOption,
     MethodOption,
     ModelsOption,
     ProfileOption,
+    PublishedOption,
     SeedOption,
     SentOption,
     SentThreadsOption,
     SetOption,
     ShareOption,
     SlotsOption,
+    SmallOption,
     StoredSweepArgument,
     StoreOption,
     SweepArgument,
@@ -31,6 +35,7 @@ from harness.cli.options import (
     TimeoutOption,
     WideOption,
     WorkloadOption,
+    choose_sweep,
     settings_for,
     store_path,
     stored_sweeps,
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from harness.backends.status import Progress
     from harness.plan.estimate import Estimate, Usual
     from harness.plan.plan import Plan
+    from harness.plan.published_sweep import PublishedSweep
     from harness.spec import Task
     from harness.store import Store
 
@@ -81,6 +87,9 @@ def plan(
     settings: SetOption = None,
     n_train: MembersOption = None,
     seed: SeedOption = None,
+    published: PublishedOption = None,
+    lines: LinesOption = None,
+    small: SmallOption = False,
     store: StoreOption = None,
     probe: Annotated[bool, typer.Option(help="Time a few steps if no times were recorded.")] = True,
     device: Annotated[
@@ -106,7 +115,8 @@ def plan(
     opened = Store(store_path(store))
     opened.check()
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
-    made = _plan(sweep, opened, asked, accept_changed_code)
+    chosen = choose_sweep(sweep, published, lines, small)
+    made = _plan(chosen, opened, asked, accept_changed_code)
     here: Literal["cpu", "cuda"] = "cuda" if usable() else "cpu"
     wanted = device or here
     probing = _probe if probe and wanted == here else None
@@ -155,14 +165,18 @@ def enqueue(
     settings: SetOption = None,
     n_train: MembersOption = None,
     seed: SeedOption = None,
+    published: PublishedOption = None,
+    lines: LinesOption = None,
+    small: SmallOption = False,
     accept_changed_code: AcceptOption = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Submit a sweep's open tasks to a backend and return at once; `status` shows their progress."""
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
+    chosen = choose_sweep(sweep, published, lines, small)
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
-    opened, made, count = _send(sweep, store, backend, how, asked, accept_changed_code)
+    opened, made, count = _send(chosen, store, backend, how, asked, accept_changed_code)
     if json:
         counts = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
         output.json_out({"sweep": made.sweep.name, **counts})
@@ -190,6 +204,9 @@ def run(
     settings: SetOption = None,
     n_train: MembersOption = None,
     seed: SeedOption = None,
+    published: PublishedOption = None,
+    lines: LinesOption = None,
+    small: SmallOption = False,
     accept_changed_code: AcceptOption = False,
     on_interrupt: Annotated[
         Literal["stop", "detach"],
@@ -203,12 +220,13 @@ def run(
     Exit code 1 if a task failed or is unfinished, or if an audit proved more than the priced epsilon.
     """
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
+    chosen = choose_sweep(sweep, published, lines, small)
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
-    exit_by(run_sweep(sweep, store, asked, how, backend, on_interrupt, wide, accept_changed_code))
+    exit_by(run_sweep(chosen, store, asked, how, backend, on_interrupt, wide, accept_changed_code))
 
 
 def run_sweep(
-    sweep: str | None,
+    sweep: "str | PublishedSweep | None",
     store: Path | None,
     asked: Asked,
     settings: "Settings",
@@ -313,8 +331,6 @@ def retry(
 
     The old reasons stay in the tasks' folders.
     """
-    from dataclasses import replace
-
     from harness.backends.sent import sent_backend, sent_settings
     from harness.enqueue import resend
     from harness.store import Store
@@ -349,15 +365,21 @@ def cancel(
     output.say(f"{sweep}: cancelling. See `privbench status {sweep}`.")
 
 
-def _plan(sweep: str | None, store: "Store", asked: Asked, accept: bool) -> "Plan":
+def _plan(sweep: "str | PublishedSweep | None", store: "Store", asked: Asked, accept: bool) -> "Plan":
     """Plan a sweep; SpecError if code or data changed since its tasks were done, unless accepted."""
     from harness.plan.changes.changed import check_plan
     from harness.plan.given_names import by_method
     from harness.plan.plan import make_plan
+    from harness.plan.published_sweep import derive
     from harness.plan.sweep_file import find_sweep, from_options, read_sweep
 
+    remarks: tuple[str, ...] = ()
     if sweep is None:
         data, name = by_method(from_options(**vars(asked))), "ad-hoc"
+    elif not isinstance(sweep, str):
+        asked.refuse_beside_published()
+        derived = derive(sweep, asked.models, asked.seed, asked.settings or [])
+        data, name, remarks = derived.content, sweep.table, derived.remarks
     else:
         if asked:
             raise SpecError(
@@ -366,11 +388,17 @@ def _plan(sweep: str | None, store: "Store", asked: Asked, accept: bool) -> "Pla
                 value=sweep,
             )
         data, name = find_sweep(sweep)
-    return check_plan(make_plan(*read_sweep(data, name), store), store, accept)
+    made = replace(make_plan(*read_sweep(data, name), store), remarks=remarks)
+    return check_plan(made, store, accept)
 
 
 def _send(
-    sweep: str | None, store: Path | None, backend: str, settings: "Settings", asked: Asked, accept: bool
+    sweep: "str | PublishedSweep | None",
+    store: Path | None,
+    backend: str,
+    settings: "Settings",
+    asked: Asked,
+    accept: bool,
 ) -> "tuple[Store, Plan, int]":
     """Plan, and only if the plan is valid open the store and submit."""
     from harness.enqueue import enqueue as send

@@ -15,10 +15,10 @@ from typer.main import get_command
 import methods
 from harness import attacks
 from harness.cli import app
+from harness.papers.published_tables import papers
 from harness.plan.given_names import OF_THE_CELL
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import TOP, read_sweep, ready_made
-from harness.results.published_tables import papers
 from workloads.base import Workload
 
 Pages = dict[str, str]

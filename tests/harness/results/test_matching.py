@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 import db
+from harness.papers.published_tables import published
 from harness.report.reproduce import compare
 from harness.results.collect import collect
 from harness.results.matching import differences, match
-from harness.results.published_tables import published
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import Store
 from tests.harness.simulated import leakage, publish

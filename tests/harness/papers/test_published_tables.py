@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.results.published_tables import papers, published, published_overheads, read_paper
+from harness.papers.published_tables import papers, published, published_overheads, read_paper
 from workloads.errors import BenchError
 
 Row = dict[str, Any]
