@@ -1,4 +1,4 @@
-"""`privbench list`, `show` and `check`: the members of each family, and ready-made sweeps."""
+"""`privbench list`, `show` and `check`: the members of each family, sweeps and published tables."""
 
 from typing import Annotated, Literal
 
@@ -8,11 +8,14 @@ from harness.cli import output
 from harness.cli.options import JsonOption, WideOption, member_names
 from harness.cli.terminal.fitting import Layout
 
-Kind = Literal["methods", "workloads", "attacks", "backends", "sweeps"]
+Kind = Literal["methods", "workloads", "attacks", "backends", "sweeps", "published"]
 
 MEMBERS = Layout(
-    drop=("tried", "note", "source", "tuned"), keep=("name", "about", "parameter", "default", "value")
+    drop=("tried", "note", "source", "tuned", "printed"),
+    keep=("name", "about", "parameter", "default", "value"),
 )
+LINES = Layout(group="workload", drop=("runs", "members"), keep=("line", "method", "figures", "runnable"))
+"""Lines of a published table."""
 
 
 def list_(
@@ -20,7 +23,7 @@ def list_(
     wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
-    """List methods, workloads, attacks, backends or ready-made sweeps."""
+    """List methods, workloads, attacks, backends, ready-made sweeps or published tables."""
     from harness.cli.members import broken, listing
 
     output.listing(listing(kind), json, MEMBERS, wide)
@@ -30,17 +33,20 @@ def list_(
 
 def show(
     kind: Annotated[
-        Literal["method", "workload", "attack", "sweep"],
-        typer.Argument(help="method, workload, attack or sweep."),
+        Literal["method", "workload", "attack", "sweep", "published"],
+        typer.Argument(help="method, workload, attack, sweep or published."),
     ],
     name: Annotated[str, typer.Argument(help="Its name.", autocompletion=member_names)],
     wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Show one member: parameters with defaults and help, guarantee, caveats, source."""
+    """Show one member: parameters with defaults and help, guarantee, caveats, source.
+
+    Of a published table, every line with its number, its figures, and why it cannot be run, if so.
+    """
     from harness.cli.members import page
 
-    output.page(page(kind, name), json, MEMBERS, wide)
+    output.page(page(kind, name), json, LINES if kind == "published" else MEMBERS, wide)
 
 
 def check(

@@ -6,8 +6,9 @@ Names are looked up in the manifest (harness/members/), so that no member loads.
 from collections.abc import Sequence
 from typing import Any
 
-from harness.members.facts import Declaring, WorkloadFacts
-from harness.members.manifest import find_facts
+from harness.members.facts import Declaring
+from harness.members.manifest import find_facts, workload_facts
+from harness.members.sizes import find_absence
 from harness.papers.published_tables import PrintedTable, Published, papers, published
 from workloads.errors import SpecError, UnknownName
 
@@ -77,10 +78,13 @@ def defaults_of(line: Published) -> dict[str, Any]:
     return {each.name: each.default for each in facts.parameters} if isinstance(facts, Declaring) else {}
 
 
-def members_of(line: Published) -> int | None:
+def members_of(line: Published) -> int:
     """Members per model of a cell that is this line: the paper's number, or the workload's own if it states
-    none; None if the workload is not here."""
-    if line.n_train is not None:
-        return line.n_train
-    facts = find_facts("workload", line.cell.workload)
-    return facts.n_train if isinstance(facts, WorkloadFacts) else None
+    none. Only of a line without an obstacle."""
+    return line.n_train or workload_facts(str(line.cell.workload)).n_train
+
+
+def has_data(line: Published) -> bool:
+    """Whether the data set of a line is on this machine. Only of a line without an obstacle."""
+    dataset = workload_facts(str(line.cell.workload)).dataset
+    return dataset is None or find_absence(dataset) is None

@@ -99,7 +99,7 @@ class PrintedCell(_Part):
     lost: tuple[str, ...] = ()
     """Identifying parameters that cannot be known."""
     impossible: Text | None = None
-    """Why no cell of ours can be this one, although all names are ours."""
+    """Why no cell of ours can be this one, in words."""
     values: tuple[FiniteFloat, ...]
     deviations: tuple[Annotated[FiniteFloat, Field(ge=0)], ...] = ()
     """Printed standard deviations of the first values; the others have none."""

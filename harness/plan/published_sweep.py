@@ -114,14 +114,13 @@ def _point(line: Published, own: dict[str, Any], small: bool) -> dict[str, Any]:
     given = {**line.table.ours, **own, **line.cell.stated, **line.cell.params}
     values = {name: value for name, value in given.items() if name in known}
     members = members_of(line)
-    if small and members is not None:
+    if small:
         values.pop("epochs", None)
         batch = values.get("batch_size", SMALL_BATCH) if "batch_size" in line.cell.params else SMALL_BATCH
         cut = {"steps": SMALL_STEPS, "batch_size": batch}
         values |= {name: value for name, value in cut.items() if name in known}
         members = max(1, min(members // 2, max(SMALL_MEMBERS, 2 * batch)))
-    size = {} if members is None else {"n_train": members}
-    return {"workload": workload, "method": method, **size, **values}
+    return {"workload": workload, "method": method, "n_train": members, **values}
 
 
 def _attacks(table: PrintedTable, lines: Iterable[Published], small: bool) -> list[dict[str, Any]]:

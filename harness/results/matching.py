@@ -68,8 +68,7 @@ def match(printed: Iterable[Published], cells: Iterable[Row]) -> list[Row]:
         mine = [
             cell
             for cell in found
-            if cell["n_train"] == members
-            and not _differing(each.cell.params, cell["params"], cell["n_train"])
+            if cell["n_train"] == members and not _differing(each.cell.params, cell["params"], members)
         ]
         for place, cell in enumerate(sorted(mine, key=lambda cell: _distance(each, cell)), 1):
             texts = json.dumps(differences(each, cell), ensure_ascii=False)

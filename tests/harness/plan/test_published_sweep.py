@@ -1,19 +1,16 @@
 """The sweeps of published tables: every line gives a cell that is matched back to it, or has a reason."""
 
-import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.papers.published_lines import find_obstacle, lines_of, members_of
 from harness.papers.published_tables import Published, papers, published
-from harness.plan.plan import make_plan, resolve
+from harness.plan.plan import resolve
 from harness.plan.published_sweep import Derived, PublishedSweep, derive
 from harness.plan.sweep_file import Sweep, read_sweep
 from harness.results.matching import differences, match
 from harness.spec import Cell, Json
-from workloads.errors import SpecError, UnknownName
 
 TABLES = [table.name for paper in papers() for table in paper.table]
 ABLE = [name for name in TABLES if any(find_obstacle(line) is None for line in lines_of(name))]
