@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from harness.plan.attack_cost import Cost
     from harness.plan.estimate import Estimate
     from harness.plan.plan import Plan
+    from harness.report.text_table import TextTable
     from harness.results.collect import Collected
     from harness.spec import Cell, Json
 
@@ -121,6 +122,27 @@ def page(content: dict[str, Any], json: bool, layout: Layout = PLAIN, wide: bool
             say(str(value))
         else:
             prose(f"{key}: {value}")
+
+
+REPRODUCED = Layout(
+    group="workload",
+    drop=("printed", "about", "numbers", "not measured"),
+    keep=("table", "method", "figure", "paper", "ours", "difference", "lines", "runnable", "run"),
+)
+
+
+def reproduced(found: "TextTable", wide: bool, rest: str) -> None:
+    """Print published numbers beside ours, with the remarks on them."""
+    from harness.report.text_table import chosen_part
+
+    part = chosen_part(found)
+    rows = [dict(zip(part.columns, row, strict=True)) for row in part.rows]
+    print_table(rows, found.title, REPRODUCED, wide, rest)
+    prose(found.counts)
+    for number, text in enumerate(found.remarks, 1):
+        prose(f"[{number}] {text}")
+    for text in found.protocol:
+        prose(f"- {text}")
 
 
 PLANNED = Layout(
@@ -351,7 +373,8 @@ def time_left(left: "Remaining") -> str:
 
 def running_text(task: "Running") -> str:
     """A running task: what it does, its phase, for how long, and its time left."""
-    steps = f", {task.phase} {task.done}/{task.total}" if task.total else ""
+    epochs = f" ({task.epochs:.3g} epochs)" if task.epochs is not None else ""
+    steps = f", {task.phase} {task.done}/{task.total}{epochs}" if task.total else ""
     spent = f", for {_span(task.seconds)}" if task.seconds is not None else ""
     left = f", {_span(task.remaining_seconds)} left" if task.remaining_seconds is not None else ""
     return f"{task.what}{steps}{spent}{left}"

@@ -239,6 +239,7 @@ def run_sweep(
     opened, made, count = _send(sweep, store, backend, settings, asked, accept)
     from harness.cli import summary
     from harness.cli.bench import show
+    from harness.plan.published_sweep import PublishedSweep
     from harness.results.collect import collect as gather
 
     name = made.sweep.name
@@ -248,6 +249,8 @@ def run_sweep(
     gather(opened.path)
     if made.cells:
         summary.frontier(opened, made.cells, wide)
+    if isinstance(sweep, PublishedSweep):
+        summary.published(opened, made.cells, sweep.table, wide)
     for task in made.tasks:
         if task.kind == "bench" and (result := opened.result(task.key)) is not None and result.done:
             show(task.key, result.bench.bench, wide)

@@ -91,8 +91,6 @@ def differences(printed: Published, cell: Row) -> list[str]:
     ours = _chosen(printed, cell)
     own = [f"n_train {n_train}"] if printed.n_train is None else []
     own += [f"{name} {_spell(params[name])}" for name in ours]
-    if "steps" in ours and epochs is not None:
-        own.append(f"epochs {epochs:.3g}")
     if own:
         texts.append("not in the paper, ours: " + ", ".join(own))
     return texts
