@@ -31,6 +31,7 @@ from workloads.toml import parse_toml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Text = Annotated[str, Field(min_length=1)]
+FOLDER = resources.files("harness") / "papers"
 STRONGEST = ("population", "reference", "shadow")
 """The attacks of ours that `strongest` stands for: papers that print the best of several ran these."""
 RATIO_DIGITS = 3
@@ -246,8 +247,7 @@ def read_paper(text: str, where: str) -> Paper:
 @cache
 def papers() -> tuple[Paper, ...]:
     """Every paper, by file name."""
-    folder = resources.files("harness") / "papers"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda f: f.name)
+    files = sorted((file for file in FOLDER.iterdir() if file.name.endswith(".toml")), key=lambda f: f.name)
     found = tuple(read_paper(file.read_text(encoding="utf-8"), file.name) for file in files)
     names = [table.name for paper in found for table in paper.table]
     if twice := sorted({name for name in names if names.count(name) > 1}):

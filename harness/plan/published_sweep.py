@@ -21,7 +21,7 @@ RUNS = 3
 """Models of a cell if the paper states no number of runs: the fewest with a deviation worth showing."""
 SHORT_NAME = 40
 SMALL_MEMBERS, SMALL_STEPS, SMALL_BATCH, SMALL_IMAGES = 1000, 100, 32, 8
-"""Of a small sweep, at most; and at most half of a line's members, so that its results are no line's."""
+"""Of a small sweep, at most; and at most a third of a line's members, so that its results are no line's."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _point(line: Published, own: dict[str, Any], small: bool) -> dict[str, Any]:
         batch = values.get("batch_size", SMALL_BATCH) if "batch_size" in line.cell.params else SMALL_BATCH
         cut = {"steps": SMALL_STEPS, "batch_size": batch}
         values |= {name: value for name, value in cut.items() if name in known}
-        members = max(1, min(members // 2, max(SMALL_MEMBERS, 2 * batch)))
+        members = max(1, min(members // 3, max(SMALL_MEMBERS, 2 * batch)))
     return {"workload": workload, "method": method, "n_train": members, **values}
 
 

@@ -80,7 +80,7 @@ def differences(printed: Published, cell: Row) -> list[str]:
     """The differences between the settings of both numbers, besides those of the whole table."""
     params, n_train = cell["params"], cell["n_train"]
     epochs = epochs_of(params, n_train)
-    values = params if epochs is None else {**params, "epochs": epochs}
+    values = params if epochs is None else {**params, "epochs": float(f"{epochs:.3g}")}
     texts = []
     for name in _differing(printed.cell.stated, params, n_train):
         theirs = _spell(printed.cell.stated[name])
