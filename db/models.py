@@ -197,6 +197,8 @@ class ModelRun(Base):
     nonmember_accuracy: Mapped[float | None]
     train_loss: Mapped[float | None]
     majority_accuracy: Mapped[float | None]
+    top10_accuracy: Mapped[float | None]
+    """Null with at most ten classes."""
     """Accuracy on test records of always predicting their most common class; null in results of 0.1."""
     set_aside: Mapped[int | None]
     """Members that the method set aside, by its declaration: counted neither as members nor non-members."""
@@ -387,12 +389,12 @@ class Published(Base):
     decimals: Mapped[int]
     """Printed digits after the decimal point."""
     unmatchable: Mapped[str | None]
-    """Why no cell can be this one."""
+    """Why no cell can be this one; null if one can."""
     note: Mapped[str | None]
 
 
 class PublishedMatch(Base):
-    """A trained cell that is a paper's: same workload, method and identifying parameters."""
+    """A trained cell that is a paper's: same workload, method, members and identifying parameters."""
 
     __tablename__ = "published_match"
 

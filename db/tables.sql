@@ -248,6 +248,7 @@ CREATE TABLE model_run (
 	nonmember_accuracy DOUBLE,
 	train_loss DOUBLE,
 	majority_accuracy DOUBLE,
+	top10_accuracy DOUBLE,
 	set_aside BIGINT,
 	guarantee_kind VARCHAR NOT NULL,
 	epsilon DOUBLE,

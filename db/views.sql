@@ -118,6 +118,7 @@ ratio as (
 )
 select
     r.task, r.cell, r.index, r.device, r.threads, r.phase, r.steps, r.batch_size,
+    r.steps * cast(r.batch_size as double precision) / nullif(r.n_train, 0) as epochs,
     r.step_seconds_p25, r.step_seconds_median, r.step_seconds_p75,
     r.step_cpu_seconds_p25, r.step_cpu_seconds_median, r.step_cpu_seconds_p75,
     r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
@@ -134,9 +135,10 @@ join ratio o on o.task = r.task and o.place = 1;
 create view runs as
 select
     r.task, r.cell, c.workload, c.method, c.label, c.params, c.epsilon_asked, c.n_train, c.seed, r.index,
-    r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy, r.majority_accuracy, r.set_aside,
+    r.test_accuracy, r.test_loss, r.train_accuracy, r.train_loss, r.nonmember_accuracy, r.majority_accuracy,
+    r.top10_accuracy, r.set_aside,
     r.guarantee_kind, r.epsilon, r.delta, r.adjacency, r.accountant, r.epsilon_rdp, r.epsilon_paper,
-    r.steps, r.step_seconds_median as step_seconds, r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
+    r.steps, m.epochs, r.step_seconds_median as step_seconds, r.train_seconds, r.peak_memory_bytes, r.extra_memory_bytes,
     m.batch_size, m.step_overhead, m.example_overhead, m.example_cpu_overhead, m.overhead_by, m.training_overhead,
     m.memory_overhead, r.stats,
     t.host, t.device, t.threads, t.started, t.finished, t.wall_seconds, r.code_fingerprint, r.data_fingerprint,
@@ -660,6 +662,7 @@ with cost as (
         cell, device, threads,
         count(*) as models,
         percentile_cont(0.5) within group (order by steps) as steps,
+        percentile_cont(0.5) within group (order by epochs) as epochs,
         percentile_cont(0.5) within group (order by step_seconds_median) as step_seconds,
         percentile_cont(0.5) within group (order by step_seconds_p25) as step_seconds_p25,
         percentile_cont(0.5) within group (order by step_seconds_p75) as step_seconds_p75,
@@ -682,7 +685,7 @@ with cost as (
 )
 select
     o.cell, c.workload, c.n_train, c.method, c.label, c.params, c.epsilon_asked,
-    o.device, o.threads, o.models, o.steps, c.batch_size,
+    o.device, o.threads, o.models, o.steps, o.epochs, c.batch_size,
     o.step_seconds, o.step_seconds_p25, o.step_seconds_p75,
     o.step_cpu_seconds, o.step_cpu_seconds_p25, o.step_cpu_seconds_p75,
     o.step_overhead, o.step_overhead_low, o.step_overhead_high, o.example_overhead, o.example_cpu_overhead, o.overhead_by,
@@ -746,7 +749,9 @@ with utility as (
         cell, count(*) as models,
         avg(test_accuracy order by index) as accuracy, stddev_samp(test_accuracy order by index) as accuracy_sd,
         avg(train_accuracy order by index) as train_accuracy, stddev_samp(train_accuracy order by index) as train_accuracy_sd,
+        avg(top10_accuracy order by index) as top10_accuracy, stddev_samp(top10_accuracy order by index) as top10_accuracy_sd,
         percentile_cont(0.5) within group (order by step_seconds_median) as step_seconds,
+        max(steps) as steps,
         max(guarantee_kind) as guarantee_kind, max(epsilon) as epsilon, max(accountant) as accountant
     from model_run
     group by cell
@@ -769,54 +774,82 @@ blind as (
 ),
 attacked as (
     select cell, attack, auc, auc_low, auc_high, balanced_accuracy, tpr_at_0p01pct, tpr_at_0p01pct_low,
-        tpr_at_0p01pct_high, tpr_at_0p01pct_reason, attack_task
+        tpr_at_0p01pct_high, tpr_at_0p01pct_reason, attack_task,
+        cast(n_members as double precision) / nullif(n_nonmembers, 0) as odds
     from frontier
     where attack <> 'strongest'  -- of our attacks; papers that print the best of several mean the one below
     union all
-    select cell, 'strongest', auc, auc_low, auc_high, null, null, null, null, null, attack_task
+    select cell, 'strongest', auc, auc_low, auc_high, null, null, null, null, null, attack_task, null
     from frontier
     where attack in ('population', 'reference', 'shadow')
 ),
 leakage as (
     select
-        a.*, row_number() over (partition by cell, attack order by auc desc nulls last, attack_task) as variant
+        a.*,
+        -- Of the decision behind balanced_accuracy. It flags as many records as there are members, so that its FPR
+        -- is (1 - tpr) odds.
+        (2 * balanced_accuracy - 1 + odds) / (1 + odds) as tpr,
+        row_number() over (partition by cell, attack order by auc desc nulls last, attack_task) as variant
     from attacked a
+),
+rebuilt as (
+    -- Of several reconstructions the one of most images.
+    select
+        cell, attack, mse_median_normalised, ssim_mean, ssim_mean_low, ssim_mean_high,
+        row_number() over (partition by cell, attack order by images desc, attack_task) as variant
+    from reconstruction
 ),
 beside as (
     select
         p.*, m.cell as our_cell, m.differences, c.n_train as our_n_train, c.label as our_label,
-        u.models, u.guarantee_kind, u.epsilon, u.accountant, b.valid, l.cell is not null as attacked,
+        u.models, u.guarantee_kind, u.epsilon, u.accountant, b.valid,
+        u.steps * cast(c.batch_size as double precision) / nullif(c.n_train, 0) as epochs,
+        l.cell is not null or i.cell is not null as attacked,
         l.tpr_at_0p01pct_reason,
         (select count(*) from published_match every_match where every_match.published = p.cell) as matches,
         case p.unit when '%' then 100.0 when 'ms' then 1000.0 else 1.0 end as scale,
         case p.metric
             when 'accuracy' then u.accuracy
             when 'train_accuracy' then u.train_accuracy
+            when 'top10_accuracy' then u.top10_accuracy
             when 'step_seconds' then u.step_seconds
             when 'auc' then l.auc
             when 'attack_accuracy' then l.balanced_accuracy
+            when 'attack_precision' then l.tpr / nullif(l.tpr + (1 - l.tpr) * l.odds, 0)
+            when 'ssim_mean' then i.ssim_mean
+            when 'mse_median' then i.mse_median_normalised
             when 'tpr_at_0p01pct' then l.tpr_at_0p01pct
             else s.stat
         end as measured,
         case p.metric
             when 'accuracy' then u.accuracy_sd
             when 'train_accuracy' then u.train_accuracy_sd
+            when 'top10_accuracy' then u.top10_accuracy_sd
             else s.stat_sd
         end as sd,
-        case p.metric when 'auc' then l.auc_low when 'tpr_at_0p01pct' then l.tpr_at_0p01pct_low end as low,
-        case p.metric when 'auc' then l.auc_high when 'tpr_at_0p01pct' then l.tpr_at_0p01pct_high end as high
+        case p.metric
+            when 'auc' then l.auc_low
+            when 'tpr_at_0p01pct' then l.tpr_at_0p01pct_low
+            when 'ssim_mean' then i.ssim_mean_low
+        end as low,
+        case p.metric
+            when 'auc' then l.auc_high
+            when 'tpr_at_0p01pct' then l.tpr_at_0p01pct_high
+            when 'ssim_mean' then i.ssim_mean_high
+        end as high
     from published p
     left join published_match m on m.published = p.cell and m.place = 1
     left join cell c on c.key = m.cell
     left join utility u on u.cell = m.cell
     left join blind b on b.cell = m.cell
     left join leakage l on l.cell = m.cell and l.attack = p.attack and l.variant = 1
+    left join rebuilt i on i.cell = m.cell and i.attack = p.attack and i.variant = 1
     left join reported s on s.cell = m.cell and s.metric = p.metric
 )
 select
     source, table_name, cell as published, workload, printed_workload, method, label, params,
     metric, attack, unit, value, deviation, decimals, runs, n_train,
-    our_cell as cell, our_label, our_n_train, models, matches,
+    our_cell as cell, our_label, our_n_train, epochs, models, matches,
     measured * scale as ours, sd * scale as ours_deviation, low * scale as ours_low, high * scale as ours_high,
     measured * scale - value as difference,
     case
@@ -830,9 +863,11 @@ select
         when our_cell is null then unmatchable
         when measured is not null then null
         when attack is not null and not attacked then 'attack ' || attack || ' was not run on this cell'
-        when tpr_at_0p01pct_reason is not null then tpr_at_0p01pct_reason
-        else 'privbench does not measure this'
-    end as reason,
+        when metric = 'tpr_at_0p01pct' and tpr_at_0p01pct_reason is not null then tpr_at_0p01pct_reason
+        when metric = 'top10_accuracy' then 'trained before this was measured, or with at most ten classes'
+        when attack is not null then 'every model trains on the whole pool: there are no non-members'
+        else 'the method did not report it'
+    end as reason, unmatchable is null as runnable,
     guarantee_kind, epsilon, accountant, valid, differences, stated, protocol, note, printed, about, citation,
     key as published_key
 from beside;

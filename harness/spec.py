@@ -93,6 +93,18 @@ class Cell:
         return f"{name} +{self.canaries} {self.canary}" if self.canary else name
 
 
+def epochs_of(params: Mapping[str, Any], n_train: int) -> float | None:
+    """How often a training visits a member on average; None for a method without steps of batches."""
+    steps, batch = params.get("steps"), params.get("batch_size")
+    return steps * batch / n_train if steps is not None and batch is not None else None
+
+
+def steps_of(epochs: float, batch_size: int, n_train: int) -> int:
+    """The steps of so many epochs; a last part of an epoch counts as a step."""
+    # A product that is off by a rounding error must not cost another step.
+    return math.ceil(round(epochs * n_train / batch_size, 6))
+
+
 @dataclass(frozen=True)
 class Declared:
     """What the method declared when the task was planned."""

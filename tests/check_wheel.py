@@ -27,7 +27,7 @@ from harness.cli.members import listing, page
 assert "quickstart" in ready_made()
 assert page("workload", "digits-mlp")["recipe"], "the recipes are missing from the wheel"
 assert db.view_names(), "views.sql is missing from the wheel"
-from harness.results.published_tables import published
+from harness.papers.published_tables import published
 assert published(), "the published numbers are missing from the wheel"
 from harness.report.page.html import PLOTLY
 code = pathlib.Path(harness.__file__).parent / "report" / "page" / PLOTLY

@@ -2,10 +2,17 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+import methods
+import workloads
+from workloads.family import Family
+from workloads.fingerprint import GIVEN
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
@@ -28,6 +35,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.get_closest_marker(name) for name in SLOW):
             item.add_marker("slow")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_given_members() -> Iterator[None]:
+    """Take out of the families what a test admitted for an audit in this process: others walk them."""
+    yield
+    family: Family[Any]
+    for family in (workloads.family, methods.family):
+        loaded = vars(family).get("members", {})
+        for name in [name for name in loaded if GIVEN.fullmatch(name)]:
+            del loaded[name]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

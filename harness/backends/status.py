@@ -9,7 +9,7 @@ from harness.backends import DEFAULT, family
 from harness.backends.base import Standing
 from harness.backends.remaining import Costs, Remaining, Spent, remaining, task_seconds
 from harness.backends.sent import sent_backend, sent_settings
-from harness.spec import Kind, Task
+from harness.spec import Kind, Task, epochs_of
 from harness.store import Store, heartbeat
 from harness.store.journal import Heartbeat, SweepEntry, SweepRecord
 from harness.store.outcomes import AuditOutcome
@@ -76,6 +76,8 @@ class Running:
     """Since this process began it; None if its heartbeat does not state it."""
     remaining_seconds: float | None = None
     """None if it is unknown."""
+    epochs: float | None = None
+    """Of all steps of this phase, if it is as long as the training's steps."""
 
     @property
     def what(self) -> str:
@@ -256,7 +258,13 @@ def _running(task: Task, pulse: Heartbeat, usual: float | None) -> Running:
         task.attack.name if task.attack else None,
         elapsed,
         task_seconds(pulse, usual),
+        _epochs(task, pulse),
     )
+
+
+def _epochs(task: Task, pulse: Heartbeat) -> float | None:
+    of_training = task.kind == "train" and pulse.total == task.cell.params.get("steps")
+    return epochs_of(task.cell.params, task.cell.n_train) if of_training else None
 
 
 def _width(sweep: SweepRecord) -> int | None:

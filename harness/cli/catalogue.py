@@ -1,4 +1,4 @@
-"""`privbench list`, `show` and `check`: the members of each family, and ready-made sweeps."""
+"""`privbench list`, `show` and `check`: the members of each family, sweeps and published tables."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,11 +10,14 @@ from harness.cli.options import JsonOption, StoreOption, WideOption, member_name
 from harness.cli.terminal.fitting import Layout
 from workloads.errors import SpecError
 
-Kind = Literal["methods", "workloads", "attacks", "backends", "sweeps"]
+Kind = Literal["methods", "workloads", "attacks", "backends", "sweeps", "published"]
 
 MEMBERS = Layout(
-    drop=("tried", "note", "source", "tuned"), keep=("name", "about", "parameter", "default", "value")
+    drop=("tried", "note", "source", "tuned", "printed"),
+    keep=("name", "about", "parameter", "default", "value"),
 )
+LINES = Layout(group="workload", drop=("runs", "members"), keep=("line", "method", "figures", "runnable"))
+"""Lines of a published table."""
 
 
 def list_(
@@ -22,7 +25,7 @@ def list_(
     wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
-    """List methods, workloads, attacks, backends or ready-made sweeps."""
+    """List methods, workloads, attacks, backends, ready-made sweeps or published tables."""
     from harness.cli.members import broken, listing
 
     output.listing(listing(kind), json, MEMBERS, wide)
@@ -32,8 +35,8 @@ def list_(
 
 def show(
     kind: Annotated[
-        Literal["method", "workload", "attack", "sweep", "tune"],
-        typer.Argument(help="method, workload, attack, sweep, or a tune of the store."),
+        Literal["method", "workload", "attack", "sweep", "published", "tune"],
+        typer.Argument(help="method, workload, attack, sweep, published, or a tune of the store."),
     ],
     name: Annotated[str, typer.Argument(help="Its name.", autocompletion=member_names)],
     trials: Annotated[bool, typer.Option("--trials", help="tune: every trial with its values.")] = False,
@@ -43,7 +46,8 @@ def show(
 ) -> None:
     """Show one member: parameters with defaults and help, guarantee, caveats, source.
 
-    Of a tune: what was tried for each method and level, how it scored on non-members, and what was chosen.
+    Of a published table, every line with its number, its figures, and why it cannot be run, if so. Of a
+    tune: what was tried for each method and level, how it scored on non-members, and what was chosen.
     """
     if kind == "tune":
         return _show_tune(name, store, trials, wide, json)
@@ -54,7 +58,7 @@ def show(
             )
     from harness.cli.members import page
 
-    return output.page(page(kind, name), json, MEMBERS, wide)
+    return output.page(page(kind, name), json, LINES if kind == "published" else MEMBERS, wide)
 
 
 def _show_tune(name: str, store: Path | None, trials: bool, wide: bool, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""What there is: listings of all families, and pages of methods, workloads, attacks and sweeps.
+"""What there is: listings of all families, and pages of members, sweeps and published tables.
 
 Members are not loaded: what they say about themselves is in the manifest (harness/members/).
 """
@@ -14,6 +14,8 @@ from harness.members.manifest import (
     workload_facts,
 )
 from harness.members.sizes import sizes_of
+from harness.papers.published_lines import find_obstacle, find_table, has_data, lines_of, members_of
+from harness.papers.published_tables import PrintedTable, Published, papers
 from harness.plan.sweep_file import find_sweep, read_sweep, ready_made
 from workloads.errors import UnknownName
 from workloads.recipe import recipe_in
@@ -40,6 +42,8 @@ def listing(kind: str) -> list[Row]:
 
         known = backends.family.members.items()
         return [{"name": n, "profile": b.Profile is not None, "about": b.about} for n, b in sorted(known)]
+    if kind == "published":
+        return [_table_row(table) for paper in papers() for table in paper.table]
     return [_sweep_row(name) for name in ready_made()]
 
 
@@ -49,7 +53,8 @@ def broken(kind: str) -> list[str]:
         from harness import backends
 
         return sorted(backends.family.broken)
-    return broken_plugins(cast(Kind, kind.removesuffix("s"))) if kind != "sweeps" else []
+    of_members = kind not in ("sweeps", "published")
+    return broken_plugins(cast(Kind, kind.removesuffix("s"))) if of_members else []
 
 
 def _sweep_row(name: str) -> Row:
@@ -62,8 +67,51 @@ def _sweep_row(name: str) -> Row:
     }
 
 
+def _table_row(table: PrintedTable) -> Row:
+    lines = lines_of(table.name)
+    able = [line for line in lines if find_obstacle(line) is None]
+    return {
+        "name": table.name,
+        "printed": table.printed,
+        "about": table.about,
+        "lines": len(lines),
+        "runnable": len(able),
+        "data set here": sum(map(has_data, able)),
+    }
+
+
+def _table_page(name: str) -> Row:
+    """A published table: what holds for all lines, and each with its figures or why it cannot be run."""
+    table, lines = find_table(name), lines_of(name)
+    return {
+        "name": name,
+        "printed": f"{table.printed}: {table.about}",
+        "source": lines[0].paper.citation,
+        "protocol": list(table.protocol),
+        "not stated": ", ".join(table.unstated) or "-",
+        "lines": [_line_row(line) for line in lines],
+    }
+
+
+def _line_row(line: Published) -> Row:
+    cell, why = line.cell, find_obstacle(line)
+    figures = zip(line.block.metrics, cell.values, strict=True)
+    params = ", ".join(f"{name}={value}" for name, value in cell.params.items())
+    return {
+        "workload": cell.workload or cell.on,
+        "line": line.number,
+        "method": f"{cell.method or cell.label}{f' ({params})' if params else ''}",
+        "figures": ", ".join(f"{metric.key} {value:.{metric.decimals}f}" for metric, value in figures),
+        "members": line.n_train if why else members_of(line),
+        "runs": line.block.runs,
+        "runnable": why or "yes",
+    }
+
+
 def page(kind: str, name: str) -> Row:
-    """Everything about one member."""
+    """Everything about one member, sweep or published table."""
+    if kind == "published":
+        return _table_page(name)
     if kind == "sweep":
         if name not in ready_made():
             raise UnknownName("sweep", name, ready_made())

@@ -11,6 +11,7 @@ from workloads.errors import SpecError
 
 if TYPE_CHECKING:
     from harness.backends.base import Settings
+    from harness.plan.published_sweep import PublishedSweep
     from workloads.family import Family
 
 
@@ -55,6 +56,13 @@ def ready_made_sweeps() -> list[str]:
     return list(ready_made())
 
 
+def published_tables() -> list[str]:
+    """Completion of a published table."""
+    from harness.papers.published_tables import papers
+
+    return [table.name for paper in papers() for table in paper.table]
+
+
 def stored_sweeps(context: typer.Context) -> list[str]:
     """Completion of a sweep that was enqueued, in the store that the command names."""
     from harness.store import Store
@@ -86,7 +94,9 @@ def member_names(context: typer.Context, incomplete: str) -> list[str]:
     kind = context.params.get("kind")
     if kind == "tune":
         return stored_tunes(context)
-    return complete[kind](incomplete) if kind in complete else ready_made_sweeps()
+    if kind in complete:
+        return complete[kind](incomplete)
+    return published_tables() if kind == "published" else ready_made_sweeps()
 
 
 StoreOption = Annotated[
@@ -156,6 +166,26 @@ SetOption = Annotated[
 ]
 MembersOption = Annotated[
     int | None, typer.Option("--n-train", min=1, help="Members per model; default: the workload's.")
+]
+PublishedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--published",
+        help="Run the lines of a published table instead of a sweep; `privbench list published` shows all.",
+        autocompletion=published_tables,
+    ),
+]
+LinesOption = Annotated[
+    str | None,
+    typer.Option("--lines", help="With --published: some of its lines, e.g. 0-3,7; default: all."),
+]
+SmallOption = Annotated[
+    bool,
+    typer.Option(
+        "--small",
+        help="With --published: at most 1,000 members and 100 steps, and as few models as the attacks need, "
+        "to see that everything runs. The results count for no line.",
+    ),
 ]
 BackendOption = Annotated[
     str,
@@ -254,6 +284,38 @@ class Asked:
     def __bool__(self) -> bool:
         """Whether any option was given."""
         return any(each is not None and each != [] for each in astuple(self))  # --seed 0 is one
+
+    def refuse_beside_published(self) -> None:
+        """SpecError for options that a published table decides."""
+        decided = {
+            "--workload": self.workload,
+            "--method": self.method,
+            "--epsilon": self.epsilon,
+            "--attack": self.attack,
+            "--n-train": self.n_train,
+        }
+        if given := [name for name, value in decided.items() if value is not None]:
+            raise SpecError(
+                f"the published table decides {', '.join(given)}: leave it out, and choose by --lines",
+                field=given[0],
+                allowed=("--lines", "--models", "--seed", "--set"),
+            )
+
+
+def choose_sweep(
+    sweep: str | None, published: str | None, lines: str | None, small: bool
+) -> "str | PublishedSweep | None":
+    """The sweep that a command is about: a file or a name, or the lines of a published table."""
+    if published is None:
+        if lines is not None or small:
+            name = "--small" if lines is None else "--lines"
+            raise SpecError(f"{name} is of a published table: give --published TABLE as well", field=name)
+        return sweep
+    from harness.plan.published_sweep import PublishedSweep
+
+    if sweep is not None:
+        raise SpecError("give a sweep or --published, not both", field="sweep", value=sweep)
+    return PublishedSweep(published, lines, small)
 
 
 def settings_for(

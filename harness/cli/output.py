@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from harness.plan.attack_cost import Cost
     from harness.plan.estimate import Estimate
     from harness.plan.plan import Plan
+    from harness.report.text_table import TextTable
     from harness.results.collect import Collected
     from harness.spec import Cell, Json
 
@@ -123,6 +124,27 @@ def page(content: dict[str, Any], json: bool, layout: Layout = PLAIN, wide: bool
             prose(f"{key}: {value}")
 
 
+REPRODUCED = Layout(
+    group="workload",
+    drop=("printed", "about", "numbers", "not measured"),
+    keep=("table", "method", "figure", "paper", "ours", "difference", "lines", "runnable", "run"),
+)
+
+
+def reproduced(found: "TextTable", wide: bool, rest: str) -> None:
+    """Print published numbers beside ours, with the remarks on them."""
+    from harness.report.text_table import chosen_part
+
+    part = chosen_part(found)
+    rows = [dict(zip(part.columns, row, strict=True)) for row in part.rows]
+    print_table(rows, found.title, REPRODUCED, wide, rest)
+    prose(found.counts)
+    for number, text in enumerate(found.remarks, 1):
+        prose(f"[{number}] {text}")
+    for text in found.protocol:
+        prose(f"- {text}")
+
+
 PLANNED = Layout(
     group="workload",
     drop=("cell", "solved", "estimate", "value", "cached"),
@@ -174,7 +196,8 @@ def plan(
     ]
     if json:
         simulated = {"schedule": vars(schedule)} if schedule else {}
-        json_out({**content, **simulated, "warnings": made.warnings, "cells_planned": rows})
+        told = {"remarks": made.remarks, "warnings": made.warnings}
+        json_out({**content, **simulated, **told, "cells_planned": rows})
         return
     print_table(rows, f"sweep {made.sweep.name}", PLANNED, wide)
     benches = f", {kinds['bench']} benches" if kinds["bench"] else ""
@@ -248,9 +271,11 @@ def finding(number: int, count: int, found: "Finding") -> None:
 
 
 def plan_warnings(made: "Plan") -> None:
-    """Print the warnings of a plan, in yellow on standard error; those alike in all but numbers once."""
+    """Print the remarks of a plan, and its warnings in yellow; those alike in all but numbers once."""
     from harness.backends.causes import group_texts
 
+    for remark in made.remarks:
+        hint(remark)
     for text, alike in group_texts({text: [text] for text in made.warnings}).items():
         more = f" ({len(alike) - 1} more like it)" if len(alike) > 1 else ""
         err.print(f"[yellow]warning:[/yellow] {escape(text + more)}", highlight=False, soft_wrap=True)
@@ -348,7 +373,8 @@ def time_left(left: "Remaining") -> str:
 
 def running_text(task: "Running") -> str:
     """A running task: what it does, its phase, for how long, and its time left."""
-    steps = f", {task.phase} {task.done}/{task.total}" if task.total else ""
+    epochs = f" ({task.epochs:.3g} epochs)" if task.epochs is not None else ""
+    steps = f", {task.phase} {task.done}/{task.total}{epochs}" if task.total else ""
     spent = f", for {_span(task.seconds)}" if task.seconds is not None else ""
     left = f", {_span(task.remaining_seconds)} left" if task.remaining_seconds is not None else ""
     return f"{task.what}{steps}{spent}{left}"

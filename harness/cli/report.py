@@ -19,17 +19,10 @@ from harness.cli.options import (
     store_path,
     stored_tunes,
 )
-from harness.cli.terminal.fitting import Layout
 from workloads.errors import SpecError
 
 DRAWN_BY_LEAKAGE = ("frontier", "calibration", "all")
 """Reports with an axis of measured leakage."""
-
-REPRODUCED = Layout(
-    group="workload",
-    drop=("printed", "about", "cells"),
-    keep=("table", "method", "figure", "paper", "ours", "difference"),
-)
 
 
 def report(
@@ -170,7 +163,7 @@ def _reproduce(
     """Print the comparison in the given format and write it as Markdown, LaTeX and CSV."""
     from harness.report.reproduce import compare
     from harness.report.tables import RENDER, write_table
-    from harness.report.text_table import choose_columns, chosen_part
+    from harness.report.text_table import choose_columns
     from harness.results.collect import collect
     from harness.store import Store
 
@@ -182,14 +175,7 @@ def _reproduce(
     if form in RENDER:
         typer.echo(RENDER[form](found), nl=False)
         return
-    part = chosen_part(found)
-    rows = [dict(zip(part.columns, row, strict=True)) for row in part.rows]
-    output.print_table(rows, found.title, REPRODUCED, wide, "--wide, or the files below")
-    output.prose(found.counts)
-    for number, text in enumerate(found.remarks, 1):
-        output.prose(f"[{number}] {text}")
-    for text in found.protocol:
-        output.prose(f"- {text}")
+    output.reproduced(found, wide, "--wide, or the files below")
     for file in files:
         output.say(str(file))
 

@@ -15,6 +15,7 @@ from harness.report.costs import BELOW_ONE
 from harness.report.frontier_table import AVERAGE_CASE
 from harness.report.leakage import STRONGEST, TPRS, Leakage, choose_leakage, drawn_by
 from harness.report.reading import PLAIN, read_rows
+from harness.report.reproduce import tabulate
 from harness.report.tuning.budgets import is_shown, tuning_notes
 from harness.report.units import (
     MARK,
@@ -59,6 +60,18 @@ def frontier(store: Store, cells: Sequence[Cell], wide: bool = False) -> None:
     """Print the frontier of these cells and remarks; `wide` with every attack and whole intervals."""
     with open_reader(store.path) as reader:
         _frontier(reader, cells, wide)
+
+
+def published(store: Store, cells: Sequence[Cell], table: str, wide: bool = False) -> None:
+    """Print the numbers of a published table that these cells answer, beside theirs."""
+    keys = ", ".join(f"'{each.key}'" for each in cells)
+    sql = (
+        f"select * from reproduction where table_name = '{table}' and cell in ({keys}) order by published_key"
+    )
+    with open_reader(store.path) as reader:
+        rows = read_rows(reader, sql)
+    if rows:
+        output.reproduced(tabulate(rows), wide, REST)
 
 
 def _frontier(reader: Reader, cells: Sequence[Cell], wide: bool) -> None:

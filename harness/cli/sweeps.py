@@ -1,6 +1,6 @@
 """Commands for sweeps: quickstart, plan, enqueue, run, status, logs, retry, cancel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,10 +15,12 @@ from harness.cli.options import (
     BackendOption,
     EpsilonOption,
     JsonOption,
+    LinesOption,
     MembersOption,
     MethodOption,
     ModelsOption,
     ProfileOption,
+    PublishedOption,
     RecipeOption,
     SeedOption,
     SentOption,
@@ -26,6 +28,7 @@ from harness.cli.options import (
     SetOption,
     ShareOption,
     SlotsOption,
+    SmallOption,
     StoredSweepArgument,
     StoreOption,
     SweepArgument,
@@ -34,6 +37,7 @@ from harness.cli.options import (
     UntunedOption,
     WideOption,
     WorkloadOption,
+    choose_sweep,
     settings_for,
     store_path,
     stored_sweeps,
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from harness.backends.status import Progress
     from harness.plan.estimate import Estimate, Usual
     from harness.plan.plan import Plan
+    from harness.plan.published_sweep import PublishedSweep
     from harness.spec import Task
     from harness.store import Store
 
@@ -88,6 +93,9 @@ def plan(
     seed: SeedOption = None,
     recipe: RecipeOption = None,
     untuned: UntunedOption = False,
+    published: PublishedOption = None,
+    lines: LinesOption = None,
+    small: SmallOption = False,
     store: StoreOption = None,
     probe: Annotated[bool, typer.Option(help="Time a few steps if no times were recorded.")] = True,
     device: Annotated[
@@ -113,7 +121,8 @@ def plan(
     opened = Store(store_path(store))
     opened.check()
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
-    made = _plan(sweep, opened, asked, accept_changed_code, Over(recipe, untuned))
+    chosen = choose_sweep(sweep, published, lines, small)
+    made = _plan(chosen, opened, asked, accept_changed_code, Over(recipe, untuned))
     here: Literal["cpu", "cuda"] = "cuda" if usable() else "cpu"
     wanted = device or here
     probing = _probe if probe and wanted == here else None
@@ -164,14 +173,19 @@ def enqueue(
     seed: SeedOption = None,
     recipe: RecipeOption = None,
     untuned: UntunedOption = False,
+    published: PublishedOption = None,
+    lines: LinesOption = None,
+    small: SmallOption = False,
     accept_changed_code: AcceptOption = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Submit a sweep's open tasks to a backend and return at once; `status` shows their progress."""
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
+    chosen = choose_sweep(sweep, published, lines, small)
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
-    opened, made, count = _send(sweep, store, backend, how, asked, accept_changed_code, Over(recipe, untuned))
+    over = Over(recipe, untuned)
+    opened, made, count = _send(chosen, store, backend, how, asked, accept_changed_code, over)
     if json:
         counts = {"sent": count, "tasks": len(made.tasks), "warnings": made.warnings}
         output.json_out({"sweep": made.sweep.name, **counts})
@@ -201,6 +215,9 @@ def run(
     seed: SeedOption = None,
     recipe: RecipeOption = None,
     untuned: UntunedOption = False,
+    published: PublishedOption = None,
+    lines: LinesOption = None,
+    small: SmallOption = False,
     accept_changed_code: AcceptOption = False,
     on_interrupt: Annotated[
         Literal["stop", "detach"],
@@ -214,13 +231,14 @@ def run(
     Exit code 1 if a task failed or is unfinished, or if an audit proved more than the priced epsilon.
     """
     asked = Asked(workload, method, epsilon, models, attack, settings, n_train, seed)
+    chosen = choose_sweep(sweep, published, lines, small)
     how = settings_for(backend, profile, slots, threads, timeout, share_gpus)
     over = Over(recipe, untuned)
-    exit_by(run_sweep(sweep, store, asked, how, backend, on_interrupt, wide, accept_changed_code, over))
+    exit_by(run_sweep(chosen, store, asked, how, backend, on_interrupt, wide, accept_changed_code, over))
 
 
 def run_sweep(
-    sweep: str | None,
+    sweep: "str | PublishedSweep | None",
     store: Path | None,
     asked: Asked,
     settings: "Settings",
@@ -234,6 +252,7 @@ def run_sweep(
     opened, made, count = _send(sweep, store, backend, settings, asked, accept, over)
     from harness.cli import summary
     from harness.cli.bench import show
+    from harness.plan.published_sweep import PublishedSweep
     from harness.results.collect import collect as gather
 
     name = made.sweep.name
@@ -243,6 +262,8 @@ def run_sweep(
     gather(opened.path)
     if made.cells:
         summary.frontier(opened, made.cells, wide)
+    if isinstance(sweep, PublishedSweep):
+        summary.published(opened, made.cells, sweep.table, wide)
     for task in made.tasks:
         if task.kind == "bench" and (result := opened.result(task.key)) is not None and result.done:
             show(task.key, result.bench.bench, wide)
@@ -326,8 +347,6 @@ def retry(
 
     The old reasons stay in the tasks' folders.
     """
-    from dataclasses import replace
-
     from harness.backends.sent import sent_backend, sent_settings
     from harness.enqueue import resend
     from harness.store import Store
@@ -371,15 +390,27 @@ class Over:
     """Whether nothing is, although the sweep is to be tuned."""
 
 
-def _plan(sweep: str | None, store: "Store", asked: Asked, accept: bool, over: Over | None = None) -> "Plan":
+def _plan(
+    sweep: "str | PublishedSweep | None",
+    store: "Store",
+    asked: Asked,
+    accept: bool,
+    over: Over | None = None,
+) -> "Plan":
     """Plan a sweep; SpecError if code or data changed since its tasks were done, unless accepted."""
     from harness.plan.changes.changed import check_plan
     from harness.plan.given_names import by_method
     from harness.plan.plan import make_plan
+    from harness.plan.published_sweep import derive
     from harness.plan.sweep_file import find_sweep, from_options, read_sweep
 
+    remarks: tuple[str, ...] = ()
     if sweep is None:
         data, name = by_method(from_options(**vars(asked))), "ad-hoc"
+    elif not isinstance(sweep, str):
+        asked.refuse_beside_published()
+        derived = derive(sweep, asked.models, asked.seed, asked.settings or [])
+        data, name, remarks = derived.content, sweep.table, derived.remarks
     else:
         if asked:
             raise SpecError(
@@ -400,11 +431,12 @@ def _plan(sweep: str | None, store: "Store", asked: Asked, accept: bool, over: O
             value=None,
             allowed=str(tuned),
         )
-    return check_plan(make_plan(*read_sweep(data, name), store), store, accept)
+    made = replace(make_plan(*read_sweep(data, name), store), remarks=remarks)
+    return check_plan(made, store, accept)
 
 
 def _send(
-    sweep: str | None,
+    sweep: "str | PublishedSweep | None",
     store: Path | None,
     backend: str,
     settings: "Settings",

@@ -37,6 +37,8 @@ from workloads.errors import Diverged
 from workloads.records import describe
 
 EVALUATION_BATCH = 2048
+TOP = 10
+"""Classes among which the right one counts for `top10_accuracy`."""
 DELTA = 1e-5
 """The delta for methods without one."""
 
@@ -188,7 +190,15 @@ def utility(signals: dict[str, Tensor], included: Tensor, excluded: Tensor) -> U
         train_loss=float(losses[included].mean()),
         nonmember_accuracy=share(right[excluded]) if bool(excluded.any()) else None,
         majority_accuracy=share(test_labels == test_labels.mode().values),
+        top10_accuracy=top_accuracy(test_logits, test_labels, TOP),
     )
+
+
+def top_accuracy(logits: Tensor, labels: Tensor, count: int) -> float | None:
+    """The share of records whose class is among the `count` likeliest; None if it is by necessity."""
+    if logits.shape[1] <= count:
+        return None
+    return share((logits.topk(count, dim=1).indices == labels[:, None]).any(1))
 
 
 def share(right: Tensor) -> float:

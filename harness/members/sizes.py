@@ -13,7 +13,7 @@ def sizes_of(name: str) -> Json:
     known: Json = shipped()["sizes"].get(name, {})
     if not is_plugin("workload", name) and known.get("version") == facts.version:
         return {"pool": known["pool"], "test": known["test"]}
-    if facts.dataset is not None and (reason := _absence(facts.dataset)):
+    if facts.dataset is not None and (reason := find_absence(facts.dataset)):
         return _unknown(reason)
     try:
         return kept_for(name, f"numbers of records, {own_state(*DECLARING)}", lambda: _counted(name))
@@ -47,7 +47,7 @@ def _unknown(reason: str) -> Json:
     return {"pool": None, "test": None, "data": reason}
 
 
-def _absence(dataset: str) -> str | None:
+def find_absence(dataset: str) -> str | None:
     """Why a published data set cannot be read; None if it is there."""
     from workloads import data
     from workloads.data.dataset import Published

@@ -1,5 +1,6 @@
 """Resolve the points of a grid to cells: look up names, apply recipes, complete parameters."""
 
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from harness.plan.public_records import find_lack
 from harness.plan.solving import Solver, overdetermined, solve
 from harness.plan.sweep_file import Grid
 from harness.plan.tuned_recipe import TunedRecipe, TunedRecipes
-from harness.spec import FIRST_VERSION, Cell, Declared, Notes, Plugin, configuration_of
+from harness.spec import FIRST_VERSION, Cell, Declared, Notes, Plugin, configuration_of, steps_of
 from methods.base import Calibrated, Level, Method, Params
 from methods.search import defaults
 from workloads.errors import BenchError, SpecError, unknown
@@ -97,6 +98,7 @@ def resolve_cell(
                 problems += [f"{where}: {each}" for each in refused]
                 return None
         used = _from_recipes(book, chosen, names["method"], method, point)
+        given |= _in_steps(where, point, method.Params, used.values | given, n_train, problems)
         values = used.values | given
         params = validate(where, method.Params, values, problems)
         wrong = refusals(workload, method, params, canary, count)
@@ -182,6 +184,31 @@ def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
         problems.append(f"{where}: n_train = {given!r}: give a whole number of members, 1 or more")
         return None
     return given
+
+
+def _in_steps(
+    where: str,
+    point: Mapping[str, Any],
+    kind: type[Params],
+    values: Mapping[str, Any],
+    n_train: int | None,
+    problems: list[str],
+) -> dict[str, int]:
+    """The steps of a number of epochs, if the point has one."""
+    epochs = point.get("epochs")
+    if epochs is None or n_train is None:
+        return {}
+    if isinstance(epochs, bool) or not isinstance(epochs, int | float) or not 0 < epochs < math.inf:
+        problems.append(f"{where}: epochs = {epochs!r}: give a number above 0")
+    elif "steps" in point:
+        problems.append(f"{where}: epochs and steps are given: give one of the two")
+    elif not {"steps", "batch_size"} <= kind.model_fields.keys():
+        problems.append(f"{where}: epochs = {epochs!r}: the method has no steps of batches; leave it out")
+    else:
+        batch = values.get("batch_size", kind.model_fields["batch_size"].default)
+        if isinstance(batch, int) and batch > 0:  # anything else is refused as a parameter
+            return {"steps": steps_of(epochs, batch, n_train)}
+    return {}
 
 
 def recipe_values(

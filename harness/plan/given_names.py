@@ -12,8 +12,9 @@ from harness.plan.sweep_file import Choice, Grid, Sweep
 from workloads.errors import unknown
 from workloads.recipe import recipe_in
 
-OF_THE_CELL = ("n_train", "setting", "canary", "canaries")
-"""Keys of a grid that are not parameters: members per model, number of a recipe's setting, canaries."""
+OF_THE_CELL = ("n_train", "epochs", "setting", "canary", "canaries")
+"""Keys of a grid that are not parameters: members per model, length in epochs, number of a recipe's setting,
+canaries."""
 MEMBERS: tuple[Kind, ...] = ("workload", "method")
 """Keys of a grid or a bench that name members."""
 

@@ -47,6 +47,8 @@ class Plan:
     """The provenance of tasks that are done, with the fingerprints of their code and data."""
     accepted: tuple[Accepted, ...] = ()
     """Changes of code or data since tasks were done, which the user accepts."""
+    remarks: tuple[str, ...] = ()
+    """What the sweep leaves out or decides for the user, if it was derived."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Workloads of unfinished tasks whose data are not on this machine, and how to get them."""
 

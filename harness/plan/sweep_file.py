@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -140,11 +140,7 @@ def from_options(
         grid["epsilon"] = [parse_value(each) for each in epsilon.split(",")]
     if n_train is not None:
         grid["n_train"] = n_train
-    for setting in settings or []:
-        name, equals, values = setting.partition("=")
-        if not equals or not name:
-            raise SpecError(f"--set {setting}: give NAME=VALUE or NAME=VALUE,VALUE")
-        grid[name] = [parse_value(each) for each in values.split(",")]
+    grid |= read_settings(settings or [])
     data: dict[str, Any] = {"grid": [grid], "attacks": parse_attacks(attack) if attack else []}
     if models is not None:
         data["models"] = models
@@ -154,6 +150,17 @@ def from_options(
         given.append(seed)
     key = key_of(given)
     return data | {"name": f"ad-hoc-{key[:8]}"}
+
+
+def read_settings(settings: Iterable[str]) -> dict[str, list[Any]]:
+    """The values of every `--set NAME=VALUE,VALUE`."""
+    found = {}
+    for setting in settings:
+        name, equals, values = setting.partition("=")
+        if not equals or not name:
+            raise SpecError(f"--set {setting}: give NAME=VALUE or NAME=VALUE,VALUE")
+        found[name] = [parse_value(each) for each in values.split(",")]
+    return found
 
 
 def read_sweep(data: Mapping[str, Any], name: str) -> tuple[Sweep, list[str]]:

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
+from harness.papers.published_tables import published_overheads
 from harness.report.reading import Reading, Row
-from harness.results.published_tables import published_overheads
 
 TRAINING, BENCH, PAPER = "training", "bench", "paper"
 """The source of a figure: the clocks of training runs, steps interleaved with the baseline's, or print."""

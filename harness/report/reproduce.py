@@ -15,7 +15,8 @@ from harness.report.tables import TextTable
 from harness.results.query import Source, open_reader
 from workloads.errors import SpecError, UnknownName
 
-STATUSES = ("within", "outside", "compared", "not measured", "not run")
+VERDICTS = ("within", "outside", "compared", "not measured")
+STATUSES = (*VERDICTS, "not run")
 WORDS = {
     "within": "within the paper's deviation",
     "outside": "outside it",
@@ -68,18 +69,18 @@ def compare(
 
 
 def summarise(rows: Sequence[Row]) -> TextTable:
-    """A row per published table: how many of its numbers have one of ours."""
+    """A row per published table: its lines, which of them can be and were run, and the verdicts."""
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(row["table_name"], []).append(row)
     lines = []
     for name, own in sorted(tables.items(), key=lambda item: _natural(item[0])):
         count = Counter(row["status"] for row in own)
-        cells = len({row["published"] for row in own})
-        numbers = [cells, len(own), *(count[status] for status in STATUSES)]
+        every, runnable, run = _coverage(own)
+        numbers = [every, runnable, run, *(count[status] for status in VERDICTS), len(own)]
         lines.append((name, own[0]["printed"], own[0]["about"], *map(str, numbers)))
-    columns = ("table", "printed", "about", "cells", "numbers", *STATUSES)
-    ranked = ("table", "printed", "numbers", *STATUSES)
+    columns = ("table", "printed", "about", "lines", "runnable", "run", *VERDICTS, "numbers")
+    ranked = ("table", "lines", "runnable", "run", *VERDICTS)
     return TextTable(
         SUMMARY, "Published numbers", columns, tuple(lines), counts=count_statuses(rows), ranked=ranked
     )
@@ -113,6 +114,8 @@ def remarks_of(row: Row) -> list[str]:
         texts.append("INVALID: the blind check distinguishes members from non-members")
     if row["differences"]:
         texts.append("; ".join(row["differences"]))
+    if row["epochs"] is not None:
+        texts.append(f"{row['epochs']:.3g} epochs")
     if row["epsilon"] is not None:
         texts.append(f"{row['guarantee_kind']} epsilon {row['epsilon']:.3g} by {row['accountant']}")
     if row["matches"] > 1:
@@ -121,11 +124,20 @@ def remarks_of(row: Row) -> list[str]:
 
 
 def count_statuses(rows: Sequence[Row]) -> str:
-    """The statuses of the numbers, in one sentence."""
+    """Lines and the statuses of their numbers, in two sentences."""
     count = Counter(row["status"] for row in rows)
-    cells = len({row["published"] for row in rows})
+    every, runnable, run = _coverage(rows)
     parts = [f"{count[status]} {WORDS[status]}" for status in STATUSES]
-    return f"{len(rows)} numbers of {cells} published cells: {', '.join(parts)}."
+    lines = f"{every} published line{'s' * (every != 1)}, {runnable} runnable, {run} run"
+    return f"{lines}. {len(rows)} number{'s' * (len(rows) != 1)}: {', '.join(parts)}."
+
+
+def _coverage(rows: Sequence[Row]) -> tuple[int, int, int]:
+    """How many lines these numbers are of, how many of them can be run, and how many were."""
+    every = {row["published"] for row in rows}
+    runnable = {row["published"] for row in rows if row["runnable"]}
+    run = {row["published"] for row in rows if row["cell"] is not None}
+    return len(every), len(runnable), len(run)
 
 
 def _line(row: Row) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from harness.papers.published_tables import published
 from harness.report.figure.drawing import draw
 from harness.report.figure.paper_sizes import SCREEN, Sheet
 from harness.report.figure.style import house_style, save
@@ -20,7 +21,6 @@ from harness.report.metadata import Imprint
 from harness.report.reading import ILLUSTRATED, Row, rows_of
 from harness.report.tables import TextTable, write_tables
 from harness.report.text_table import choose_columns
-from harness.results.published_tables import published
 from harness.results.query import Source
 from workloads.drawings import Drawing, DrawnTable, Printed, Trained
 from workloads.errors import UnknownName

@@ -8,9 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 import db
-from harness.results.published_tables import Published, published
+from harness.papers.published_lines import defaults_of, find_obstacle, members_of
+from harness.papers.published_tables import Published, published
 from harness.results.rows import TABLES, Row, to_arrow
-from harness.spec import PROTOCOL, despelled
+from harness.spec import PROTOCOL, despelled, epochs_of, steps_of
 
 CELL, RUN = TABLES["cell"], TABLES["model_run"]
 VERSIONS = ("workload_version", "method_version")
@@ -26,7 +27,8 @@ TRAINED = sa.select(CELL, MODELS.label("models")).where(*OURS, MODELS > 0, NO_TR
 def write_published(connection: sa.Connection) -> bool:
     """Write the published numbers of this program into the database; False if they were there already."""
     table = TABLES["published"]
-    rows = to_arrow("published", [row for each in published() for row in each.rows()])
+    lines = [(each, find_obstacle(each)) for each in published()]
+    rows = to_arrow("published", [{**row, "unmatchable": why} for each, why in lines for row in each.rows()])
     # JSON as text: a driver may parse it.
     as_text = [
         sa.cast(each, sa.String).label(each.name) if isinstance(each.type, sa.JSON) else each
@@ -53,19 +55,24 @@ def write_matches(connection: sa.Connection) -> None:
 def match(printed: Iterable[Published], cells: Iterable[Row]) -> list[Row]:
     """Rows of `published_match`.
 
-    A cell is the paper's if workload, method and the identifying parameters agree. They are ranked by how
-    close the settings are, then by version and number of models, never by results: that would select the
-    best-looking cell.
+    A cell is the paper's if workload, method, the number of members and the identifying parameters agree.
+    They are ranked by how close the settings are, then by version and number of models, never by results:
+    that would select the best-looking cell.
     """
     by_name: dict[tuple[str, str], list[Row]] = {}
     for cell in cells:
         by_name.setdefault((cell["workload"], cell["method"]), []).append(cell)
     rows = []
     for each in printed:
-        if each.cell.unmatchable:
+        if find_obstacle(each) is not None:
             continue
         found = by_name.get((str(each.cell.workload), str(each.cell.method)), [])
-        mine = [cell for cell in found if not _differing(each.cell.params, cell["params"])]
+        members = members_of(each)
+        mine = [
+            cell
+            for cell in found
+            if cell["n_train"] == members and not _differing(each.cell.params, cell["params"], members)
+        ]
         for place, cell in enumerate(sorted(mine, key=lambda cell: _distance(each, cell)), 1):
             texts = json.dumps(differences(each, cell), ensure_ascii=False)
             rows.append({"published": each.key, "cell": cell["key"], "place": place, "differences": texts})
@@ -74,34 +81,61 @@ def match(printed: Iterable[Published], cells: Iterable[Row]) -> list[Row]:
 
 def differences(printed: Published, cell: Row) -> list[str]:
     """The differences between the settings of both numbers, besides those of the whole table."""
-    params = cell["params"]
+    params, n_train = cell["params"], cell["n_train"]
+    epochs = epochs_of(params, n_train)
+    values = params if epochs is None else {**params, "epochs": float(f"{epochs:.3g}")}
     texts = []
-    if printed.n_train is not None and printed.n_train != cell["n_train"]:
-        texts.append(f"n_train {cell['n_train']} instead of {printed.n_train}")
-    for name in _differing(printed.cell.stated, params):
+    for name in _differing(printed.cell.stated, params, n_train):
         theirs = _spell(printed.cell.stated[name])
-        if name in params:
-            texts.append(f"{name} {_spell(params[name])} instead of {theirs}")
+        if name in values:
+            texts.append(f"{name} {_spell(values[name])} instead of {theirs}")
         else:
             texts.append(f"no {name} here ({theirs} in the paper)")
-    known = {*printed.cell.params, *printed.cell.stated}
-    ours = [name for name in printed.table.unstated if name in params and name not in known]
-    own = [f"n_train {cell['n_train']}"] if printed.n_train is None else []
+    ours = _chosen(printed, cell)
+    own = [f"n_train {n_train}"] if printed.n_train is None else []
     own += [f"{name} {_spell(params[name])}" for name in ours]
     if own:
         texts.append("not in the paper, ours: " + ", ".join(own))
     return texts
 
 
+def _chosen(printed: Published, cell: Row) -> list[str]:
+    """Parameters that we chose: those that the paper does not state, and all others that are no defaults."""
+    params, known = cell["params"], {*printed.cell.params, *printed.cell.stated}
+    open_ = [name for name in printed.table.unstated if name in params]
+    return [name for name in [*open_, *_unusual(printed, cell)] if name not in known]
+
+
+def _unusual(printed: Published, cell: Row) -> list[str]:
+    """Parameters of which the paper says nothing, and that are not as the method has them by default.
+
+    Without a default they follow from others, such as the noise from epsilon.
+    """
+    said = {*printed.cell.params, *printed.cell.stated, *printed.table.unstated}
+    usual = {name: value for name, value in defaults_of(printed).items() if value is not None}
+    return [
+        name
+        for name, value in cell["params"].items()
+        if name in usual and name not in said and not _equal(value, usual[name])
+    ]
+
+
 def _distance(printed: Published, cell: Row) -> tuple[Any, ...]:
     versions = [(-len(cell[name]), [-ord(sign) for sign in cell[name]]) for name in VERSIONS]
-    other_size = printed.n_train is not None and printed.n_train != cell["n_train"]
-    settings = len(_differing(printed.cell.stated, cell["params"]))
-    return other_size, settings, *versions, -cell["models"], cell["seed"], cell["key"]
+    settings = len(_differing(printed.cell.stated, cell["params"], cell["n_train"]))
+    return settings, len(_unusual(printed, cell)), *versions, -cell["models"], cell["seed"], cell["key"]
 
 
-def _differing(wanted: Mapping[str, Any], params: Mapping[str, Any]) -> list[str]:
-    return [name for name, value in wanted.items() if not _equal(value, params.get(name))]
+def _differing(wanted: Mapping[str, Any], params: Mapping[str, Any], n_train: int) -> list[str]:
+    """The wanted values that the parameters do not have. Epochs are as many steps as they take."""
+    found = []
+    for name, value in wanted.items():
+        given = params.get(name)
+        if name == "epochs" and name not in params and params.get("batch_size"):
+            value, given = steps_of(value, params["batch_size"], n_train), params.get("steps")
+        if not _equal(value, given):
+            found.append(name)
+    return found
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -35,6 +35,9 @@ class Utility(Frozen):
     """None if every record of the pool is a member."""
     majority_accuracy: float | None = None
     """Accuracy on test records of always predicting their most common class; None in results of 0.1."""
+    top10_accuracy: float | None = None
+    """Share of test records whose class is among the ten with the largest logits; None with at most ten
+    classes, and in older results."""
 
 
 class Curve(Frozen):

@@ -133,6 +133,13 @@ def _search(point: Mapping[str, Any], table: TuneTable) -> Search:
         raise SpecError(lack)
     if "setting" in point:
         raise SpecError("a numbered setting of a paper is not tuned: leave `setting` out", field="setting")
+    if "epochs" in point:
+        raise SpecError(
+            "the number of epochs is searched: leave `epochs` out, or give its range as "
+            "[tune.search.<method>] epochs = [low, high]",
+            field="epochs",
+            value=point["epochs"],
+        )
     book = recipe(workload)
     _, values = recipe_values(book, name, method, point)
     levels = _levels(method, point, values)

@@ -12,7 +12,8 @@ import json
 import re
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from harness.cli.app import app
 from harness.members.manifest import SHIPPED, make_members
 from harness.members.own_sources import DECLARING, own_state
 from harness.members.sizes import count
+from harness.papers.published_lines import find_obstacle, lines_of
+from harness.papers.published_tables import papers
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTE = "<!-- Written by `make docs` from {}: change it there. -->\n\n"
@@ -272,10 +275,53 @@ def default_of(field: Any) -> str:
     return f"`{list(value) if isinstance(value, tuple) else value}`"
 
 
+def reproduce() -> str:
+    """docs/reproduce.md with its tables of published tables; the text around them is written by hand."""
+    page = (ROOT / "docs/reproduce.md").read_text(encoding="utf-8")
+    before, begin, rest = page.partition("<!-- tables: make docs -->\n")
+    _, end, after = rest.partition("<!-- end of tables -->\n")
+    if not (begin and end):
+        raise ValueError("docs/reproduce.md has lost the place of its tables")
+    return f"{before}{begin}\n{published_tables()}\n\n{end}{after}"
+
+
+def published_tables() -> str:
+    """The tables of `privbench list published`, by source, and the reasons why lines cannot be run."""
+    rows, reasons = [], defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list))
+    for paper in papers():
+        for each in paper.table:
+            lines = lines_of(each.name)
+            stuck = {line.number: why for line in lines if (why := find_obstacle(line)) is not None}
+            for number, why in stuck.items():
+                reasons[why][each.name].append(str(number))
+            numbers = sum(len(line.cell.values) for line in lines)
+            counts = (str(len(lines)), str(len(lines) - len(stuck)), str(numbers))
+            rows.append((paper.source, code(each.name), each.printed, each.about, *counts))
+    totals = [sum(int(row[column]) for row in rows) for column in (4, 5, 6)]
+    return "\n\n".join(
+        [
+            f"{len(papers())} sources, {len(rows)} tables, {totals[0]} lines with {totals[2]} numbers; "
+            f"{totals[1]} lines can be run.",
+            table(("source", "table", "printed as", "about", "lines", "runnable", "numbers"), rows),
+            "The others cannot:",
+            "\n".join(f"- {_places(of)}: {why}" for why, of in reasons.items()),
+        ]
+    )
+
+
+def _places(lines: Mapping[str, Sequence[str]]) -> str:
+    """Lines by table."""
+    return "; ".join(
+        f"line{'s' * (len(numbers) > 1)} {', '.join(numbers)} of {code(name)}"
+        for name, numbers in lines.items()
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/api.md": api,
     "docs/cli.md": cli,
     "docs/profiles.md": profiles,
+    "docs/reproduce.md": reproduce,
     "docs/views.md": views,
 }
 

@@ -1,5 +1,6 @@
 """The statements of the pages hold: links, commands, the sweep file, a reader's own data."""
 
+import json
 import os
 import re
 import shlex
@@ -11,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import methods
 from harness import attacks
 from harness.cli import app
 from harness.plan.given_names import OF_THE_CELL
 from harness.plan.plan import make_plan
-from harness.plan.sweep_file import TOP, read_sweep, ready_made
-from harness.results.published_tables import papers
+from harness.plan.sweep_file import TOP, read_sweep
 from workloads.base import Workload
 
 Pages = dict[str, str]
@@ -188,23 +189,11 @@ def test_numbers_names_files_and_functions_that_are_there(pages: Pages, root: Pa
         assert re.search(rf"(def|view) {name}\b", (root / file).read_text()), (name, file)
 
 
-def test_tables_without_a_sweep_are_those_that_the_page_names(pages: Pages) -> None:
-    tables = {table.name for paper in papers() for table in paper.table}
-    without = {name for name in tables if f"papers/{name}" not in ready_made()}
-    section = pages["docs/reproduce.md"].partition("These have no sweep of their own:")[2]
-    assert set(re.findall(r"`([a-z0-9.-]+)`", section.partition("\n\n")[0])) == without
-
-
-def test_published_cells_are_as_many_as_the_page_says(pages: Pages) -> None:
-    cells = {
-        paper.source: [cell for table in paper.table for block in table.block for cell in block.cells]
-        for paper in papers()
-    }
-    page = pages["docs/reproduce.md"]
-    rows = dict(re.findall(r"^\| `([a-z-]+)` \| .* \| (\d+) \|$", page, re.MULTILINE))
-    assert rows == {source: str(len(found)) for source, found in cells.items()}
-    printed = [cell for found in cells.values() for cell in found]
-    assert f"{len(printed)} cells, {sum(len(cell.values) for cell in printed)} numbers" in page
+def test_the_page_of_published_numbers_says_what_the_command_does(pages: Pages) -> None:
+    row = re.compile(r"^\| [a-z-]+ \| `(\S+)` \| .* \| (\d+) \| (\d+) \| \d+ \|$", re.MULTILINE)
+    done = CliRunner().invoke(app.app, ["list", "published", "--json"])
+    listed = [(each["name"], str(each["lines"]), str(each["runnable"])) for each in json.loads(done.output)]
+    assert row.findall(pages["docs/reproduce.md"]) == listed
 
 
 def test_the_picture_is_small_enough_for_a_readme(root: Path) -> None:

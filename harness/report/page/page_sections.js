@@ -113,8 +113,8 @@ function showReproduction() {
   fillSelect(find("printed"), [["", "all tables"], ...tables.map((name) => [name, name])], state.printed);
   find("reproduction-note").textContent = reproduced
     ? `${reproduced} of ${rows.length} published numbers are reproduced here.`
-    : `None of ${rows.length} published numbers is reproduced here yet. The papers' cells are ready-made sweeps: `
-      + "see privbench list sweeps, then privbench run papers/NAME.";
+    : `None of ${rows.length} published numbers is reproduced here yet: `
+      + "see privbench list published, then privbench run --published TABLE.";
   whenNear(find("reproduction"), fillReproduction);
 }
 

@@ -80,7 +80,13 @@ function formatValue(value) {
 }
 
 function formatParams(row) {
-  return Object.entries(row.params ?? {}).filter(([, value]) => value != null).map(([name, value]) => `${name}=${formatValue(value)}`).join(", ");
+  const given = Object.entries(row.params ?? {}).filter(([, value]) => value != null);
+  return given.map(([name, value]) => `${name}=${formatValue(value)}${name === "steps" ? formatEpochs(row) : ""}`).join(", ");
+}
+
+function formatEpochs(row) {
+  const epochs = row.params.steps * row.params.batch_size / row.n_train;
+  return Number.isFinite(epochs) ? ` (${formatShort(epochs)} epochs)` : "";
 }
 
 function formatVersions(row) {

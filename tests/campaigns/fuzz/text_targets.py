@@ -9,10 +9,10 @@ from harness.accounting.price_inputs import find_votes, parse_rows
 from harness.backends.docker.containers import Container
 from harness.backends.profile import read_as
 from harness.backends.slurm.profile import Profile
+from harness.papers.published_tables import read_paper
 from harness.plan.given_names import by_method
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import find_sweep, from_options, read_sweep
-from harness.results.published_tables import read_paper
 from tests.campaigns.fuzz.ground import Ground
 from tests.campaigns.fuzz.inputs import altered, files, names, nested, numbers, values
 from tests.campaigns.fuzz.target import Target

@@ -232,8 +232,8 @@ MUTATIONS = (
         "adaptive shadows",
         "shadows are trained without the defence",
         "harness/plan/plan.py",
-        "_undefended(cell, choice.shadows) or (None, Notes())",
-        '_undefended(cell, choice.shadows or "sgd") or (None, Notes())',
+        "_undefended(cell, choice.shadows, sweep.tuned) or (None, Notes())",
+        '_undefended(cell, choice.shadows or "sgd", sweep.tuned) or (None, Notes())',
         "tests/harness/plan/test_shadows.py::test_shadows_of_the_target_s_own_method_are_the_plain_attack",
     ),
     Mutation(
@@ -545,8 +545,8 @@ MUTATIONS = (
         "counted tuning",
         "a search counts though its values were replaced",
         "harness/plan/cells.py",
-        "settings.items() if name not in given)",
-        "settings.items())",
+        "used.settings.items() if name not in used.by_tune | given.keys())",
+        "used.settings.items())",
         "tests/harness/plan/test_plan.py::test_only_tuned_values_that_are_used_count_as_tried_before",
     ),
     Mutation(

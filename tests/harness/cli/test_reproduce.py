@@ -24,7 +24,7 @@ def test_an_overview_of_every_table(store: Path) -> None:
     done = call(store, "reproduce")
     assert done.exit_code == 0, done.output
     assert "dpsur-table-2" in done.output
-    assert "772 numbers of 434 published cells" in done.output
+    assert "434 published lines, 411 runnable, 0 run. 772 numbers: 0 within" in done.output
     assert (store / "reports" / "reproduce.md").is_file()
 
 

@@ -21,6 +21,7 @@ from harness.jobs.train import (
     quantiles,
     step_table,
     summary,
+    top_accuracy,
     train,
     utility,
     warm_up,
@@ -210,3 +211,9 @@ def test_a_phase_left_early_gives_a_whole_table(lab_module: ModuleType) -> None:
     table = pq.read_table(io.BytesIO(step_table(run.phases)))
     assert table.num_rows == 9 + 6
     assert run.phases["main"].peak_memory_bytes > 0
+
+
+def test_the_ten_likeliest_classes_count_where_there_are_more() -> None:
+    logits = torch.arange(12.0).repeat(3, 1)
+    assert top_accuracy(logits, torch.tensor([11, 2, 1]), 10) == 2 / 3
+    assert top_accuracy(logits[:, :10], torch.tensor([0, 1, 2]), 10) is None

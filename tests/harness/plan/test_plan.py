@@ -87,6 +87,28 @@ def test_members_are_counted_in_whole_numbers(wrong: Any) -> None:
     assert "1 or more" in reported
 
 
+@pytest.mark.parametrize(("epochs", "steps"), [(4, 90), (0.5, 12), (1, 23)])
+def test_epochs_are_steps_by_members_and_batch(epochs: float, steps: int) -> None:
+    grid = SGD | {"epochs": epochs, "batch_size": 32, "n_train": 718}
+    (cell,) = plan(grid).cells
+    assert cell.params["steps"] == steps
+    given = SGD | {"steps": steps, "batch_size": 32, "n_train": 718}
+    assert plan(given).cells == (cell,)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, "many", float("inf")])
+def test_epochs_are_a_number_above_0(wrong: Any) -> None:
+    (reported,) = problems(SGD | {"epochs": wrong})
+    assert f"epochs = {wrong!r}: give a number above 0" in reported
+
+
+def test_epochs_are_given_instead_of_steps_and_to_methods_that_have_some() -> None:
+    (twice,) = problems(SGD | {"epochs": 3, "steps": 20})
+    assert "give one of the two" in twice
+    (without,) = problems(SGD | {"method": "pate", "noise": 1, "epochs": 3})
+    assert "the method has no steps of batches" in without
+
+
 def test_an_unknown_numbered_setting_is_refused() -> None:
     (reported,) = problems(SGD | {"setting": 1})
     assert reported.startswith("grid 1 (digits-linear, sgd): setting 1 of sgd is not in the recipe")

@@ -71,7 +71,7 @@ def test_every_form_is_written(table: TextTable, tmp_path: Path, monkeypatch: py
 
 
 def test_the_count_of_nothing() -> None:
-    assert count_statuses([]).startswith("0 numbers of 0 published cells")
+    assert count_statuses([]).startswith("0 published lines, 0 runnable, 0 run. 0 numbers: 0 within")
 
 
 def test_csv_is_plain_and_its_origin_is_beside_it(

@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 import db
+from harness.papers.published_tables import published
 from harness.report.reproduce import compare
 from harness.results.collect import collect
 from harness.results.matching import differences, match
-from harness.results.published_tables import published
 from harness.spec import Cell, Json, Plugin, Task
 from harness.store import Store
 from tests.harness.simulated import leakage, publish
@@ -21,7 +21,7 @@ from workloads.errors import SpecError, UnknownName
 Ask = Callable[..., list[dict[str, Any]]]
 
 TIMES = {"p05": 0.01, "p25": 0.01, "p50": 0.02, "p75": 0.03, "p95": 0.04, "mean": 0.02}
-PHASE = {
+PHASE: dict[str, Any] = {
     "steps": 10,
     "wall": TIMES,
     "cpu": TIMES,
@@ -45,9 +45,19 @@ UNASKED = cell("cifar10-vit-head", "dp-sgd", 500, epsilon=2.0, delta=1e-5, clip=
 MNIST = cell("mnist-cnn-relu", "dp-sgd", 60000, epsilon=3.0, delta=1e-5, clip=1.0)
 REJECTING = cell("cifar10-vit-head", "pd-sgd", 500, sigma=0.3, gamma=4, T=3)
 FAILED = cell("cifar100-vit-head", "sgd", 1000)
+PICTURES = cell("fmnist-lenet", "sgd", 30000)
+FEW_PICTURES = cell("fmnist-lenet", "sgd", 1000)
+FACES = cell("lfw-lenet", "sgd", 1113)
+OLDER_FACES = cell("lfw-mlp", "sgd", 1113)
 
 
-def train(store: Store, on: Cell, *accuracies: float, rejection_rates: Sequence[float] = ()) -> None:
+def train(
+    store: Store,
+    on: Cell,
+    *accuracies: float,
+    rejection_rates: Sequence[float] = (),
+    top10_accuracy: float | None = None,
+) -> None:
     epsilon = on.params.get("epsilon")
     guarantee = {
         "kind": "none" if epsilon is None else "approximate-dp",
@@ -58,6 +68,7 @@ def train(store: Store, on: Cell, *accuracies: float, rejection_rates: Sequence[
     }
     for index, accuracy in enumerate(accuracies):
         metrics = {"test_accuracy": accuracy, "train_accuracy": accuracy}
+        metrics |= {} if top10_accuracy is None else {"top10_accuracy": top10_accuracy}
         stats = {"rejection_rate": rejection_rates[index]} if rejection_rates else {}
         payload = {"metrics": metrics, "guarantee": guarantee, "stats": stats, "phases": {"train": PHASE}}
         publish(store, Task("train", on, index=index), payload)
@@ -94,6 +105,21 @@ def fill(store: Store) -> None:
     train(store, MNIST, 0.968)
     train(store, REJECTING, 0.94, 0.94, rejection_rates=(0.05, 0.07))
     publish(store, Task("train", FAILED), {"reason": "diverged", "message": "loss is not finite"})
+    train(store, PICTURES, 0.8)
+    for images, error in ((100, 0.7), (8, 0.1)):
+        params = {"images": images, "when": "start"}
+        task = Task(
+            "attack", PICTURES, models=1, attack=Plugin("inverting-gradients", "2"), attack_params=params
+        )
+        figures = {"images": images, "ssim_mean": 0.3, "ssim_mean_low": 0.25, "ssim_mean_high": 0.35}
+        figures |= {"mse_median": 0.02, "mse_median_normalised": error, "mse_median_mean_colour": 0.1}
+        shares = ("beats_mean_colour", "success_rate")
+        figures |= {f"{name}{end}": 0.5 for name in shares for end in ("", "_low", "_high")}
+        figures |= {"psnr_median": 17.0, "label_accuracy": 1.0}
+        publish(store, task, {"reconstruction": figures})
+    train(store, FEW_PICTURES, 0.8)
+    train(store, FACES, 0.1, top10_accuracy=0.3)
+    train(store, OLDER_FACES, 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -176,11 +202,54 @@ def test_the_nearest_settings_are_shown_not_the_most_models_nor_the_best_result(
     )
 
 
-def test_another_number_of_members_is_reported(ask: Ask) -> None:
-    row = line(ask, "pd-sgd-table-2", "purchase100-linear", "dp-sgd", "accuracy", "status <> 'not run'")
-    assert (row["n_train"], row["our_n_train"], row["status"]) == (25000, 9000, "outside")
-    assert "n_train 9000 instead of 25000" in row["differences"]
+def test_another_number_of_members_is_another_cell(ask: Ask) -> None:
+    assert ask(f"select * from published_match where cell = '{OTHER_SIZE.key}'") == []
+    row = line(
+        ask, "pd-sgd-table-2", "purchase100-linear", "dp-sgd", "accuracy", "(params->>'epsilon') = '8'"
+    )
+    assert (row["n_train"], row["status"], row["runnable"]) == (25000, "not run", True)
+
+
+def test_where_the_paper_states_no_members_the_workload_s_own_number_counts(ask: Ask) -> None:
+    matched = ask(f"select published from published_match where cell = '{PICTURES.key}' order by 1")
+    tables = ("dirdp-sgd-table-3", "dirdp-sgd-table-4")
+    assert matched == [{"published": f"{table}/000"} for table in tables]
+    assert ask(f"select published from published_match where cell = '{FEW_PICTURES.key}'") == []
+
+
+def test_our_choices_and_epochs_are_reported(ask: Ask) -> None:
+    row = line(ask, "pd-sgd-table-2", "cifar10-vit-head", "dp-sgd", "accuracy", "(params->>'epsilon') = '4'")
     assert "not in the paper, ours: steps 90, batch_size 64, delta 1e-05" in row["differences"]
+    assert row["epochs"] == pytest.approx(PHASE["steps"] * 64 / 500), "of the steps that were made"
+
+
+def test_reconstructions_are_in_standardised_pixels(ask: Ask) -> None:
+    similar = line(ask, "dirdp-sgd-table-3", "fmnist-lenet", "sgd", "ssim_mean")
+    assert (similar["ours"], similar["ours_low"], similar["status"]) == (0.3, 0.25, "compared")
+    error = line(ask, "dirdp-sgd-table-3", "fmnist-lenet", "sgd", "mse_median")
+    assert (error["ours"], error["difference"]) == (0.7, pytest.approx(0.05))
+
+
+def test_top_10_accuracy_is_compared_or_says_why_not(ask: Ask) -> None:
+    row = line(ask, "dirdp-sgd-table-4", "lfw-lenet", "sgd", "top10_accuracy")
+    assert (row["ours"], row["difference"]) == (pytest.approx(30.0), pytest.approx(-2.0))
+    older = line(ask, "dirdp-sgd-table-4", "lfw-mlp", "sgd", "top10_accuracy")
+    assert (older["status"], older["ours"]) == ("not measured", None)
+    assert older["reason"].startswith("trained before this was measured")
+
+
+def test_precision_is_that_of_the_decision_behind_the_accuracy(filled: Store, tmp_path: Path) -> None:
+    """With 100 members and 300 others, 100 flagged, 60 of them right: TPR 0.6, FPR 40 / 300."""
+    store = Store(shutil.copytree(filled.path, tmp_path / "store"))
+    accuracy = (0.6 + 1 - 40 / 300) / 2
+    attack(store, HEAD, "shokri", 2, 0.6, n_nonmembers=300, balanced_accuracy=accuracy)
+    collect(store.path)
+    with duckdb.connect(str(store.database)) as connection:
+        key = "pd-sgd-table-2/000/0"
+        changed = "metric = 'attack_precision', attack = 'shokri', unit = null"
+        connection.execute(f"update published set {changed} where key = '{key}'")
+        found = connection.execute(f"select ours from reproduction where published_key = '{key}'")
+        assert found.fetchone() == (pytest.approx(0.6 / (0.6 + 40 / 300)),)
 
 
 def test_other_epsilons_and_failed_cells_match_nothing(ask: Ask) -> None:
@@ -242,7 +311,7 @@ def test_an_empty_store_lists_every_cell_as_not_run(tmp_path: Path) -> None:
     found = compare(store.path, "dpsur-table-2")
     assert len(found.rows) == 96
     assert {row[found.columns.index("verdict")] for row in found.rows} == {"not run"}
-    assert found.counts.startswith("96 numbers of 96 published cells: 0 within")
+    assert found.counts.startswith("96 published lines, 96 runnable, 0 run. 96 numbers: 0 within")
     overview = compare(store.path)
     assert len(overview.rows) == 24
     assert overview.counts.endswith("772 not run.")
@@ -262,7 +331,7 @@ def test_the_report_of_a_table(filled: Store) -> None:
         "AUC, shadow",
         "TPR at 0.01 % FPR, lira",
     ]
-    assert any("n_train 9000 instead of 25000" in text for text in found.remarks)
+    assert any("not in the paper, ours: steps 90, batch_size 64" in text for text in found.remarks)
     assert any("approximate-dp epsilon 4 by pld" in text for text in found.remarks)
     assert any("accountant" in text for text in found.protocol)
     assert "3 within the paper's deviation" in found.counts
@@ -313,6 +382,26 @@ def test_differences_name_what_this_method_lacks() -> None:
     assert "beta 0 instead of -1" in texts
     assert "no sigma_t here (2 in the paper)" in texts
     assert not any("sigma_v" in text or "n_train" in text for text in texts)
+
+
+def test_epochs_are_compared_as_steps() -> None:
+    (printed,) = [each for each in published() if each.key == "dpsur-table-2/092"]
+    assert printed.cell.stated == {"epochs": 20}
+    for steps, wanted in ((2344, []), (1172, ["epochs 10 instead of 20"])):
+        cell = planned(n_train=60000, params={"steps": steps, "batch_size": 512})
+        assert [text for text in differences(printed, cell) if "instead" in text] == wanted
+    other = planned(n_train=60000, params={"steps": 20})
+    assert "no epochs here (20 in the paper)" in differences(printed, other)
+
+
+def test_an_unusual_setting_of_which_the_paper_says_nothing_comes_last() -> None:
+    (printed,) = [each for each in published() if each.key == "pd-sgd-table-2/004"]
+    params = {"sigma": 0.3, "gamma": 2, "T": 3, "steps": 20000, "batch_size": 50}
+    usual = planned(key="b", method="pd-sgd", params={**params, "ablation": "full"})
+    ablated = planned(key="a", method="pd-sgd", params={**params, "ablation": "only_test"}, models=9)
+    places = {row["cell"]: row for row in match([printed], [usual, ablated])}
+    assert (places["b"]["place"], places["a"]["place"]) == (1, 2)
+    assert "ablation only_test" in places["a"]["differences"]
 
 
 def test_the_tables_are_part_of_the_schema() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from harness.accounting import Filter
 from harness.accounting.accountants.selective import Selection, acceptance
+from harness.papers.published_tables import Published, published
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import read_sweep
-from harness.results.published_tables import Published, published
 from workloads.errors import SpecError
 
 KINDS = ("scatter-cnn", "scatter-linear", "cnn")

@@ -7,11 +7,11 @@ import torch
 
 import workloads
 from harness.jobs.setup import per_example_loss
+from harness.papers.published_tables import Published, published
 from harness.plan.benches import plan_benches
 from harness.plan.measure import Measure
 from harness.plan.plan import make_plan
 from harness.plan.sweep_file import find_sweep, read_sweep
-from harness.results.published_tables import Published, published
 from methods.base import Problem
 from methods.pd_sgd.pd_sgd import PdSgdParams, method
 from workloads.errors import SpecError

@@ -1,7 +1,10 @@
 """Published numbers: the tables of the papers as data, read from harness/papers/ and checked.
 
-A cell is one row of a printed table; it has one value for every metric of its block. What a paper does
-not print is absent. Percentages and milliseconds stay as printed (`unit`); nothing is converted here.
+A cell is one row of a printed table, a line; it has one value for every metric of its block. What a paper
+does not print is absent. Percentages and milliseconds stay as printed (`unit`); nothing is converted here.
+
+Lines are numbered from 0 in printed order. The number is part of the line's key, by which users ask for it:
+a line that is found later goes to the end of its table.
 """
 
 import json
@@ -28,6 +31,9 @@ from workloads.toml import parse_toml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Text = Annotated[str, Field(min_length=1)]
+FOLDER = resources.files("harness") / "papers"
+STRONGEST = ("population", "reference", "shadow")
+"""The attacks of ours that `strongest` stands for: papers that print the best of several ran these."""
 RATIO_DIGITS = 3
 """Significant digits of a ratio of two printed times, which have about as many."""
 Value = StrictBool | StrictInt | FiniteFloat | StrictStr
@@ -48,7 +54,7 @@ MetricName = Literal[
     "updates_per_record_max",
     "step_seconds",
 ]
-"""The view `reproduction` defines which of them privbench measures."""
+"""The view `reproduction` defines how privbench measures them."""
 
 
 class _Part(BaseModel):
@@ -70,6 +76,13 @@ class Metric(_Part):
         """Its name within a cell."""
         return f"{self.attack}/{self.name}" if self.attack else self.name
 
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """Our attacks that measure it; none for a figure of the training."""
+        if self.attack is None:
+            return ()
+        return STRONGEST if self.attack == "strongest" else (self.attack,)
+
 
 class PrintedCell(_Part):
     """One row of a table, in our names if we have them and in the paper's."""
@@ -77,7 +90,7 @@ class PrintedCell(_Part):
     workload: Name | None = None
     method: Name | None = None
     label: Text
-    """The method  by the paper's name."""
+    """The method by the paper's name."""
     on: Text
     """Data and model by the paper's names."""
     params: Mapping[str, Value] = {}
@@ -86,6 +99,8 @@ class PrintedCell(_Part):
     """Further settings that the paper states: the report shows where ours differ."""
     lost: tuple[str, ...] = ()
     """Identifying parameters that cannot be known."""
+    impossible: Text | None = None
+    """Why no cell of ours can be this one, in words."""
     values: tuple[FiniteFloat, ...]
     deviations: tuple[Annotated[FiniteFloat, Field(ge=0)], ...] = ()
     """Printed standard deviations of the first values; the others have none."""
@@ -93,9 +108,13 @@ class PrintedCell(_Part):
 
     @property
     def unmatchable(self) -> str | None:
-        """Why no cell of ours can be this one; None if one can."""
-        if self.workload is None or self.method is None:
-            return "the paper's data, model or method is none of privbench"
+        """Why no cell of ours can be this one, as far as the paper decides it; None if one can."""
+        if self.impossible is not None:
+            return self.impossible
+        if self.workload is None:
+            return f"without a workload here: {self.on}"
+        if self.method is None:
+            return f"without a method here: {self.label}"
         if self.lost:
             return f"what the paper used for {' and '.join(self.lost)} is not known"
         return None
@@ -144,6 +163,12 @@ class PrintedTable(_Part):
     """Training records by workload, if the paper states them."""
     unstated: tuple[str, ...] = ()
     """Parameters that the paper does not state for these cells: our choice is reported."""
+    ours: Mapping[str, Value] = {}
+    """Our choice for some of these, where that of the workload's recipe does not fit."""
+    shadows: int | None = Field(default=None, ge=1)
+    """Shadow or reference models of a target."""
+    attacks: Mapping[Name, Mapping[str, Value]] = {}
+    """Parameters of our attacks with which they are the paper's, as in a sweep file."""
     protocol: tuple[Text, ...] = ()
     """What we do differently, for the whole table."""
     overhead: "PrintedOverhead | None" = None
@@ -163,12 +188,17 @@ class Paper(_Part):
 class Published:
     """A cell with what it inherits from its table and paper."""
 
-    key: str
-    """`<table>/<number>`."""
+    number: int
+    """Its place in the table, from 0."""
     paper: Paper
     table: PrintedTable
     block: Block
     cell: PrintedCell
+
+    @property
+    def key(self) -> str:
+        """`<table>/<number>`."""
+        return f"{self.table.name}/{self.number:03d}"
 
     @property
     def n_train(self) -> int | None:
@@ -176,7 +206,7 @@ class Published:
         return self.table.n_train.get(self.cell.workload or "")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Its rows of the table `published`: one per value."""
+        """Its rows of the table `published` but for `unmatchable`: one per value."""
         cell = self.cell
         shared = {
             "cell": self.key,
@@ -186,7 +216,7 @@ class Published:
             "printed": self.table.printed,
             "about": self.table.about,
             "protocol": _text(list(self.table.protocol)),
-            **{name: getattr(cell, name) for name in ("workload", "method", "label", "note", "unmatchable")},
+            **{name: getattr(cell, name) for name in ("workload", "method", "label", "note")},
             "printed_workload": cell.on,
             "params": _text(dict(cell.params)),
             "stated": _text(dict(cell.stated)),
@@ -217,8 +247,7 @@ def read_paper(text: str, where: str) -> Paper:
 @cache
 def papers() -> tuple[Paper, ...]:
     """Every paper, by file name."""
-    folder = resources.files("harness") / "papers"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda f: f.name)
+    files = sorted((file for file in FOLDER.iterdir() if file.name.endswith(".toml")), key=lambda f: f.name)
     found = tuple(read_paper(file.read_text(encoding="utf-8"), file.name) for file in files)
     names = [table.name for paper in found for table in paper.table]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -230,7 +259,7 @@ def papers() -> tuple[Paper, ...]:
 def published() -> tuple[Published, ...]:
     """Every published cell, in printed order."""
     return tuple(
-        Published(f"{table.name}/{number:03d}", paper, table, block, cell)
+        Published(number, paper, table, block, cell)
         for paper in papers()
         for table in paper.table
         for number, (block, cell) in enumerate((block, cell) for block in table.block for cell in block.cells)

@@ -1,0 +1,1 @@
+"""The published tables, as data, and their lines as cells of ours."""
