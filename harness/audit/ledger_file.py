@@ -96,13 +96,11 @@ def _from_json(content: bytes, path: Path) -> Any:
 
 
 def _from_torch(path: Path) -> Any:
-    import pickle
-
     import torch
 
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError) as error:
+    except Exception as error:
         raise DataError(
             f"{path} holds more than tensors and plain values, which is not loaded, since that could run "
             "code: "

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from harness.leakage.matrices import Bools, Floats, Ints
 from harness.leakage.roc import RATES
 from workloads.errors import DataError
 
+Digests = NDArray[np.void]
+DIGEST = 16
+"""Bytes by which a record is known."""
 FEWEST = 50
 """Members, and others, below which an audit is refused unless `few` is given."""
 SHARED = 0.01
@@ -219,25 +223,26 @@ def _check_overlap(members: Outputs, others: Outputs) -> Iterable[str]:
     )
 
 
-def _identities(members: Outputs, others: Outputs) -> tuple[NDArray[np.void], NDArray[np.void], str]:
-    """One value per record, equal for equal records: its features and label, or else its outputs."""
-    labelled = members.labels is not None and others.labels is not None
-    if members.features is not None and others.features is not None:
-        parts = [members.features, others.features]
-        known = "features"
-    else:
-        parts = [each.values[0].reshape(len(each), -1) for each in (members, others)]
-        known = "outputs"
-    kind = np.result_type(*parts)
-    rows = []
-    for part, each in zip(parts, (members, others), strict=True):
-        label = each.labels if labelled and each.labels is not None else np.zeros(len(each))
-        row = np.ascontiguousarray(np.hstack([part.astype(kind), label[:, None].astype(kind)]))
-        rows.append(row.view(np.dtype((np.void, row.dtype.itemsize * row.shape[1]))).ravel())
-    return rows[0], rows[1], known
+def _identities(members: Outputs, others: Outputs) -> tuple[Digests, Digests, str]:
+    """A digest of every record, equal for equal records: of its features and label, or else its outputs."""
+    sides = (members, others)
+    known = "outputs" if any(each.features is None for each in sides) else "features"
+    parts = [each.values[0] if known == "outputs" else each.features for each in sides]
+    labelled = all(each.labels is not None for each in sides)
+    digests = []
+    for part, each in zip(parts, sides, strict=True):
+        rows = np.ascontiguousarray(np.asarray(part, dtype=np.float64).reshape(len(each), -1))
+        labels = each.labels if labelled and each.labels is not None else np.zeros(len(each), dtype=np.int64)
+        found = [_digest(row.tobytes() + label.tobytes()) for row, label in zip(rows, labels, strict=True)]
+        digests.append(np.array(found, dtype=f"V{DIGEST}"))
+    return digests[0], digests[1], known
 
 
-def _alike(records: NDArray[np.void]) -> float:
+def _digest(record: bytes) -> bytes:
+    return blake2b(record, digest_size=DIGEST).digest()
+
+
+def _alike(records: Digests) -> float:
     """The share of records that are equal to another one of the same set."""
     _, counts = np.unique(records, return_counts=True)
     return float(counts[counts > 1].sum() / len(records))

@@ -225,7 +225,7 @@ def _run(
         attack: Attack = white_box
         params: Any = WhiteBoxParams()
         released = _weights(target, signal)
-        note = "knows the membership of half of the records: more than the other attacks"
+        note = "which is more than the other attacks know"
     else:
         attack = label_only
         params = LabelOnlyParams(strategy="noise" if x.is_floating_point() else "gap")

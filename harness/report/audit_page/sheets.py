@@ -26,7 +26,7 @@ FOOT = 0.65
 """Where the foot of a sheet begins."""
 LOWEST = 1.05
 """Where the lines to sign on begin."""
-FITTED = ((10, 12), (6, 8), (3, 5), (0, 2))
+FITTED = ((10, 12), (6, 8), (6, 4), (6, 2), (3, 2), (3, 1), (0, 2), (0, 0))
 """Records and remarks of the second sheet: the first pair that leaves room to sign is taken."""
 
 
