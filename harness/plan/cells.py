@@ -20,7 +20,7 @@ from harness.plan.sweep_file import Grid
 from harness.plan.tuned_recipe import TunedRecipe, TunedRecipes
 from harness.spec import FIRST_VERSION, Cell, Declared, Notes, Plugin, configuration_of, steps_of
 from methods.base import Calibrated, Level, Method, Params
-from methods.search import defaults
+from methods.search import defaults, space
 from workloads.errors import BenchError, SpecError, unknown
 from workloads.recipe import Recipe, Setting, recipe, tuning
 
@@ -98,7 +98,7 @@ def resolve_cell(
                 problems += [f"{where}: {each}" for each in refused]
                 return None
         used = _from_recipes(book, chosen, names["method"], method, point)
-        given |= _in_steps(where, point, method.Params, used.values | given, n_train, problems)
+        given |= _in_steps(where, point, method, used.values | given, n_train, problems)
         values = used.values | given
         params = validate(where, method.Params, values, problems)
         wrong = refusals(workload, method, params, canary, count)
@@ -189,7 +189,7 @@ def _n_train(where: str, given: Any, problems: list[str]) -> int | None:
 def _in_steps(
     where: str,
     point: Mapping[str, Any],
-    kind: type[Params],
+    method: Method,
     values: Mapping[str, Any],
     n_train: int | None,
     problems: list[str],
@@ -202,13 +202,23 @@ def _in_steps(
         problems.append(f"{where}: epochs = {epochs!r}: give a number above 0")
     elif "steps" in point:
         problems.append(f"{where}: epochs and steps are given: give one of the two")
-    elif not {"steps", "batch_size"} <= kind.model_fields.keys():
-        problems.append(f"{where}: epochs = {epochs!r}: the method has no steps of batches; leave it out")
+    elif not _steps_through_members(method):
+        problems.append(
+            f"{where}: epochs = {epochs!r}: the method has no steps of batches of members; leave it out"
+        )
     else:
-        batch = values.get("batch_size", kind.model_fields["batch_size"].default)
+        batch = values.get("batch_size", method.Params.model_fields["batch_size"].default)
         if isinstance(batch, int) and batch > 0:  # anything else is refused as a parameter
             return {"steps": steps_of(epochs, batch, n_train)}
     return {}
+
+
+def _steps_through_members(method: Method) -> bool:
+    """Whether `steps` are of batches of members: those of a student are of public records."""
+    axis = space(method).names.get("epochs")
+    return {"steps", "batch_size"} <= method.Params.model_fields.keys() and (
+        axis is None or axis.field == "steps"
+    )
 
 
 def recipe_values(

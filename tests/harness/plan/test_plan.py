@@ -106,7 +106,7 @@ def test_epochs_are_given_instead_of_steps_and_to_methods_that_have_some() -> No
     (twice,) = problems(SGD | {"epochs": 3, "steps": 20})
     assert "give one of the two" in twice
     (without,) = problems(SGD | {"method": "pate", "noise": 1, "epochs": 3})
-    assert "the method has no steps of batches" in without
+    assert "the method has no steps of batches of members" in without
 
 
 def test_an_unknown_numbered_setting_is_refused() -> None:
