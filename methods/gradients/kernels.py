@@ -20,11 +20,12 @@ from torch.nn import functional as F
 
 from methods.gradients.contributions import Arena, products
 
-# Entries of inputs, outputs and kernel gradients at a time: on a CPU small enough for the cache, elsewhere
-# many examples per call.
-GROUPED_AT_ONCE = 2**19
+# Entries in use at a time: on a CPU small enough for the cache, and for the allocator not to give memory back
+# to the system after every call; elsewhere many examples per call.
 AT_ONCE = 2**18
 AT_ONCE_ELSEWHERE = 2**26
+# The library computes this many channels together, whether there are as many or not.
+TOGETHER = 16
 # With fewer entries of the kernel in a product, one product of all its entries is quicker (measured).
 NARROW = 16
 # The library's kernel gradients are rearranged, which is felt beyond so many entries for a place (measured).
@@ -81,18 +82,22 @@ def library_is_quicker(layer: nn.Conv2d, b: Tensor) -> bool:
 
 def _fill_by_library(block: Tensor, layer: nn.Conv2d, a: Tensor, b: Tensor) -> None:
     a, padding = framed(layer, a)
-    weight = layer.weight
-    size = max(1, GROUPED_AT_ONCE // (a[0].numel() + b[0].numel() + weight.numel()))
+    outputs, inputs, height, width = layer.weight.shape
+    computed = filled(outputs // layer.groups) * filled(inputs) * layer.groups * height * width
+    size = max(1, AT_ONCE // (a[0].numel() + b[0].numel() + computed))
     parts = zip(a.split(size), b.split(size), block.split(size), strict=True)
     for one_a, one_b, one_block in parts:
         count = len(one_a)
-        like = weight.new_empty(count * len(weight), *weight.shape[1:])
-        like = like.to(memory_format=torch.channels_last)
+        kernels = one_block.view(count * outputs, height, width, inputs).permute(0, 3, 1, 2)
         found = weight_gradient(
-            layer, as_one_image(one_a), as_one_image(one_b), like, padding, count * layer.groups
+            layer, as_one_image(one_a), as_one_image(one_b), kernels, padding, count * layer.groups
         )
-        ordered = found.permute(0, 2, 3, 1)
-        one_block.view(ordered.shape).copy_(ordered)
+        kernels.copy_(found)
+
+
+def filled(channels: int) -> int:
+    """The number of channels that the library computes."""
+    return -(-channels // TOGETHER) * TOGETHER
 
 
 def weight_gradient(
