@@ -151,7 +151,8 @@ def place_products(layer: nn.Conv2d, a: Tensor, high: int, wide: int) -> Tensor:
     for entries, step in ((right, dilation[1]), (down, dilation[0] * columns)):
         distance = step * (pixels + 1)
         length = pairs.shape[1] - (entries - 1) * distance
-        pairs = reduce(torch.add, (pairs[:, distance * n :][:, :length] for n in range(entries)))
+        parts = [pairs[:, distance * n :][:, :length] for n in range(entries)]
+        pairs = reduce(Tensor.add_, parts[2:], parts[0] + parts[1]) if entries > 1 else parts[0]
     stride = pair(layer.stride)
     next_row, next_column = stride[0] * columns, stride[1]
     strides = (pairs.stride(0), next_row * pixels, next_column * pixels, next_row, next_column)
