@@ -85,7 +85,7 @@ def _fill_by_library(block: Tensor, layer: nn.Conv2d, a: Tensor, b: Tensor) -> N
     outputs, inputs, height, width = layer.weight.shape
     computed = filled(outputs // layer.groups) * filled(inputs) * layer.groups * height * width
     size = max(1, AT_ONCE // (a[0].numel() + b[0].numel() + computed))
-    parts = zip(a.split(size), b.split(size), block.split(size), strict=True)
+    parts = zip(*(torch.split(each, size) for each in (a, b, block)), strict=True)
     for one_a, one_b, one_block in parts:
         count = len(one_a)
         kernels = one_block.view(count * outputs, height, width, inputs).permute(0, 3, 1, 2)

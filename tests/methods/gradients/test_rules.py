@@ -85,7 +85,7 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
 @pytest.mark.parametrize(
     "forced",
     [
-        pytest.param({"NARROW": kernels.NARROW}, id="as measured"),
+        pytest.param({}, id="as measured"),
         pytest.param({"NARROW": 0}, id="kernel rows never together"),
         pytest.param({"EXCESS_OF_COLUMNS": 1e9}, id="never stored"),
     ],
@@ -95,7 +95,7 @@ def test_convolutions_of_any_geometry(
     forced: dict[str, float], made: tuple[nn.Module, tuple[int, ...]], truth: "Ask", apart: "Apart"
 ) -> None:
     model, shape = made
-    with patch.multiple(kernels, **forced):
+    with patch.dict(vars(kernels), forced):
         agree(model, random_input(*shape), truth, apart)
 
 
@@ -111,7 +111,7 @@ def test_the_library_keeps_examples_apart(
     expected = truth(model, energy, x, y)
     assume(float(expected.norms().min()) > 1e-3)
     single = make_engine(copy.deepcopy(model).float(), energy, "bookkeeping")
-    with patch.multiple(kernels, ENTRIES_PER_PLACE=10**9):
+    with patch.object(kernels, "ENTRIES_PER_PLACE", 10**9):
         ours = single.per_example(x.float(), y.float())
         assert apart(ours, expected.gradients) < 1e-4
         x[1] = bad
