@@ -246,14 +246,21 @@ def gram_norms(a: Tensor, b: Tensor) -> Tensor:
     """(B,): the norm of sum_t b_it a_it', squared sum_st (a_is . a_it)(b_is . b_it)."""
     if a.device.type != "cpu":
         # Checking which rows cancel would wait: in doubles their remainder is accurate.
-        squares, _ = gram_squares(a.double(), b.double())
+        squares, _ = gram_squares(products(a.double()), products(b.double()))
         return squares.clamp_(min=0).sqrt_().to(a.dtype)
-    return trusted_roots(*gram_squares(a, b), lambda row: b[row].t() @ a[row])
+    return trusted_roots(*gram_squares(products(a), products(b)), lambda row: b[row].t() @ a[row])
 
 
-def gram_squares(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """(B,) each: the squares of `gram_norms`, and (sum_t |a_it| |b_it|)^2, to which rounding is relative."""
-    of_a, of_b = torch.bmm(a, a.transpose(1, 2)), torch.bmm(b, b.transpose(1, 2))
+def products(rows: Tensor) -> Tensor:
+    """(B, T, T): the inner products of T rows."""
+    return torch.bmm(rows, rows.transpose(1, 2))
+
+
+def gram_squares(of_a: Tensor, of_b: Tensor) -> tuple[Tensor, Tensor]:
+    """(B,) each: the squares of `gram_norms`, and (sum_t |a_it| |b_it|)^2, to which rounding is relative.
+
+    Of inner products, of which the first are overwritten.
+    """
     diagonals = of_a.diagonal(dim1=1, dim2=2) * of_b.diagonal(dim1=1, dim2=2)
     scale = diagonals.sqrt().sum(dim=1).square_()
     return of_a.mul_(of_b).sum(dim=(1, 2)), scale

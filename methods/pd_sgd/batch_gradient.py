@@ -1,10 +1,13 @@
 """The gradient of a batch's mean loss as one flat vector."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from methods.base import Loss
 from methods.gradients.layers import refuse_unordered_layers
+from methods.gradients.unclipped import MeanGradient
 from methods.mechanisms.noise import cut
 from methods.training.cross_entropy import mean_of
 from workloads.base import Records
@@ -18,7 +21,9 @@ class BatchGradient:
         refuse_running_statistics(model)
         refuse_unordered_layers(model)
         self.model, self._mean_loss = model, mean_of(loss)
-        self.weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self._by_hand = MeanGradient(model, loss)
+        trainable = [weight for weight in model.parameters() if weight.requires_grad]
+        self.weights = self._by_hand.weights or trainable
         if not self.weights:
             raise SpecError(
                 "the model has no trainable parameters; let at least one require gradients", field="workload"
@@ -33,8 +38,12 @@ class BatchGradient:
 
     def write(self, batch: Records, out: Tensor) -> Tensor:
         """Write the gradient of the batch's mean loss into `out`; return the loss."""
-        loss = self._mean_loss(self.model(batch.x), batch.y)
-        parts = torch.autograd.grad(loss, self.weights, materialize_grads=True)
+        found = self._by_hand(batch.x, batch.y)
+        if found is None:
+            loss = self._mean_loss(self.model(batch.x), batch.y)
+            parts: Sequence[Tensor] = torch.autograd.grad(loss, self.weights, materialize_grads=True)
+        else:
+            loss, parts = found
         torch.cat([part.reshape(-1) for part in parts], out=out)
         return loss.detach()
 

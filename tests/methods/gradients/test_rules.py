@@ -1,17 +1,18 @@
 """Every layer rule of the bookkeeping engine against one example at a time, in double precision."""
 
+import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from opacus.layers import DPLSTM
 from torch import Tensor, nn
 
-from methods.gradients import convolution, make_engine
+from methods.gradients import kernels, make_engine
 from methods.gradients.contributions import Arena, Call, Sequences, Stored
 from methods.gradients.convolution import KernelGradients, KernelGram
 from methods.gradients.layers import trainable_layers
@@ -81,14 +82,43 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
 # Torch says once in a process that such a padding costs it a copy.
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @settings(max_examples=60, deadline=None, derandomize=True)
-@pytest.mark.parametrize("narrow", [0, convolution.NARROW])
+@pytest.mark.parametrize(
+    "forced",
+    [
+        pytest.param({}, id="as measured"),
+        pytest.param({"NARROW": 0}, id="kernel rows never together"),
+        pytest.param({"EXCESS_OF_COLUMNS": 1e9}, id="never stored"),
+    ],
+)
 @given(made=convolutions())
 def test_convolutions_of_any_geometry(
-    narrow: int, made: tuple[nn.Module, tuple[int, ...]], truth: "Ask", apart: "Apart"
+    forced: dict[str, float], made: tuple[nn.Module, tuple[int, ...]], truth: "Ask", apart: "Apart"
 ) -> None:
     model, shape = made
-    with patch.object(convolution, "NARROW", narrow):  # at 0 kernel rows are never unrolled together
+    with patch.dict(vars(kernels), forced):
         agree(model, random_input(*shape), truth, apart)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(made=convolutions(), bad=st.sampled_from([torch.nan, torch.inf]))
+def test_the_library_keeps_examples_apart(
+    made: tuple[nn.Module, tuple[int, ...]], bad: float, truth: "Ask", apart: "Apart"
+) -> None:
+    """Its grouped convolutions run in single precision; one example that is not finite changes no other."""
+    model, shape = made
+    x, y = random_input(*shape), torch.linspace(0.2, 3.0, shape[0], dtype=torch.float64)
+    expected = truth(model, energy, x, y)
+    assume(float(expected.norms().min()) > 1e-3)
+    single = make_engine(copy.deepcopy(model).float(), energy, "bookkeeping")
+    with patch.object(kernels, "ENTRIES_PER_PLACE", 10**9):
+        ours = single.per_example(x.float(), y.float())
+        assert apart(ours, expected.gradients) < 1e-4
+        x[1] = bad
+        beside = single.per_example(x.float(), y.float())
+    for each, other in zip(ours, beside, strict=True):
+        assert torch.equal(each[[0, 2]], other[[0, 2]])
+        assert not torch.isfinite(other[1]).all()
 
 
 def stack(*layers: nn.Module) -> nn.Sequential:
@@ -131,10 +161,10 @@ STACKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "short sequences": (lambda: stack(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5, bias=False)), (4, 2, 6)),
     "long sequences": (lambda: stack(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 3)), (4, 9, 3)),
     "two sequence dimensions": (lambda: stack(nn.Linear(6, 8)), (4, 2, 3, 6)),
-    "kernel on few places": (lambda: stack(nn.Conv2d(3, 12, 3, stride=2, padding=1)), (4, 3, 4, 4)),
+    "kernel on few places": (lambda: stack(nn.Conv2d(8, 64, 3, stride=2, padding=1)), (4, 8, 4, 4)),
     "standardised kernel on few places": (
-        lambda: stack(StandardisedConv2d(3, 12, 3, stride=2)),
-        (4, 3, 5, 5),
+        lambda: stack(StandardisedConv2d(8, 64, 3, stride=2)),
+        (4, 8, 5, 5),
     ),
     "one channel": (
         lambda: stack(
@@ -187,9 +217,9 @@ def test_the_rule_follows_the_shape() -> None:
     assert isinstance(call(nn.Linear(6, 8), few, random_input(2, 2, 8)), Sequences)
     assert isinstance(call(nn.Linear(6, 8), many, random_input(2, 50, 8)), Stored)
     for kind in (nn.Conv2d, StandardisedConv2d):
-        layer = kind(3, 12, 3).double()
-        assert isinstance(call(layer, random_input(2, 3, 4, 4), random_input(2, 12, 2, 2)), KernelGram)
-        wide = call(layer, random_input(2, 3, 12, 12), random_input(2, 12, 10, 10))
+        layer = kind(8, 24, 3).double()
+        assert isinstance(call(layer, random_input(2, 8, 4, 4), random_input(2, 24, 2, 2)), KernelGram)
+        wide = call(layer, random_input(2, 8, 12, 12), random_input(2, 24, 10, 10))
         assert isinstance(wide, KernelGradients)
 
 
@@ -208,10 +238,11 @@ def test_a_gradient_along_the_kernel_does_not_shrink_a_standardised_norm(
 ) -> None:
     """Nearly all of the gradient is projected away: what is left is measured, not subtracted."""
     with seeded(1):
-        layer = StandardisedConv2d(3, 1, 3, bias=False)
+        layer = StandardisedConv2d(3, 16, 3, bias=False)
     x = 1e-3 * torch.randn(1, 3, 3, 3, generator=torch.Generator().manual_seed(1))
-    x += layer.standardisation().kernel.detach() + 5.0
-    x, b = (nn.functional.pad(each, (around,) * 4) for each in (x, torch.ones(1, 1, 1, 1)))
+    x += layer.standardisation().kernel.detach()[:1] + 5.0
+    first = torch.eye(16)[:1, :, None, None]
+    x, b = (nn.functional.pad(each, (around,) * 4) for each in (x, first))
     gradient = torch.autograd.grad((layer(x) * b).sum(), layer.weight)[0]
     double = layer.double()
     exact = torch.autograd.grad((double(x.double()) * b).sum(), double.weight)[0].norm()
