@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 import db
+from harness.results.datasets import find_dataset
 from harness.results.published_tables import Published, published
 from harness.results.rows import TABLES, Row, to_arrow
 from harness.spec import PROTOCOL, despelled
@@ -23,7 +24,9 @@ TRAINED = sa.select(CELL, MODELS.label("models")).where(*OURS, MODELS > 0)
 def write_published(connection: sa.Connection) -> bool:
     """Write the published numbers of this program into the database; False if they were there already."""
     table = TABLES["published"]
-    rows = to_arrow("published", [row for each in published() for row in each.rows()])
+    datasets = {each.key: find_dataset(each.cell.workload) for each in published()}
+    printed = [{**row, "dataset": datasets[row["cell"]]} for each in published() for row in each.rows()]
+    rows = to_arrow("published", printed)
     # JSON as text: a driver may parse it.
     as_text = [
         sa.cast(each, sa.String).label(each.name) if isinstance(each.type, sa.JSON) else each

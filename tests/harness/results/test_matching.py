@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import db
-from harness.report.reproduce import compare
+from harness.report.published.reproduce import compare
 from harness.results.collect import collect
 from harness.results.matching import differences, match
 from harness.results.published_tables import published
