@@ -202,7 +202,7 @@ class ModelRun(Base):
     epsilon_pld: Mapped[float | None]
     epsilon_rdp: Mapped[float | None]
     epsilon_rdp_classic: Mapped[float | None]
-    """By the conversion of Mironov 2017, which older papers print: comparable with theirs, larger than needed."""
+    """By the conversion of Mironov 2017, which older papers print: to compare with theirs."""
     epsilon_paper: Mapped[float | None]
     """Epsilon by the authors' own charge if it is disputed, e.g. for accepted attempts only."""
     assumptions: Mapped[list[str]]

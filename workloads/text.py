@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from workloads.base import Records
 from workloads.data.array_cache import Arrays
-from workloads.data.imdb import load_tfidf, load_tokens
+from workloads.data.imdb import load_tokens
 from workloads.data.places import data_root
+from workloads.features.tfidf import load_counts
 from workloads.models.lstm import review_lstm
 from workloads.models.mlp import mlp
 from workloads.published import OnPublishedData, Splits
@@ -70,6 +71,6 @@ workloads = [
         2,
         20_000,
         partial(mlp, (2_000, 2)),
-        encoded=load_tfidf,
+        encoded=load_counts,
     ),
 ]

@@ -164,8 +164,6 @@ def _text(
     kind: str, asked: Path | str, table: str | None, where: str | None, sweep: str | None
 ) -> "TextTable":
     """The table of a report that draws nothing."""
-    from harness.report.published.reproduce import compare
-    from harness.report.published.weak_baselines import tabulate_baselines
     from harness.results.collect import collect
     from harness.store import Store
 
@@ -173,7 +171,11 @@ def _text(
     if isinstance(asked, Path) and not Store(asked).database.exists():
         collect(asked)
     if kind == "reproduce":
+        from harness.report.published.reproduce import compare
+
         return compare(asked, table, where, sweep)
+    from harness.report.published.weak_baselines import tabulate_baselines
+
     return tabulate_baselines(asked, where, sweep)
 
 

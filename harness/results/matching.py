@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 import db
-from harness.results.datasets import find_dataset
+from harness.results.data_of import find_dataset
 from harness.results.published_tables import Published, published
 from harness.results.rows import TABLES, Row, to_arrow
 from harness.spec import PROTOCOL, despelled

@@ -51,8 +51,8 @@ MetricName = Literal[
 """The view `reproduction` defines which of them privbench measures."""
 
 Accountant = Literal["rdp_classic", "rdp", "paper"]
-"""How a paper counts its epsilon, by the name in `Guarantee.epsilons`: Rényi divergences by Mironov's conversion,
-by the improved one, or the authors' own charge, which is disputed."""
+"""How a paper counts its epsilon, by the name in `Guarantee.epsilons`: Rényi divergences by Mironov's
+conversion, by the improved one, or the authors' own charge, which is disputed."""
 
 
 class _Part(BaseModel):

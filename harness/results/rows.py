@@ -16,7 +16,7 @@ from safetensors.numpy import load
 import db
 from harness.leakage.figures import METRICS, NO_CURVE, recompute, unmeasured
 from harness.leakage.intervals import DEPENDENCE
-from harness.results.datasets import find_dataset
+from harness.results.data_of import find_dataset
 from harness.results.old_tasks import find_declared, find_uncounted
 from harness.spec import Task, configuration_of, spelled
 from harness.store.checks import purged_files

@@ -2,8 +2,7 @@
 
 Arrays, with <split> train or test: <split>_text (uint8: all reviews in UTF-8, one after the other),
 <split>_ends (int64: where each ends), <split>_y (int64: 0 negative, 1 positive). Negative reviews come first,
-each half in the order of the publisher's numbers. `reviews` gives them as text, `load_tokens` as numbers of words,
-`load_tfidf` as weighted counts of words.
+each half in the order of the publisher's numbers. `reviews` gives them as text, `load_tokens` as numbers.
 """
 
 import re
@@ -15,7 +14,6 @@ import numpy as np
 from workloads.data.array_cache import Arrays, cached, digest
 from workloads.data.dataset import File, Place, Published
 from workloads.data.foreign_files import read_members, wrong
-from workloads.data.tfidf import frequent_words, weigh
 from workloads.data.tokens import encode, ranks
 
 NAME = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d+)_(\d+)\.txt$")
@@ -107,23 +105,4 @@ def tokens(arrays: Arrays, vocabulary: int, length: int) -> Arrays:
     texts = {split: reviews(arrays, split) for split in ("train", "test")}
     ranked = ranks(texts["train"])
     made: Arrays = {f"{split}_x": encode(each, ranked, vocabulary, length) for split, each in texts.items()}
-    return made | {f"{split}_y": arrays[f"{split}_y"] for split in texts}
-
-
-def load_tfidf(features: int = 2_000) -> Arrays:
-    """train_x, test_x: float32 (n, features), weighted by tfidf.py; train_y, test_y. Computed once and cached.
-
-    Words and weights come from the 25,000 training reviews, as in DP-KFC, whose setting 2,000 is. A model's
-    guarantee covers neither: both count as public.
-    """
-    arrays = dataset.load()
-    key = f"{(dataset.sha256 or digest(arrays))[:12]}-{features}"
-    return cached("imdb-tfidf", key, lambda: tfidf(arrays, features))
-
-
-def tfidf(arrays: Arrays, features: int) -> Arrays:
-    """The result of `load_tfidf`, from the arrays of this data set."""
-    texts = {split: reviews(arrays, split) for split in ("train", "test")}
-    words = frequent_words(texts["train"], features)
-    made: Arrays = {f"{split}_x": weigh(texts["train"], each, words) for split, each in texts.items()}
     return made | {f"{split}_y": arrays[f"{split}_y"] for split in texts}

@@ -123,9 +123,8 @@ def remarks_of(row: Row) -> list[str]:
         texts.append(f"{row['guarantee_kind']} epsilon {row['epsilon']:.3g} by {row['accountant']}")
     if row["epsilon_recounted"] is not None:
         theirs = ACCOUNTANTS[row["accountant_printed"]]
-        texts.append(
-            f"epsilon {row['epsilon_recounted']:.4g} {theirs}, where the paper prints {row['epsilon_printed']:g}"
-        )
+        printed = f"where the paper prints {row['epsilon_printed']:g}"
+        texts.append(f"epsilon {row['epsilon_recounted']:.4g} {theirs}, {printed}")
     if row["matches"] > 1:
         texts.append(f"{row['matches']} cells of ours match; shown is the closest in settings")
     return [*texts, row["note"]] if row["note"] else texts

@@ -1,8 +1,8 @@
 """Weak baselines: cells of the private baseline below a published line that is no less private.
 
-Rows come from the view `baseline`, which finds the most accurate comparable line of every cell. A cell is weak
-if even the upper end of its interval is below the printed accuracy: a method that beats such a baseline has not
-been shown to beat the state of the art.
+Rows come from the view `baseline`, which finds the most accurate comparable line of every cell. A cell is
+weak if even the upper end of its interval is below the printed accuracy: to beat such a baseline is not to
+beat what is published.
 """
 
 import math
@@ -21,9 +21,10 @@ COLUMNS = ("data", "workload", "cell", "accuracy", "published", "line", "differe
 RANKED = ("workload", "cell", "accuracy", "published", "difference", "finding", "remarks")
 WEAK, EQUAL, ALONE = "weak", "not weak", "no line"
 NOTES = (
-    "Published: the most accurate line on the same data set, of any method and network, whose epsilon is at most "
-    "the cell's by the same accountant, and whose training set is within a quarter of the cell's.",
-    "Weak: the upper end of the cell's 95 % interval is below the printed accuracy; with one model, its accuracy.",
+    "Published: the most accurate line on the same data set, of any method and network, whose epsilon is at "
+    "most the cell's by the same accountant, with three quarters to four thirds of its training records.",
+    "Weak: the upper end of the cell's 95 % interval is below the printed accuracy; with one model, its "
+    "accuracy.",
 )
 
 
@@ -89,8 +90,8 @@ def cite(row: Row) -> str:
     """The line: its accuracy, its privacy and its source."""
     counted = ACCOUNTANTS.get(row["accountant_printed"], f"by {row['accountant']}")
     return (
-        f"{100 * row['published_accuracy']:.4g} % of {row['published_label']} on {row['printed_workload']} at "
-        f"epsilon {row['epsilon_printed']:g} ({row['citation']}, {row['printed']}); the cell's epsilon is "
+        f"{100 * row['published_accuracy']:.4g} % by {row['published_label']} ({row['printed_workload']}) "
+        f"at epsilon {row['epsilon_printed']:g}: {row['citation']}, {row['printed']}; the cell's epsilon is "
         f"{row['epsilon_recounted']:.3g} {counted}"
     )
 

@@ -58,20 +58,6 @@ def test_tokens_are_made_once_and_kept(shelf: "Shelf", monkeypatch: pytest.Monke
     assert all(np.array_equal(arrays[name], again[name]) for name in arrays)
 
 
-def test_weighted_counts_are_made_once_and_kept(shelf: "Shelf", monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf.tar("imdb/aclImdb_v1.tar.gz", {f"aclImdb/{name}": content for name, content in members()})
-    small = replace(imdb.dataset, read=partial(read_reviews, each=2), sha256=None, files=())
-    monkeypatch.setattr(imdb, "dataset", small)
-    arrays = imdb.load_tfidf(features=2)
-    # Training words by frequency: bad 2, bon 2, très 2; the alphabet decides.
-    assert (arrays["train_x"] > 0).tolist() == [[True, False], [True, False], [False, False], [False, True]]
-    assert (arrays["test_x"] > 0).tolist() == [[True, False], [False, False], [False, False], [False, False]]
-    assert arrays["test_y"].tolist() == [0, 0, 1, 1]
-    monkeypatch.setattr(imdb, "tfidf", None)
-    again = imdb.load_tfidf(features=2)
-    assert all(np.array_equal(arrays[name], again[name]) for name in arrays)
-
-
 def test_a_missing_review_is_counted(shelf: "Shelf") -> None:
     for name, content in members():
         if name != "test/pos/0_9.txt":

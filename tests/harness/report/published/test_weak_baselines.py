@@ -6,6 +6,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from harness.cli import summary
 from harness.report.published.weak_baselines import notices, tabulate_baselines
 from harness.results.collect import collect
 from harness.results.query import open_reader
@@ -129,9 +130,17 @@ def test_a_run_is_told_once_per_data_set(store: Store) -> None:
         assert notices(reader, [EQUAL.key, STRICT.key], {}) == []
     fashion, mnist = texts
     assert fashion.startswith("WEAK BASELINE on fashion-mnist: fmnist-cnn, dp-sgd ε=1, 70.50 ± 6.35 %, is ")
-    assert "86.25 % of DPIS" in fashion
+    assert "86.25 % by DPIS (FMNIST) at epsilon 1" in fashion
     assert "mnist-cnn, dp-sgd ε=3, 96.00 (one model) %, is 2.7 points below 98.7 %" in mnist
     assert "and 1 more cells are weak" in mnist
+
+
+def test_the_summary_of_a_run_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    summary.frontier(store, [WEAK, STRICT])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.count("WEAK BASELINE") == 1
+    assert "WEAK BASELINE on mnist: mnist-cnn, dp-sgd ε=3" in shown
+    assert "See `privbench report baseline`" in shown
 
 
 def test_a_condition_without_rows_is_refused(store: Store) -> None:
