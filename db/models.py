@@ -45,6 +45,8 @@ class Cell(Base):
     key: Mapped[str] = mapped_column(primary_key=True)
     workload: Mapped[str]
     workload_version: Mapped[str]
+    dataset: Mapped[str | None]
+    """The published data set of the workload; null if it has records of its own."""
     method: Mapped[str]
     method_version: Mapped[str]
     role: Mapped[str | None]
@@ -210,6 +212,8 @@ class ModelRun(Base):
     accountant: Mapped[str | None]
     epsilon_pld: Mapped[float | None]
     epsilon_rdp: Mapped[float | None]
+    epsilon_rdp_classic: Mapped[float | None]
+    """By the conversion of Mironov 2017, which older papers print: to compare with theirs."""
     epsilon_paper: Mapped[float | None]
     """Epsilon by the authors' own charge if it is disputed, e.g. for accepted attempts only."""
     assumptions: Mapped[list[str]]
@@ -375,7 +379,14 @@ class Published(Base):
     """What identifies the cell besides workload and method."""
     stated: Mapped[dict[str, Any]]
     """Further settings that the paper or its repository states."""
+    dataset: Mapped[str | None]
+    """The data set of our workload."""
     n_train: Mapped[int | None]
+    epsilon: Mapped[float | None]
+    """As printed: a result, or among `params`."""
+    delta: Mapped[float | None]
+    accountant: Mapped[str | None]
+    """How the printed epsilon was counted: `rdp_classic`, `rdp` or `paper`; null if it is not stated."""
     runs: Mapped[int | None]
     """Training runs behind the number."""
     metric: Mapped[str]

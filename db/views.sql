@@ -737,6 +737,7 @@ left join cell d on d.key = t.cell;
 --   ours            accuracy and train_accuracy: mean over the cell's models, ours_deviation their standard deviation;
 --                   leakage: of the named attack, with the interval of frontier (with several parameter sets, the
 --                   highest AUC); step_seconds: median; a method's own stats (rejection_rate): as accuracy
+--   epsilon_recounted  epsilon of our ledger by the accountant of the paper, to be compared with epsilon_printed
 --   difference      ours - value
 --   status          not run       no trained cell matches; reason states it if none can
 --                   not measured  the cell exists, the figure does not; reason states why
@@ -752,7 +753,9 @@ with utility as (
         avg(top10_accuracy order by index) as top10_accuracy, stddev_samp(top10_accuracy order by index) as top10_accuracy_sd,
         percentile_cont(0.5) within group (order by step_seconds_median) as step_seconds,
         max(steps) as steps,
-        max(guarantee_kind) as guarantee_kind, max(epsilon) as epsilon, max(accountant) as accountant
+        max(guarantee_kind) as guarantee_kind, max(epsilon) as epsilon, max(accountant) as accountant,
+        max(epsilon_rdp) as epsilon_rdp, max(epsilon_rdp_classic) as epsilon_rdp_classic,
+        max(epsilon_paper) as epsilon_paper
     from model_run
     group by cell
 ),
@@ -802,7 +805,13 @@ rebuilt as (
 beside as (
     select
         p.*, m.cell as our_cell, m.differences, c.n_train as our_n_train, c.label as our_label,
-        u.models, u.guarantee_kind, u.epsilon, u.accountant, b.valid,
+        u.models, u.guarantee_kind, u.epsilon as our_epsilon, u.accountant as our_accountant,
+        case p.accountant
+            when 'rdp_classic' then u.epsilon_rdp_classic
+            when 'rdp' then u.epsilon_rdp
+            when 'paper' then u.epsilon_paper
+        end as epsilon_recounted,
+        b.valid,
         u.steps * cast(c.batch_size as double precision) / nullif(c.n_train, 0) as epochs,
         l.cell is not null or i.cell is not null as attacked,
         l.tpr_at_0p01pct_reason,
@@ -868,9 +877,71 @@ select
         when attack is not null then 'every model trains on the whole pool: there are no non-members'
         else 'the method did not report it'
     end as reason, unmatchable is null as runnable,
-    guarantee_kind, epsilon, accountant, valid, differences, stated, protocol, note, printed, about, citation,
+    guarantee_kind, our_epsilon as epsilon, our_accountant as accountant,
+    epsilon as epsilon_printed, accountant as accountant_printed, epsilon_recounted,
+    valid, differences, stated, protocol, note, printed, about, citation,
     key as published_key
 from beside;
+
+-- baseline: every trained cell of the private baseline on a published data set, beside the most accurate published line
+-- on the same data set that is no less private; null in the columns of the line if there is none.
+--   Compared are lines with a printed accuracy, an epsilon, and a number of training records that is at least three
+--   quarters and at most four thirds of the cell's. A line is no less private if its epsilon is at most the cell's,
+--   which is taken by the accountant of the paper if that is stated, else the price (no other is lower), with one per
+--   cent for rounding in print; and its delta, if stated, is at most the cell's. Disputed epsilons do not count.
+--   difference      accuracy of the cell minus that of the line
+create view baseline as
+with utility as (
+    select
+        cell, count(*) as models,
+        avg(test_accuracy order by index) as accuracy, stddev_samp(test_accuracy order by index) as accuracy_sd,
+        max(epsilon) as epsilon, max(accountant) as accountant, max(delta) as delta,
+        max(epsilon_rdp) as epsilon_rdp, max(epsilon_rdp_classic) as epsilon_rdp_classic
+    from model_run
+    where test_accuracy is not null and epsilon is not null
+    group by cell
+),
+trained as (
+    select
+        c.key as cell, c.workload, c.dataset, c.label, c.params, c.epsilon_asked, c.n_train,
+        u.models, u.accuracy, u.accuracy_sd, u.epsilon, u.accountant, u.delta, u.epsilon_rdp, u.epsilon_rdp_classic,
+        i.sweep, c.origin, c.protocol
+    from cell c
+    join utility u on u.cell = c.key
+    left join cell_sweep i on i.cell = c.key
+    where c.role = 'private-baseline' and c.dataset is not null and c.canary is null
+),
+beside as (
+    select
+        t.cell, p.key as published_key, p.label as published_label, p.printed_workload, p.method as published_method,
+        p.table_name, p.printed, p.citation, p.value / 100 as published_accuracy, p.epsilon as epsilon_printed,
+        p.accountant as accountant_printed, p.n_train as published_n_train,
+        case p.accountant when 'rdp_classic' then t.epsilon_rdp_classic when 'rdp' then t.epsilon_rdp else t.epsilon end
+            as epsilon_recounted,
+        row_number() over (partition by t.cell order by p.value desc, p.key) as place
+    from trained t
+    join published p
+        on p.dataset = t.dataset
+        and p.metric = 'accuracy'
+        and p.unit = '%'
+        and p.accountant is distinct from 'paper'
+        and p.n_train between 0.75 * t.n_train and t.n_train / 0.75
+        and p.epsilon <= 1.01 * case p.accountant
+            when 'rdp_classic' then t.epsilon_rdp_classic
+            when 'rdp' then t.epsilon_rdp
+            else t.epsilon
+        end
+        and (p.delta is null or p.delta <= t.delta * (1 + 1e-9))
+)
+select
+    t.cell, t.workload, t.dataset, t.label, t.params, t.epsilon_asked, t.n_train, t.models, t.accuracy, t.accuracy_sd,
+    t.epsilon, t.accountant, t.delta,
+    b.published_accuracy, t.accuracy - b.published_accuracy as difference,
+    b.published_label, b.published_method, b.printed_workload, b.table_name, b.printed, b.citation, b.published_n_train,
+    b.epsilon_printed, b.accountant_printed, b.epsilon_recounted, b.published_key,
+    t.sweep, t.origin, t.protocol
+from trained t
+left join beside b on b.cell = t.cell and b.place = 1;
 
 -- conflicts: figures of an imported task that differ from ours of the same task, one row per figure. A task gives the
 -- same bits only on the same kind of machine: a tiny difference comes from another machine, a large one needs an

@@ -13,8 +13,8 @@ from torch import nn
 from workloads.base import Records
 from workloads.data.array_cache import Arrays
 from workloads.data.places import data_root
-from workloads.features.pixels import COLOUR, GREY, IMAGENET, Pixels, Scale
-from workloads.models.cnn import cifar_cnn, mnist_cnn
+from workloads.features.pixels import COLOUR, GREY, IMAGENET, MNIST, Pixels, Scale
+from workloads.models.cnn import cifar_cnn, keras_mnist_cnn, mnist_cnn, plain_mnist_cnn
 from workloads.models.lenet import lenet
 from workloads.models.mlp import mlp
 from workloads.models.wrn import wrn
@@ -84,6 +84,7 @@ def images(
 
 TANH = "CNN with tanh (Papernot et al. 2021)"
 RELU = "CNN with ReLU instead of tanh"
+WIDE = "CNN with tanh, twice as wide (Bao and Bindschaedler 2024)"
 LENET = "LeNet with sigmoids (Zhu et al. 2019)"
 TWO_LAYERS = "MLP of two layers, 1,024 units"
 
@@ -94,6 +95,25 @@ workloads = [
     images("mnist-cnn-relu", RELU, "mnist", 50_000, partial(mnist_cnn, act="relu"), GREY),
     images("fmnist-cnn-relu", RELU, "fashion-mnist", 50_000, partial(mnist_cnn, act="relu"), GREY),
     images("cifar10-cnn-relu", RELU, "cifar-10", 45_000, partial(cifar_cnn, act="relu"), IMAGENET),
+    images(
+        "mnist-cnn-opacus",
+        "CNN with ReLU of Opacus's example",
+        "mnist",
+        50_000,
+        partial(mnist_cnn, act="relu", padding=3),
+        MNIST,
+    ),
+    images(
+        "mnist-cnn-keras",
+        "CNN with ReLU of TensorFlow Privacy's tutorial",
+        "mnist",
+        50_000,
+        keras_mnist_cnn,
+        GREY,
+    ),
+    images("mnist-cnn-wide", WIDE, "mnist", 50_000, partial(mnist_cnn, widths=(32, 64)), GREY),
+    images("fmnist-cnn-wide", WIDE, "fashion-mnist", 50_000, partial(mnist_cnn, widths=(32, 64)), GREY),
+    images("mnist-cnn-kfc", "CNN with ReLU of DP-KFC", "mnist", 50_000, plain_mnist_cnn, MNIST),
     images(
         "fmnist-lenet", LENET, "fashion-mnist", 30_000, partial(lenet, channels=1, side=28, classes=10), GREY
     ),

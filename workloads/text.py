@@ -1,7 +1,8 @@
-"""Film reviews as tokens, and a recurrent network trained on them."""
+"""Film reviews as tokens or weighted counts of words, and models trained on them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -9,28 +10,33 @@ import torch
 from numpy.typing import NDArray
 
 from workloads.base import Records
+from workloads.data.array_cache import Arrays
 from workloads.data.imdb import load_tokens
 from workloads.data.places import data_root
+from workloads.features.tfidf import load_counts
 from workloads.models.lstm import review_lstm
+from workloads.models.mlp import mlp
 from workloads.published import OnPublishedData, Splits
 
 
 @dataclass(frozen=True)
 class Reviews(OnPublishedData):
-    """A network on the first 80 words. The pool is the publisher's training split.
+    """A model on reviews. The pool is the publisher's training split.
 
-    The test set is the publisher's test split without exact duplicates of reviews in the pool.
+    The test set is the publisher's test split without reviews that begin as one in the pool does.
     """
+
+    encoded: Callable[[], Arrays] = load_tokens
 
     def splits(self) -> Splits:
         """Pool and test, read once per process."""
-        return records(data_root())
+        return records(self.encoded, data_root())
 
 
 @lru_cache(maxsize=1)
-def records(root: Path) -> Splits:
+def records(encoded: Callable[[], Arrays], root: Path) -> Splits:
     """Pool and test below a data root."""
-    arrays, new = load_tokens(), unseen_reviews()
+    arrays, new = encoded(), unseen_reviews()
     return (
         Records(torch.from_numpy(arrays["train_x"]), torch.from_numpy(arrays["train_y"])),
         Records(torch.from_numpy(arrays["test_x"][new]), torch.from_numpy(arrays["test_y"][new])),
@@ -57,5 +63,14 @@ workloads = [
         2,
         20_000,
         review_lstm,
-    )
+    ),
+    Reviews(
+        "imdb-tfidf-linear",
+        "one linear layer 2000-2 on weighted counts of words (DP-KFC)",
+        "imdb",
+        2,
+        20_000,
+        partial(mlp, (2_000, 2)),
+        encoded=load_counts,
+    ),
 ]

@@ -131,13 +131,21 @@ REPRODUCED = Layout(
 )
 
 
-def reproduced(found: "TextTable", wide: bool, rest: str) -> None:
-    """Print published numbers beside ours, with the remarks on them."""
+BASELINES = Layout(
+    group="workload",
+    drop=("data", "line"),
+    keep=("cell", "accuracy", "published", "difference", "finding"),
+    one_line=True,
+)
+
+
+def text_table(found: "TextTable", layout: Layout, wide: bool, rest: str) -> None:
+    """Print a report that draws nothing, with its remarks."""
     from harness.report.text_table import chosen_part
 
     part = chosen_part(found)
     rows = [dict(zip(part.columns, row, strict=True)) for row in part.rows]
-    print_table(rows, found.title, REPRODUCED, wide, rest)
+    print_table(rows, found.title, layout, wide, rest)
     prose(found.counts)
     for number, text in enumerate(found.remarks, 1):
         prose(f"[{number}] {text}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,10 +19,17 @@ from harness.cli.options import (
     store_path,
     stored_tunes,
 )
+from harness.cli.terminal.fitting import Layout
 from workloads.errors import SpecError
+
+if TYPE_CHECKING:
+    from harness.report.tables import TextTable
 
 DRAWN_BY_LEAKAGE = ("frontier", "calibration", "all")
 """Reports with an axis of measured leakage."""
+
+TEXTS = {"reproduce": output.REPRODUCED, "baseline": output.BASELINES}
+"""Reports without a figure."""
 
 
 def report(
@@ -36,6 +43,7 @@ def report(
             "attributes",
             "reconstructions",
             "reproduce",
+            "baseline",
             "theory",
             "tune",
             "all",
@@ -53,7 +61,7 @@ def report(
     ] = None,
     form: Annotated[
         Literal["table", "md", "latex", "csv"] | None,
-        typer.Option("--format", help="reproduce: the format of the output (default table)."),
+        typer.Option("--format", help="reproduce, baseline: the format of the output (default table)."),
     ] = None,
     columns: Annotated[
         Literal["1", "2"] | None,
@@ -93,21 +101,23 @@ def report(
     `calibration` compares methods at equal measured leakage, `compare` cells by paired tests; `audit` shows
     lower bounds on epsilon from canaries; `attributes` compares attribute inference on members and others.
     `reconstructions` shows members next to their reconstructions by gradient inversion.
-    `reproduce` shows published numbers next to ours, as text. `theory` draws the methods'
-    own figures; it needs no store. `tune` draws what `privbench tune` tried and chose, and how much luck its
-    studies show.
+    `reproduce` shows published numbers next to ours, as text, and `baseline` the private baseline next to
+    the best published line on the same data. `theory` draws the methods' own figures; it needs no store.
+    `tune` draws what `privbench tune` tried and chose, and how much luck its studies show.
     """
     if name is not None and kind != "tune":
         raise SpecError(f"NAME is that of a tune, and `report {kind}` takes none", field="NAME", value=name)
     if (attack or fpr is not None) and kind not in DRAWN_BY_LEAKAGE:
         raise SpecError(f"--attack and --fpr choose the axis of leakage, and `report {kind}` has none")
     panels, chosen = split_names(panel, "--panel"), split_names(columns_of, "--columns-of")
-    if kind == "reproduce":
+    if kind in TEXTS:
         if columns or panels:
-            raise SpecError("`report reproduce` draws no figure: leave --columns and --panel out")
+            raise SpecError(f"`report {kind}` draws no figure: leave --columns and --panel out")
+        if table and kind != "reproduce":
+            raise SpecError(f"--table belongs to `report reproduce`, not to `report {kind}`")
         folder = report_folder(out, store, database)
-        asked = source(store, database)
-        return _reproduce(asked, table, where, folder, form or "table", sweep, chosen, wide)
+        found = _text(kind, source(store, database), table, where, sweep)
+        return _print(found, TEXTS[kind], folder, form or "table", chosen, wide)
     if table or form:
         raise SpecError(f"--table and --format belong to `report reproduce`, not to `report {kind}`")
     if database and kind in ("theory", "reconstructions"):
@@ -150,32 +160,38 @@ def split_names(text: str | None, option: str) -> list[str]:
     return names
 
 
-def _reproduce(
-    source: Path | str,
-    table: str | None,
-    where: str | None,
-    out: Path,
-    form: str,
-    sweep: str | None,
-    columns: Sequence[str],
-    wide: bool,
-) -> None:
-    """Print the comparison in the given format and write it as Markdown, LaTeX and CSV."""
-    from harness.report.reproduce import compare
-    from harness.report.tables import RENDER, write_table
-    from harness.report.text_table import choose_columns
+def _text(
+    kind: str, asked: Path | str, table: str | None, where: str | None, sweep: str | None
+) -> "TextTable":
+    """The table of a report that draws nothing."""
     from harness.results.collect import collect
     from harness.store import Store
 
     # Nothing was run yet: show every published number.
-    if isinstance(source, Path) and not Store(source).database.exists():
-        collect(source)
-    (found,) = choose_columns([compare(source, table, where, sweep)], columns)
+    if isinstance(asked, Path) and not Store(asked).database.exists():
+        collect(asked)
+    if kind == "reproduce":
+        from harness.report.published.reproduce import compare
+
+        return compare(asked, table, where, sweep)
+    from harness.report.published.weak_baselines import tabulate_baselines
+
+    return tabulate_baselines(asked, where, sweep)
+
+
+def _print(
+    table: "TextTable", layout: Layout, out: Path, form: str, columns: Sequence[str], wide: bool
+) -> None:
+    """Print a table in the given format and write it as Markdown, LaTeX and CSV."""
+    from harness.report.tables import RENDER, write_table
+    from harness.report.text_table import choose_columns
+
+    (found,) = choose_columns([table], columns)
     files = write_table(found, out)
     if form in RENDER:
         typer.echo(RENDER[form](found), nl=False)
         return
-    output.reproduced(found, wide, "--wide, or the files below")
+    output.text_table(found, layout, wide, "--wide, or the files below")
     for file in files:
         output.say(str(file))
 

@@ -14,8 +14,9 @@ from harness.report.compare import NAMES, describe
 from harness.report.costs import BELOW_ONE
 from harness.report.frontier_table import AVERAGE_CASE
 from harness.report.leakage import STRONGEST, TPRS, Leakage, choose_leakage, drawn_by
+from harness.report.published.reproduce import tabulate
+from harness.report.published.weak_baselines import notices
 from harness.report.reading import PLAIN, read_rows
-from harness.report.reproduce import tabulate
 from harness.report.tuning.budgets import is_shown, tuning_notes
 from harness.report.units import (
     MARK,
@@ -71,7 +72,7 @@ def published(store: Store, cells: Sequence[Cell], table: str, wide: bool = Fals
     with open_reader(store.path) as reader:
         rows = read_rows(reader, sql)
     if rows:
-        output.reproduced(tabulate(rows), wide, REST)
+        output.text_table(tabulate(rows), output.REPRODUCED, wide, REST)
 
 
 def _frontier(reader: Reader, cells: Sequence[Cell], wide: bool) -> None:
@@ -93,6 +94,8 @@ def _frontier(reader: Reader, cells: Sequence[Cell], wide: bool) -> None:
         output.prose(BELOW_ONE)
     if left := sorted({row["attack"] for row in rows} - {row["attack"] for row in shown}):
         output.prose(f"Other attacks ({', '.join(left)}) and both ends of every interval: --wide.")
+    for notice in notices(reader, list(labels), labels):
+        output.prose(notice)
     _comparisons(reader, keys, labels)
     _unattacked(reader, keys, labels, wide)
     _audits(reader, keys, labels, wide)

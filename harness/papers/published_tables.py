@@ -56,6 +56,10 @@ MetricName = Literal[
 ]
 """The view `reproduction` defines how privbench measures them."""
 
+Accountant = Literal["rdp_classic", "rdp", "paper"]
+"""How a paper counts its epsilon, by the name in `Guarantee.epsilons`: Rényi divergences by Mironov's
+conversion, by the improved one, or the authors' own charge, which is disputed."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -97,6 +101,8 @@ class PrintedCell(_Part):
     """The identifying parameters: a cell of ours is this one only if they agree."""
     stated: Mapping[str, Value] = {}
     """Further settings that the paper states: the report shows where ours differ."""
+    epsilon: Annotated[FiniteFloat, Field(gt=0)] | None = None
+    """The printed epsilon, where the noise is stated and identifies the line: it is a result then."""
     lost: tuple[str, ...] = ()
     """Identifying parameters that cannot be known."""
     impossible: Text | None = None
@@ -105,6 +111,12 @@ class PrintedCell(_Part):
     deviations: tuple[Annotated[FiniteFloat, Field(ge=0)], ...] = ()
     """Printed standard deviations of the first values; the others have none."""
     note: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_epsilon(self) -> "PrintedCell":
+        if self.epsilon is not None and "epsilon" in self.params:
+            raise ValueError("epsilon is given twice: as the printed result, and among params")
+        return self
 
     @property
     def unmatchable(self) -> str | None:
@@ -161,6 +173,8 @@ class PrintedTable(_Part):
     about: Text
     n_train: Mapping[Name, Annotated[int, Field(ge=1)]] = {}
     """Training records by workload, if the paper states them."""
+    accountant: Mapping[Name, Accountant] = {}
+    """How the printed epsilons were counted, by method, if the paper states it."""
     unstated: tuple[str, ...] = ()
     """Parameters that the paper does not state for these cells: our choice is reported."""
     ours: Mapping[str, Value] = {}
@@ -205,6 +219,23 @@ class Published:
         """Training records, if the paper states them."""
         return self.table.n_train.get(self.cell.workload or "")
 
+    @property
+    def epsilon(self) -> float | None:
+        """The printed epsilon: a result of the stated noise, or the target that identifies the line."""
+        given = self.cell.params.get("epsilon") if self.cell.epsilon is None else self.cell.epsilon
+        return None if given is None else float(given)
+
+    @property
+    def delta(self) -> float | None:
+        """The delta of the printed epsilon, if the paper states it."""
+        given = self.cell.params.get("delta", self.cell.stated.get("delta"))
+        return None if given is None else float(given)
+
+    @property
+    def accountant(self) -> Accountant | None:
+        """How the printed epsilon was counted, if the paper states it."""
+        return None if self.epsilon is None else self.table.accountant.get(self.cell.method or "")
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Its rows of the table `published` but for `unmatchable`: one per value."""
         cell = self.cell
@@ -220,7 +251,7 @@ class Published:
             "printed_workload": cell.on,
             "params": _text(dict(cell.params)),
             "stated": _text(dict(cell.stated)),
-            "n_train": self.n_train,
+            **{name: getattr(self, name) for name in ("n_train", "epsilon", "delta", "accountant")},
             "runs": self.block.runs,
         }
         for place, (metric, value) in enumerate(zip(self.block.metrics, cell.values, strict=True)):

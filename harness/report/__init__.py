@@ -17,7 +17,7 @@ A figure is a .png, an .svg and a .pdf; a table is a .md, a .tex and a .csv. Eac
 the date ($SOURCE_DATE_EPOCH, if set) and the version: figures in their metadata, text in a comment, a CSV in
 the .csv-metadata.json next to it. `sheet` is the paper size (harness.report.figure.paper_sizes).
 
-Published numbers next to ours are text and not in `write_all`: harness.report.reproduce.
+Published numbers next to ours are text and not in `write_all`: harness.report.published.reproduce.
 """
 
 from itertools import chain

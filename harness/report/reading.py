@@ -110,6 +110,8 @@ class Reading:
     """Parameters and statistics of every training run of a method with figures of its own."""
     reproduction: list[Row] = field(default_factory=list)
     """Every published number next to ours, whatever the condition."""
+    standings: list[Row] = field(default_factory=list)
+    """Every cell of the private baseline next to the best published line, whatever the condition."""
     forgotten: list[Row] = field(default_factory=list)
     """What `privbench forget` took out of the other rows, whatever the condition."""
     conflicts: list[Row] = field(default_factory=list)
@@ -231,6 +233,7 @@ def _read(reader: Reader, where: str | None, view: str, sweep: str | None) -> Re
         runs=sorted(runs, key=lambda row: (row["cell"], row["index"])),
         illustrated=list(read_rows(reader, ILLUSTRATED)),
         reproduction=list(read_rows(reader, "select * from reproduction order by published_key")),
+        standings=list(read_rows(reader, "select * from baseline order by dataset, difference, cell")),
         forgotten=list(read_rows(reader, "select * from forgotten order by forgotten, key")),
         conflicts=list(read_rows(reader, "select * from conflicts order by origin, task, figure")),
         comparisons=list(read_rows(reader, "select * from comparison order by workload, axis, cell, other")),

@@ -90,6 +90,10 @@ class Results:
         """Published numbers next to ours."""
         return self._view("reproduction", where)
 
+    def baseline(self, where: str | None = None) -> "pd.DataFrame":
+        """Cells of the private baseline next to the best published line on the same data."""
+        return self._view("baseline", where)
+
     def failures(self, where: str | None = None) -> "pd.DataFrame":
         """Tasks that ended without a result, with the reason."""
         return self._view("failures", where)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 import db
 from harness.papers.published_lines import defaults_of, find_obstacle, members_of
 from harness.papers.published_tables import Published, published
+from harness.results.data_of import find_dataset
 from harness.results.rows import TABLES, Row, to_arrow
 from harness.spec import PROTOCOL, despelled, epochs_of, steps_of
 
@@ -27,8 +28,12 @@ TRAINED = sa.select(CELL, MODELS.label("models")).where(*OURS, MODELS > 0, NO_TR
 def write_published(connection: sa.Connection) -> bool:
     """Write the published numbers of this program into the database; False if they were there already."""
     table = TABLES["published"]
-    lines = [(each, find_obstacle(each)) for each in published()]
-    rows = to_arrow("published", [{**row, "unmatchable": why} for each, why in lines for row in each.rows()])
+    printed = [
+        {**row, "unmatchable": find_obstacle(each), "dataset": find_dataset(each.cell.workload)}
+        for each in published()
+        for row in each.rows()
+    ]
+    rows = to_arrow("published", printed)
     # JSON as text: a driver may parse it.
     as_text = [
         sa.cast(each, sa.String).label(each.name) if isinstance(each.type, sa.JSON) else each

@@ -16,6 +16,7 @@ from safetensors.numpy import load
 import db
 from harness.leakage.figures import METRICS, NO_CURVE, recompute, unmeasured
 from harness.leakage.intervals import DEPENDENCE
+from harness.results.data_of import find_dataset
 from harness.results.old_tasks import find_declared, find_uncounted
 from harness.spec import Task, configuration_of, spelled
 from harness.store.checks import purged_files
@@ -111,6 +112,7 @@ def cell_row(origin: Origin, task: Task) -> Row | None:
         "key": origin.key(task.cell_key),
         "workload": cell.workload.name,
         "workload_version": cell.workload.version,
+        "dataset": find_dataset(cell.workload.name),
         "method": method,
         "method_version": cell.method.version,
         "role": declared.role,
@@ -197,6 +199,7 @@ def _model_row(task: Task, training: Training) -> Row:
         "accountant": guarantee.accountant,
         "epsilon_pld": guarantee.epsilons.get("pld"),
         "epsilon_rdp": guarantee.epsilons.get("rdp"),
+        "epsilon_rdp_classic": guarantee.epsilons.get("rdp_classic"),
         "epsilon_paper": guarantee.epsilons.get("paper"),
         "assumptions": _text(list(guarantee.assumptions)),
         **_ceilings(guarantee),

@@ -6,13 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from workloads.models.cnn import cifar_cnn, mnist_cnn
+from workloads.models.cnn import cifar_cnn, keras_mnist_cnn, mnist_cnn, plain_mnist_cnn
 from workloads.models.lenet import lenet
 from workloads.models.wrn import StandardisedConv2d, wrn
 
 # Sizes the sources state; those of the wide ResNets are the usual ones, with GroupNorm for BatchNorm.
 SIZES: dict[str, tuple[Callable[[int], nn.Module], int, tuple[int, ...], int]] = {
     "mnist cnn": (mnist_cnn, 26_010, (1, 28, 28), 10),
+    "mnist cnn of keras": (keras_mnist_cnn, 26_010, (1, 28, 28), 10),
+    "mnist cnn of dp-kfc": (plain_mnist_cnn, 206_922, (1, 28, 28), 10),
     "cifar cnn": (cifar_cnn, 550_570, (3, 32, 32), 10),
     "lenet cifar-10": (lambda seed: lenet(seed, 3, 32, 10), 15_826, (3, 32, 32), 10),
     "lenet fashion-mnist": (lambda seed: lenet(seed, 1, 28, 10), 13_426, (1, 28, 28), 10),
@@ -47,6 +49,38 @@ def test_the_activation_is_chosen() -> None:
     assert nn.Tanh in kinds
     assert nn.Sigmoid not in kinds
     assert {type(layer) for layer in mnist_cnn(0, "relu")} >= {nn.ReLU, nn.Conv2d, nn.MaxPool2d}
+
+
+def sides(model: nn.Sequential) -> list[int]:
+    """The width of the maps after every layer that has maps."""
+    x = torch.zeros(1, 1, 28, 28)
+    found = []
+    for layer in model:
+        x = layer(x)
+        found += [x.shape[-1]] if x.dim() == 4 and not isinstance(layer, nn.ReLU | nn.Tanh) else []
+    return found
+
+
+def test_the_padding_is_that_of_each_source() -> None:
+    assert sides(mnist_cnn(0)) == [13, 12, 5, 4]
+    assert sides(mnist_cnn(0, "relu", padding=3)) == [14, 13, 5, 4]
+    assert sides(keras_mnist_cnn(0)) == [14, 13, 5, 4], "Keras pads 'same' by 3 before and 3 after"
+    assert sides(plain_mnist_cnn(0)) == [28, 14, 14, 7]
+
+
+def test_every_layer_of_the_wide_network_has_its_size() -> None:
+    layers = [layer for layer in mnist_cnn(0, widths=(32, 64)) if list(layer.parameters())]
+    counts = [sum(weight.numel() for weight in layer.parameters()) for layer in layers]
+    assert counts == [2_080, 32_832, 32_800, 330]
+
+
+def test_keras_draws_weights_by_both_widths_and_no_biases() -> None:
+    limits = [6 / (64 + 16 * 64), 6 / (16 * 16 + 32 * 16), 6 / (512 + 32), 6 / (32 + 10)]
+    layers = [layer for layer in keras_mnist_cnn(0) if isinstance(layer, nn.Conv2d | nn.Linear)]
+    for layer, squared in zip(layers, limits, strict=True):
+        assert 0.95 * squared**0.5 < layer.weight.abs().max() <= squared**0.5
+        assert layer.bias is not None
+        assert not layer.bias.any()
 
 
 def test_lenet_starts_within_half_of_zero() -> None:

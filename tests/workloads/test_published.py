@@ -31,18 +31,24 @@ PARAMETERS = {
     "cifar100-wrn28-2": 1_479_220,
     "fmnist-cnn": 26_010,
     "fmnist-cnn-relu": 26_010,
+    "fmnist-cnn-wide": 68_042,
     "fmnist-lenet": 13_426,
     "fmnist-mlp": 814_090,
     "fmnist-scatter-cnn": 33_066,
     "fmnist-scatter-linear": 39_700,
     "imdb-lstm": 2_021_202,
     "imdb-minilm-head": 770,
+    "imdb-tfidf-linear": 4_002,
     "lfw-lenet": 89_650,
     "lfw-mlp": 3_255_402,
     "location30-linear": 13_410,
     "location30-mlp": 61_086,
     "mnist-cnn": 26_010,
+    "mnist-cnn-kfc": 206_922,
+    "mnist-cnn-keras": 26_010,
+    "mnist-cnn-opacus": 26_010,
     "mnist-cnn-relu": 26_010,
+    "mnist-cnn-wide": 68_042,
     "mnist-scatter-cnn": 33_066,
     "mnist-scatter-linear": 39_700,
     "purchase100-linear": 60_100,
@@ -139,6 +145,7 @@ def test_heads_take_features_in_half_precision() -> None:
         ("mnist-cnn", 60_000, 10_000, (1, 28, 28)),
         ("cifar10-wrn16-4", 50_000, 10_000, (3, 32, 32)),
         ("imdb-lstm", 25_000, 24_873, (80,)),
+        ("imdb-tfidf-linear", 25_000, 24_873, (2_000,)),
     ],
 )
 def test_real_records(name: str, pool: int, test: int, shape: tuple[int, ...]) -> None:
@@ -147,3 +154,13 @@ def test_real_records(name: str, pool: int, test: int, shape: tuple[int, ...]) -
         pytest.skip(reason.partition(";")[0])
     assert (len(workload.pool()), len(workload.test())) == (pool, test)
     assert workload.pool().x.shape[1:] == workload.test().x.shape[1:] == shape
+
+
+@pytest.mark.data
+def test_digits_of_two_sources_differ_by_their_normalisation_only() -> None:
+    plain, scaled = member("mnist-cnn-keras"), member("mnist-cnn-opacus")
+    if reason := plain.missing():
+        pytest.skip(reason.partition(";")[0])
+    torch.testing.assert_close(scaled.pool().x, (plain.pool().x - 0.1307) / 0.3081)
+    assert scaled.pool().x.mean().abs() < 1e-3
+    assert scaled.pool().x.std() == pytest.approx(1, abs=1e-3)

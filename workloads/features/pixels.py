@@ -25,6 +25,8 @@ class Scale:
 
 
 GREY = Scale((0.0,), (1.0,))
+MNIST = Scale((0.1307,), (0.3081,))
+"""Of MNIST's training images, the usual constants of its examples. They count as public."""
 COLOUR = Scale((0.0,) * 3, (1.0,) * 3)
 IMAGENET = Scale((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Of ImageNet's training images, the usual public constants."""

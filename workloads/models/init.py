@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import nn
 
 
 @contextmanager
@@ -15,3 +16,17 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
+
+
+def keras_defaults(model: nn.Sequential) -> nn.Sequential:
+    """The same model with Keras's default weights: Glorot and Bengio's uniform ones, and biases of zero.
+
+    The width of PyTorch's depends on the inputs of a layer alone, and its biases are drawn as well. Call it
+    inside `seeded`.
+    """
+    for layer in model:
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return model

@@ -219,6 +219,7 @@ def _views(reading: Reading, frontier: Sequence[Row]) -> dict[str, Any]:
         "reconstruction": reading.reconstructions,
         "attribute": reading.attributes,
         "reproduction": reading.reproduction,
+        "baseline": reading.standings,
         "failures": reading.failures,
         "forgotten": reading.forgotten,
         "conflicts": reading.conflicts,

@@ -19,9 +19,9 @@ from harness.report.calibration import (
     calibration_tables,
 )
 from harness.report.leakage import name_attacks
+from harness.report.published.reproduce import FIGURES, STATUSES, WORDS, remarks_of
 from harness.report.reading import Reading, Row, name_groups
 from harness.report.reconstructions import SHOWN, Bytes, Gallery, group, lines_of, name_block, strip
-from harness.report.reproduce import FIGURES, STATUSES, WORDS, remarks_of
 from harness.report.theory_report import drawings
 from workloads.drawings import Line
 

@@ -24,7 +24,7 @@ def test_an_overview_of_every_table(store: Path) -> None:
     done = call(store, "reproduce")
     assert done.exit_code == 0, done.output
     assert "dpsur-table-2" in done.output
-    assert "434 published lines, 411 runnable, 0 run. 772 numbers: 0 within" in done.output
+    assert "508 published lines, 452 runnable, 0 run. 846 numbers: 0 within" in done.output
     assert (store / "reports" / "reproduce.md").is_file()
 
 
@@ -59,3 +59,17 @@ def test_what_is_refused(store: Path) -> None:
     assert isinstance(other, SpecError)
     assert "belong to `report reproduce`" in str(other)
     assert call(store, "reproduce", "--format", "word").exit_code == 2
+    drawn = call(store, "baseline", "--columns", "2").exception
+    assert isinstance(drawn, SpecError)
+    assert "draws no figure" in str(drawn)
+    table = call(store, "baseline", "--table", "dpsur-table-2").exception
+    assert isinstance(table, SpecError)
+    assert "--table belongs to `report reproduce`" in str(table)
+
+
+def test_the_private_baseline_beside_published_lines(store: Path) -> None:
+    done = call(store, "baseline")
+    assert done.exit_code == 0, done.output
+    assert "0 cells, 0 of them weak" in done.output
+    assert (store / "reports" / "baseline.csv").is_file()
+    assert call(store, "baseline", "--format", "md").output.startswith("## The private baseline")

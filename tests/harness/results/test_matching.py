@@ -10,7 +10,7 @@ import pytest
 
 import db
 from harness.papers.published_tables import published
-from harness.report.reproduce import compare
+from harness.report.published.reproduce import compare
 from harness.results.collect import collect
 from harness.results.matching import differences, match
 from harness.spec import Cell, Json, Plugin, Task
@@ -44,6 +44,9 @@ OTHER_SIZE = cell("purchase100-linear", "dp-sgd", 9000, epsilon=8.0, delta=1e-5,
 UNASKED = cell("cifar10-vit-head", "dp-sgd", 500, epsilon=2.0, delta=1e-5, clip=1.0)
 MNIST = cell("mnist-cnn-relu", "dp-sgd", 60000, epsilon=3.0, delta=1e-5, clip=1.0)
 REJECTING = cell("cifar10-vit-head", "pd-sgd", 500, sigma=0.3, gamma=4, T=3)
+OPACUS = cell("mnist-cnn-opacus", "dp-sgd", 60000, noise_multiplier=1.3, delta=1e-5, clip=1.5)
+EPSILONS = {"pld": 0.8336, "rdp": 0.9220, "rdp_classic": 1.1597}
+"""Of the cell above, as priced."""
 FAILED = cell("cifar100-vit-head", "sgd", 1000)
 PICTURES = cell("fmnist-lenet", "sgd", 30000)
 FEW_PICTURES = cell("fmnist-lenet", "sgd", 1000)
@@ -58,13 +61,14 @@ def train(
     rejection_rates: Sequence[float] = (),
     top10_accuracy: float | None = None,
 ) -> None:
-    epsilon = on.params.get("epsilon")
+    epsilon = on.params.get("epsilon", EPSILONS["pld"] if on is OPACUS else None)
     guarantee = {
         "kind": "none" if epsilon is None else "approximate-dp",
         "epsilon": epsilon,
         "delta": None if epsilon is None else 1e-5,
         "adjacency": "add-or-remove-one",
         "accountant": "none" if epsilon is None else "pld",
+        "epsilons": EPSILONS if on is OPACUS else {},
     }
     for index, accuracy in enumerate(accuracies):
         metrics = {"test_accuracy": accuracy, "train_accuracy": accuracy}
@@ -103,6 +107,7 @@ def fill(store: Store) -> None:
     train(store, OTHER_SIZE, 0.5)
     train(store, UNASKED, 0.9)
     train(store, MNIST, 0.968)
+    train(store, OPACUS, 0.9430, 0.9440)
     train(store, REJECTING, 0.94, 0.94, rejection_rates=(0.05, 0.07))
     publish(store, Task("train", FAILED), {"reason": "diverged", "message": "loss is not finite"})
     train(store, PICTURES, 0.8)
@@ -191,6 +196,22 @@ def test_a_method_s_own_figure_is_shown_beside_the_printed_one(ask: Ask) -> None
     assert other["ours"] == pytest.approx(94.0)
 
 
+def test_a_line_is_found_by_its_noise_and_shows_epsilon_as_the_paper_counts_it(
+    ask: Ask, filled: Store
+) -> None:
+    row = line(ask, "opacus-mnist-example", "mnist-cnn-opacus", "dp-sgd", "accuracy", "status <> 'not run'")
+    assert (row["cell"], row["status"], row["difference"]) == (OPACUS.key, "within", pytest.approx(-0.28))
+    assert (row["epsilon"], row["accountant"]) == (0.8336, "pld")
+    assert (row["epsilon_printed"], row["accountant_printed"], row["epsilon_recounted"]) == (
+        1.16,
+        "rdp_classic",
+        1.1597,
+    )
+    found = compare(filled.path, "opacus-mnist-example")
+    assert any("epsilon 1.16 by the classic conversion" in text for text in found.remarks)
+    assert not any("as the paper counts" in text for text in compare(filled.path, "pd-sgd-table-2").remarks)
+
+
 def test_the_nearest_settings_are_shown_not_the_most_models_nor_the_best_result(ask: Ask) -> None:
     row = line(ask, "pd-sgd-table-2", "cifar10-vit-head", "dp-sgd", "accuracy", "(params->>'epsilon') = '4'")
     assert (row["cell"], row["matches"], row["epsilon"], row["accountant"]) == (PRIVATE.key, 2, 4.0, "pld")
@@ -263,7 +284,7 @@ def test_other_epsilons_and_failed_cells_match_nothing(ask: Ask) -> None:
 
 def test_every_published_number_is_a_row_once(ask: Ask) -> None:
     (count,) = ask("select count(*) as n, count(distinct published_key) as keys from reproduction")
-    assert count == {"n": 772, "keys": 772}
+    assert count == {"n": 846, "keys": 846}
     never = ask("select distinct status from reproduction where workload is null or method is null")
     assert never == [{"status": "not run"}]
 
@@ -313,8 +334,8 @@ def test_an_empty_store_lists_every_cell_as_not_run(tmp_path: Path) -> None:
     assert {row[found.columns.index("verdict")] for row in found.rows} == {"not run"}
     assert found.counts.startswith("96 published lines, 96 runnable, 0 run. 96 numbers: 0 within")
     overview = compare(store.path)
-    assert len(overview.rows) == 24
-    assert overview.counts.endswith("772 not run.")
+    assert len(overview.rows) == 33
+    assert overview.counts.endswith("846 not run.")
     assert [row[0] for row in overview.rows if row[0].startswith("pd-sgd-table")][-1] == "pd-sgd-table-13"
 
 

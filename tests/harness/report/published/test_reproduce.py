@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.report.reproduce import count_statuses
+from harness.report.published.reproduce import count_statuses
 from harness.report.tables import TextTable, as_latex, as_markdown, write_table
 
 NASTY = "a|b *c* _d_ `e` <f> [g](h) 50 % & $x$ #1 {y} ~z^ \\input{/etc} ± ε\nnext"

@@ -40,6 +40,12 @@ FIGURES = {
     "updates_per_record_max": "uses of a record, most",
     "step_seconds": "time of a step",
 }
+ACCOUNTANTS = {
+    "rdp_classic": "by the classic conversion of Rényi divergences",
+    "rdp": "by Rényi divergences",
+    "paper": "as the authors charge, which is disputed",
+}
+"""How papers count epsilon, in words."""
 SUMMARY = "reproduce"
 
 
@@ -118,6 +124,10 @@ def remarks_of(row: Row) -> list[str]:
         texts.append(f"{row['epochs']:.3g} epochs")
     if row["epsilon"] is not None:
         texts.append(f"{row['guarantee_kind']} epsilon {row['epsilon']:.3g} by {row['accountant']}")
+    if row["epsilon_recounted"] is not None:
+        theirs = ACCOUNTANTS[row["accountant_printed"]]
+        printed = f"where the paper prints {row['epsilon_printed']:g}"
+        texts.append(f"epsilon {row['epsilon_recounted']:.4g} {theirs}, {printed}")
     if row["matches"] > 1:
         texts.append(f"{row['matches']} cells of ours match; shown is the closest in settings")
     return [*texts, row["note"]] if row["note"] else texts
