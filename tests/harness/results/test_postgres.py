@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Store.open(tmp_path_factory.mktemp("filled") / "store", create=True)
     fill(store)
     fill_findings(store)
+    beside = Task("train", replace(cell("mnist-cnn", "dp-sgd", epsilon=4.0), n_train=50_000))
+    publish(store, beside, training(beside, 0.9))
     task = Task("train", cell("digits-mlp", "dp-sgd", epsilon=9.0))
     publish(store, task, {"reason": "error", "message": 'a "quoted", odd\nline with a NUL \x00 and \\N'})
     trainings = [Task("train", each) for each in cells("digits-mlp")]
