@@ -89,6 +89,8 @@ def stamp(file: str) -> Stamp | None:
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     """Note a file that is opened for reading, a folder that is listed, or that data may be hidden."""
+    if not HIDDEN:  # None: a module loses its names when the interpreter ends
+        return
     if event == "open":
         path, mode, flags = arguments
         if isinstance(path, int) or (mode or "r")[:1] in "wax" or (flags or 0) & os.O_WRONLY:

@@ -21,8 +21,10 @@ from harness.results.query import open_reader, query
 from harness.spec import Task
 from harness.store import Store
 from harness.store.forgotten import Forgotten, delete_forgotten, write_forgotten
+from harness.store.tunes import write_tune
 from tests.harness.postgres import running_server
 from tests.harness.simulated import cell, cells, fill, fill_findings, publish, sweep_record, training
+from tests.harness.tuned import make_tune
 from workloads.errors import SpecError, StoreError
 
 pytestmark = pytest.mark.postgres
@@ -52,6 +54,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_forgotten(
         store, Forgotten(key=lone.key, kind="cell", forgotten="2026-01-02T03:04:05+00:00", why="odd \x00 \\N")
     )
+    write_tune(store, make_tune("fair"))
     collect(store.path)
     return store.path
 

@@ -41,7 +41,7 @@ def published_row(**changes: Any) -> dict[str, Any]:
     row |= {"attack": None, "unit": "%", "value": 90.1, "deviation": 0.5, "decimals": 1, "models": 3}
     row |= {"ours": 89.94, "ours_low": None, "ours_high": None, "ours_deviation": 0.21, "difference": -0.16}
     row |= {"status": "within", "reason": None, "valid": True, "differences": [], "epsilon": None}
-    row |= {"epsilon_recounted": None}
+    row |= {"epsilon_recounted": None, "epochs": None, "runnable": True}
     return row | {"matches": 1, "note": None} | changes
 
 
