@@ -203,14 +203,7 @@ class Recipe(BaseModel):
         an unknown number.
         """
         own = self.method.get(method, {}) | ({} if number is None else self._numbered(method, number))
-        foreign = [name for name in own if name not in has]
-        if foreign:
-            raise SpecError(
-                [f"[method.{method}] of a recipe: {unknown('parameter', name, has)}" for name in foreign],
-                field="parameter",
-                value=tuple(foreign),
-                allowed=tuple(sorted(has)),
-            )
+        refuse_foreign(f"[method.{method}] of a recipe", own, has)
         shared = {name: setting for name, setting in self.default.items() if name in has}
         return shared | own
 
@@ -230,6 +223,18 @@ class Recipe(BaseModel):
             message = f"setting {number} of {method} is not in the recipe; {known}"
             raise SpecError(message, field="setting", value=number, allowed=tuple(found))
         return found[number]
+
+
+def refuse_foreign(where: str, settings: Iterable[str], has: Collection[str]) -> None:
+    """SpecError for settings of parameters that a method lacks."""
+    foreign = [name for name in settings if name not in has]
+    if foreign:
+        raise SpecError(
+            [f"{where}: {unknown('parameter', name, has)}" for name in foreign],
+            field="parameter",
+            value=tuple(foreign),
+            allowed=tuple(sorted(has)),
+        )
 
 
 def recipe(workload: Workload) -> Recipe:

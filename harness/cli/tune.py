@@ -184,14 +184,16 @@ def _refuse_no_folder(file: Path) -> None:
 def _read(sweep: str | None, asked: Asked, given: dict[str, Any]) -> "tuple[str, Sweep, TuneTable]":
     """The name of the tune, the sweep, and how it is tuned; SpecError with all problems."""
     from harness.plan.given_names import by_method, find_unknown
-    from harness.plan.sweep_file import find_sweep, from_options, read_sweep
+    from harness.plan.sweep_file import find_sweep, from_options, listed, read_sweep
     from harness.plan.tune_table import TuneTable
     from harness.spec import key_of
 
     if sweep is None:
         content, name = by_method(from_options(**vars(asked))), "ad-hoc"
         # The same tune whatever the order of its methods, and with more trials or studies.
-        grids = [{key: sorted(map(str, each)) for key, each in _lists(grid)} for grid in content["grid"]]
+        grids = [
+            {key: sorted(map(str, listed(each))) for key, each in grid.items()} for grid in content["grid"]
+        ]
         content["name"] = f"ad-hoc-{key_of([sorted(map(key_of, grids)), given['seed']])[:8]}"
     elif asked:
         raise SpecError(
@@ -207,10 +209,6 @@ def _read(sweep: str | None, asked: Asked, given: dict[str, Any]) -> "tuple[str,
     if problems:
         raise SpecError(problems)
     return parsed.name, parsed, (parsed.tune or TuneTable()).overridden(**given)
-
-
-def _lists(grid: dict[str, Any]) -> "Iterator[tuple[str, list[Any]]]":
-    return ((key, each if isinstance(each, list) else [each]) for key, each in grid.items())
 
 
 def _options(asked: Asked) -> str:

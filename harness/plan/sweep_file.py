@@ -244,7 +244,7 @@ def _bench(given: dict[str, Any], where: str, problems: list[str]) -> BenchEntry
     measure = given.get("measure", {})
     if not isinstance(measure, dict):
         problems.append(f'{where}: measure: give a table, {{ seconds = 20, device = "cuda" }}')
-    lists = {key: _listed(value) for key, value in given.items() if key != "measure"}
+    lists = {key: listed(value) for key, value in given.items() if key != "measure"}
     problems += [f"{where}: {key} is missing" for key in ("workload", "method") if key not in lists]
     problems += [
         f"{where}: {key} = []: an empty list times nothing" for key, value in lists.items() if not value
@@ -265,7 +265,7 @@ def _grid(given: dict[str, Any], where: str, problems: list[str]) -> Grid | None
     if not isinstance(exclude, list) or not all(isinstance(each, dict) for each in exclude):
         problems.append(f"{where}: exclude: give a list of tables, [{{ epsilon = 1 }}]")
         exclude = []
-    lists = {key: _listed(value) for key, value in given.items() if key not in ("zip", "exclude")}
+    lists = {key: listed(value) for key, value in given.items() if key not in ("zip", "exclude")}
     for key in ("workload", "method"):
         if key not in lists and key not in zipped:
             problems.append(f"{where}: {key} is missing")
@@ -290,9 +290,10 @@ def _grid(given: dict[str, Any], where: str, problems: list[str]) -> Grid | None
     return grid
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """A value of a grid as a list of values."""
     return value if isinstance(value, list) else [value]
 
 
 def _matches(point: Mapping[str, Any], rule: Mapping[str, Any]) -> bool:
-    return all(point[key] in _listed(value) for key, value in rule.items())
+    return all(point[key] in listed(value) for key, value in rule.items())

@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from workloads.errors import SpecError, unknown
-from workloads.recipe import Setting
+from workloads.errors import SpecError
+from workloads.recipe import Setting, refuse_foreign
 from workloads.toml import parse_toml
 
 SHIPPED = "shipped"
@@ -141,14 +141,7 @@ class TunedRecipe:
                 allowed=tuple(self.numbered),
             )
         found = self.settings if number is None else self.numbered[number]
-        foreign = [name for name in found if name not in has]
-        if foreign:
-            raise SpecError(
-                [f"the tuned recipe of {self.method}: {unknown('parameter', name, has)}" for name in foreign],
-                field="parameter",
-                value=tuple(foreign),
-                allowed=tuple(sorted(has)),
-            )
+        refuse_foreign(f"the tuned recipe of {self.method}", found, has)
         return found
 
     def refusals(self, workload_version: str, method_version: str, n_train: int, seed: int) -> list[str]:

@@ -3,14 +3,20 @@
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
 from harness.spec import Json
+
+log = logging.getLogger(__name__)
+
+Record = TypeVar("Record")
 
 
 def parse_json(raw: bytes) -> Any:
@@ -51,6 +57,41 @@ def parse_checked(raw: bytes) -> Json:
     if stated is not None and stated != checksum(content):
         raise ValueError("its content does not match its checksum")
     return content
+
+
+def read_records(
+    folder: Path,
+    parse: Callable[[bytes], Record],
+    name: Callable[[Record], str],
+    hint: str,
+    broken: list[Path] | None = None,
+) -> dict[str, Record]:
+    """The records in a folder's JSON files, by name.
+
+    A damaged one, and one in a file of another name, is left out with a warning and added to `broken`.
+
+    Args:
+        folder: A missing one has no records.
+        parse: ValueError or TypeError if the content is no record.
+        name: The name that a record's file must have.
+        hint: What to do about a damaged file.
+        broken: Where to add the files that were left out.
+    """
+    found = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            record = parse(file.read_bytes())
+            if name(record) != file.stem:
+                raise ValueError(f"it is the record of {name(record)!r}")
+        except FileNotFoundError:  # deleted meanwhile
+            continue
+        except (OSError, ValueError, TypeError) as error:
+            log.warning("%s is damaged and left out: %s (%s)", file, hint, error)
+            if broken is not None:
+                broken.append(file)
+            continue
+        found[file.stem] = record
+    return found
 
 
 def write_atomic(file: Path, content: bytes) -> None:

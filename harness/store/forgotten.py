@@ -6,7 +6,6 @@ Only the record decides, so that it survives a rebuilt database and is undone by
 ignored with a warning: the results are shown again, and none is lost.
 """
 
-import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +15,9 @@ from pydantic import AfterValidator
 
 from harness.spec import Task
 from harness.store import Store
-from harness.store.files import dump_checked, parse_checked, sync_folder, write_atomic
+from harness.store.files import dump_checked, parse_checked, read_records, sync_folder, write_atomic
 from harness.store.journal import check_key
 from harness.store.outcomes import Frozen
-
-log = logging.getLogger(__name__)
 
 FOLDER = "forgotten"
 
@@ -45,21 +42,13 @@ class Forgotten(Frozen):
 
 def read_forgotten(store: Store, broken: list[Path] | None = None) -> dict[str, Forgotten]:
     """All records by key; damaged ones are ignored with a warning, and added to `broken`."""
-    found = {}
-    for file in sorted((store.path / FOLDER).glob("*.json")):
-        try:
-            record = Forgotten(**parse_checked(file.read_bytes()))
-            if record.key != file.stem:
-                raise ValueError("it is the record of another key")
-        except FileNotFoundError:  # undone meanwhile
-            continue
-        except (OSError, ValueError, TypeError) as error:
-            log.warning("%s is damaged and ignored: forget it again, or delete the file (%s)", file, error)
-            if broken is not None:
-                broken.append(file)
-            continue
-        found[record.key] = record
-    return found
+    return read_records(
+        store.path / FOLDER,
+        lambda raw: Forgotten(**parse_checked(raw)),
+        lambda record: record.key,
+        "forget it again, or delete the file",
+        broken,
+    )
 
 
 def write_forgotten(store: Store, record: Forgotten) -> None:

@@ -7,7 +7,6 @@ recipe file names as its origin. Accuracies in it are those on non-members of th
 place here.
 """
 
-import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median_low
@@ -17,13 +16,11 @@ from pydantic import AfterValidator, Field
 
 from harness.spec import Json, despelled
 from harness.store import Store
-from harness.store.files import checksum, dump_checked, parse_checked, write_atomic
+from harness.store.files import checksum, dump_checked, parse_checked, read_records, write_atomic
 from harness.store.imports import origins
 from harness.store.journal import check_key
 from harness.store.outcomes import Frozen
 from workloads.errors import UnknownName
-
-log = logging.getLogger(__name__)
 
 FOLDER = "tunes"
 
@@ -237,21 +234,13 @@ def show_values(values: Json) -> str:
 
 def read_tunes(store: Store, broken: list[Path] | None = None) -> dict[str, TuneRecord]:
     """All tunes of a store by name; damaged ones are left out with a warning, and added to `broken`."""
-    found = {}
-    for file in sorted((store.path / FOLDER).glob("*.json")):
-        try:
-            record = parse_tune(file.read_bytes())
-            if record.name != file.stem:
-                raise ValueError(f"it is the record of tune {record.name!r}")
-        except FileNotFoundError:  # deleted meanwhile
-            continue
-        except (OSError, ValueError, TypeError) as error:
-            log.warning("%s is damaged and left out: run `privbench tune` again (%s)", file, error)
-            if broken is not None:
-                broken.append(file)
-            continue
-        found[record.name] = record
-    return found
+    return read_records(
+        store.path / FOLDER,
+        parse_tune,
+        lambda record: record.name,
+        "run `privbench tune` again",
+        broken,
+    )
 
 
 def find_tune(store: Store, name: str) -> TuneRecord:
