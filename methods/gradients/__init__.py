@@ -7,16 +7,18 @@ from torch import nn
 from methods.gradients.base import Clipped, Clipping, Engine, Loss
 from methods.gradients.bookkeeping import BookkeepingEngine, find_problems
 from methods.gradients.compiled import CompiledEngine
+from methods.gradients.native import NativeEngine
 from methods.gradients.opacus import OpacusEngine
 from methods.gradients.opacus_ghost import OpacusGhostEngine
 from workloads.errors import UnknownName
 
 __all__ = ["Clipped", "Clipping", "Engine", "EngineName", "Loss", "make_engine"]
 
-EngineName = Literal["auto", "bookkeeping", "compiled", "opacus", "opacus-ghost"]
+EngineName = Literal["auto", "bookkeeping", "compiled", "native", "opacus", "opacus-ghost"]
 
 ENGINES: dict[str, type[BookkeepingEngine] | type[OpacusEngine] | type[OpacusGhostEngine]] = {
-    each.name: each for each in (BookkeepingEngine, CompiledEngine, OpacusEngine, OpacusGhostEngine)
+    each.name: each
+    for each in (BookkeepingEngine, CompiledEngine, NativeEngine, OpacusEngine, OpacusGhostEngine)
 }
 
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from methods.gradients.base import BatchEngine, Clipped, Clipping, Loss, all_finite, clip_factors
 from methods.gradients.capture import Capture
 from methods.gradients.chain import Slope, find_chain
-from methods.gradients.contributions import Absent, Contribution, joined
+from methods.gradients.contributions import Absent, Call, Contribution, joined
 from methods.gradients.layers import Layer, by_layer, refuse_mixing_layers, tied_weights, trainable_layers
-from methods.gradients.rules import find_problem, stores, sum_uses
+from methods.gradients.rules import contribute, find_problem, stores, sum_uses
 from workloads.errors import SpecError
 
 # Maximum bytes of stored gradients: on a CPU close to the cache size, elsewhere many examples per call.
@@ -50,11 +50,17 @@ class BookkeepingEngine(BatchEngine):
         super().__init__(weights, clipping, physical)
         self.why, self._model, self._loss = why, model, loss
         self._chain, self._slope = find_chain(model), Slope(loss)
-        self._capture = Capture(self.layers)
+        self._capture = Capture(self.layers, self._contribute)
         self._checked = False
 
     def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
         losses, parts = self._contributions(x, y)
+        return self._sum(losses, parts, clip, onto, share)
+
+    def _sum(
+        self, losses: Tensor, parts: Sequence[Contribution], clip: float, onto: list[Tensor], share: float
+    ) -> Clipped:
+        """`clipped_sum` from the contributions of every layer."""
         factors = clip_factors([part.norms() for part in parts], clip, self.clipping, share)
         weights = factors.layers
         if factors.good is not None:
@@ -90,6 +96,11 @@ class BookkeepingEngine(BatchEngine):
         if not self._checked:
             self._checked = self._check(parts, expected)
         return losses.detach(), parts
+
+    @staticmethod
+    def _contribute(call: Call) -> Contribution:
+        """The contribution of one call of a layer."""
+        return contribute(call)
 
     def _summed(self, uses: Sequence[list[Contribution]], batch: int) -> list[Contribution]:
         """The contribution of every layer, summed over its calls."""

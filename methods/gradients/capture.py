@@ -1,5 +1,6 @@
 """Capture the input of every layer and the gradient of its output, in one pass each way."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,15 +9,17 @@ from torch import Tensor, nn
 
 from methods.gradients.contributions import Arena, Call, Contribution
 from methods.gradients.layers import Layer
-from methods.gradients.rules import READS_OUTPUT, contribute
+from methods.gradients.rules import READS_OUTPUT
 from workloads.errors import SpecError
 
 
 class Use:
     """One call of a layer: its input, until the gradient of its output comes back."""
 
-    def __init__(self, layer: Layer, a: Tensor, arena: Arena) -> None:
-        self.layer, self.arena = layer, arena
+    def __init__(
+        self, layer: Layer, a: Tensor, arena: Arena, contribute: Callable[[Call], Contribution]
+    ) -> None:
+        self.layer, self.arena, self._contribute = layer, arena, contribute
         self.used = vars(layer.module).pop("used", None)
         self.a, self.a_version = a, a._version
         self.y: Tensor | None = None
@@ -40,7 +43,7 @@ class Use:
             )
         intact = self.y is not None and self.y._version == self.y_version
         call = Call(self.layer, self.a, self.y if intact else None, b, self.arena, self.used)
-        self.contribution = contribute(call)
+        self.contribution = self._contribute(call)
         del self.a, self.y, self.used
 
 
@@ -65,8 +68,8 @@ class Tap(torch.autograd.Function):
 class Capture:
     """Hooks on the layers of a model, active only between `start` and `stop`."""
 
-    def __init__(self, layers: list[Layer]) -> None:
-        self.layers = layers
+    def __init__(self, layers: list[Layer], contribute: Callable[[Call], Contribution]) -> None:
+        self.layers, self._contribute = layers, contribute
         self._batch: int | None = None
         self._uses: list[list[Use]] = []
         self._arena = Arena()
@@ -105,6 +108,6 @@ class Capture:
                 value=a.shape[0],
                 allowed=self._batch,
             )
-        use = Use(layer, a, self._arena)
+        use = Use(layer, a, self._arena, self._contribute)
         self._uses[index].append(use)
         return use.tap(output, self._anchor)

@@ -132,20 +132,30 @@ class Chain:
     def contributions(self, x: Tensor, y: Tensor, slope: Slope) -> tuple[Tensor, list[Outer]] | None:
         """The losses and every layer's contribution; None if the chain gets several rows per example."""
         with WithoutGraph():
-            for module in self.before:
-                x = module(x)
-            if x.dim() != 2 or x.shape[0] != y.shape[0]:
+            norms: list[Tensor] = []
+            values = self.forward(x, y, norms)
+            if values is None:
                 return None
-            values, norms = [x], []
-            for link in self.links[:-1]:
-                # Now, while the input is cached.
-                norms.append(row_norms(values[-1]))
-                values.append(link.forward(values[-1]))
-            norms.append(row_norms(values[-1]))
-            last = self.links[-1]
-            output = last.forward(values[-1], by_columns=last.weight.shape[0] < FEW_OUTPUTS)
+            output = values.pop()
             losses, gradient, own = slope(output, y)
             return losses, self._backward(values, norms, output, gradient, own)
+
+    def forward(self, x: Tensor, y: Tensor, norms: list[Tensor] | None = None) -> list[Tensor] | None:
+        """The inputs of all links, whose norms are added to `norms`, and the output.
+
+        None if the chain gets several rows per example.
+        """
+        for module in self.before:
+            x = module(x)
+        if x.dim() != 2 or x.shape[0] != y.shape[0]:
+            return None
+        values = [x]
+        for link in self.links:
+            if norms is not None:  # now, while the input is cached
+                norms.append(row_norms(values[-1]))
+            by_columns = link is self.links[-1] and link.weight.shape[0] < FEW_OUTPUTS
+            values.append(link.forward(values[-1], by_columns))
+        return values
 
     def _backward(
         self, inputs: list[Tensor], norms: list[Tensor], output: Tensor, gradient: Tensor, own: bool

@@ -16,6 +16,7 @@ import workloads
 from harness.jobs.run import Run
 from harness.jobs.setup import per_example_loss
 from methods.base import Problem
+from methods.gradients import EngineName
 from tests.benchmarks.pairs import Estimate, interleave, timed
 from workloads.devices import CPU
 
@@ -27,8 +28,8 @@ pytestmark = pytest.mark.benchmark
 WARM_UP, STEPS, ROUNDS = 20, 200, 50
 MICROSECONDS = 25
 """The harness's loop over a bare one with the same gather, at most."""
-MUST = 1.0
-"""A dp-sgd step over a bare step of sgd, at most; the aim is 0.8."""
+MUST: dict[EngineName, float] = {"native": 1.0, "auto": 1.25}
+"""A dp-sgd step over a bare step of sgd, at most; the aim of `native` is 0.8."""
 
 Seconds = Callable[[], float]
 
@@ -105,16 +106,17 @@ def test_the_loop_adds_little_to_a_bare_one(workload: str, size: int, table: "Ta
 
 @pytest.mark.parametrize("workload", ["digits-linear", "digits-mlp"])
 @pytest.mark.parametrize("size", [64, 256])
-def test_a_private_step_costs_no_more_than_a_bare_one(workload: str, size: int, table: "Table") -> None:
-    times = interleave(
-        {"bare": bare(workload, size), "dp-sgd": trained(workload, size, "dp-sgd", noise_multiplier=1.0)},
-        ROUNDS,
-    )
+@pytest.mark.parametrize("engine", MUST)
+def test_a_private_step_costs_no_more_than_a_bare_one(
+    workload: str, size: int, engine: EngineName, table: "Table"
+) -> None:
+    private = trained(workload, size, "dp-sgd", noise_multiplier=1.0, engine=engine)
+    times = interleave({"bare": bare(workload, size), "dp-sgd": private}, ROUNDS)
     table.hold(
         "dp-sgd step in the harness / bare step of sgd",
-        f"{workload}, B={size}",
+        f"{workload}, B={size}, engine {engine}",
         times.ratio("dp-sgd", "bare"),
-        MUST,
+        MUST[engine],
         ROUNDS,
         f"bare {1e6 * times.median('bare'):.0f} us",
     )

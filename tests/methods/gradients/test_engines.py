@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Ask = Callable[[nn.Module, Callable[[Tensor, Tensor], Tensor], Tensor, Tensor], Truth]
     Apart = Callable[[list[Tensor], list[Tensor]], float]
 
-NAMES: tuple[EngineName, ...] = ("bookkeeping", "opacus", "opacus-ghost")
+NAMES: tuple[EngineName, ...] = ("bookkeeping", "native", "opacus", "opacus-ghost")
 
 every_engine = pytest.mark.parametrize("name", NAMES)
 

@@ -1,0 +1,191 @@
+"""Contributions of convolutions whose gradients are formed in the cache, one example at a time."""
+
+import ctypes
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from methods.gradients.base import GUARD
+from methods.gradients.contributions import Call, Contribution, masked
+from methods.gradients.convolution import formed, unchanged
+from methods.gradients.kernels import padded, pair
+from methods.gradients.native import library
+from methods.gradients.rules import contribute as by_rule
+from methods.gradients.rules import trains
+
+# Entries of a kernel: an example's gradient and the sum should stay in the cache.
+ENTRIES = 2**18
+
+
+@dataclass(frozen=True)
+class Convolved:
+    """The gradients of a convolution's kernel and bias, not formed."""
+
+    layer: Any
+    a: Tensor
+    """(B, inputs, height, width), channels last: the input."""
+    b: Tensor
+    """(B, outputs, height, width), channels last: the gradient of the output."""
+    bias: bool
+    """Whether the bias is trained."""
+
+    def norms(self) -> Tensor:
+        """See Contribution."""
+        return run([self], nothing(self.b)).norms
+
+    def add_to(self, onto: Sequence[Tensor], factors: Tensor) -> None:
+        """See Contribution."""
+        (sums,) = run([self], nothing(self.b), factors, sums=True).sums
+        self.deliver(sums, onto)
+
+    def deliver(self, sums: Tensor, onto: Sequence[Tensor]) -> None:
+        """Add what `run` has summed to the sums of kernel and bias."""
+        outputs, inputs, height, width = self.layer.weight.shape
+        entries = height * width * inputs
+        kernel = sums[:entries, :outputs].view(height, width, inputs, outputs)
+        onto[0].add_(kernel.permute(3, 2, 0, 1))
+        if self.bias:
+            onto[1].add_(sums[entries, :outputs])
+
+    def examples(self) -> list[Tensor]:
+        """See Contribution."""
+        gradients = [formed(self.layer, self.a, self.b, unchanged).clone()]
+        return [*gradients, self.b.sum(dim=(2, 3))] if self.bias else gradients
+
+    def take(self, rows: Tensor) -> "Convolved":
+        """See Contribution."""
+        return replace(self, a=last(self.a[rows]), b=last(self.b[rows]))
+
+    def mask(self, good: Tensor) -> "Convolved":
+        """See Contribution."""
+        return replace(self, a=last(masked(self.a, good)), b=last(masked(self.b, good)))
+
+
+def contribute(call: Call) -> Contribution:
+    """The contribution of one call of a layer: ours for a convolution that fits, else its rule's."""
+    module: Any = call.layer.module
+    weight, bias = trains(call.layer)
+    if (
+        type(module) is not nn.Conv2d
+        or not weight
+        or module.groups > 1
+        or module.weight.numel() > ENTRIES
+        or not library.computes(module.weight)
+    ):
+        return by_rule(call)
+    return Convolved(module, last(call.a), last(call.b), bias)
+
+
+@dataclass(frozen=True)
+class Formed:
+    """What a run over all examples has found."""
+
+    norms: Tensor
+    """(B,)"""
+    factors: Tensor
+    """(B,): 0 for a gradient that is not finite."""
+    sums: list[Tensor]
+    """Of every layer, for `deliver`; none if not asked for."""
+
+
+def run(
+    layers: Sequence[Convolved],
+    others: Tensor,
+    factors: Tensor | None = None,
+    clip: float = math.inf,
+    share: float = 1.0,
+    sums: bool = False,
+) -> Formed:
+    """Form the gradients of these layers, example by example.
+
+    Args:
+        layers: Of one batch.
+        others: (B,): the norms of the rest of every example's gradient.
+        factors: (B,) of the examples in the sums; None for those of clipping by `clip` and `share`.
+        clip: As in Engine.clipped_sum.
+        share: As in Engine.clipped_sum.
+        sums: Whether to compute sums.
+    """
+    like = layers[0].b
+    norms = torch.empty_like(others)
+    clips = factors is None and sums
+    weights = torch.zeros_like(others) if factors is None else factors.to(others.dtype).contiguous()
+    made = [layer_sums(layer) for layer in layers] if sums else [None] * len(layers)
+    # Padded inputs live as long as the pointers to them.
+    inputs = [last(padded(layer.layer, layer.a)) for layer in layers]
+    given = [describe(*each) for each in zip(layers, inputs, made, strict=True)]
+    size = sum(rows_of(layer) * width_of(layer) + places_of(layer) * width_of(layer) for layer in layers)
+    scratch = like.new_empty(size)
+    library.load(like.dtype).convolutions(
+        (library.Convolution * len(given))(*given),
+        ctypes.c_long(len(given)),
+        ctypes.c_long(like.shape[0]),
+        library.pointer(others),
+        ctypes.c_long(clips),
+        ctypes.c_double(clip),
+        ctypes.c_double(share),
+        ctypes.c_double(GUARD),
+        library.pointer(scratch),
+        library.pointer(norms),
+        library.pointer(weights),
+    )
+    return Formed(norms, weights, [each for each in made if each is not None])
+
+
+def describe(layer: Convolved, a: Tensor, sums: Tensor | None) -> library.Convolution:
+    """A layer for C: all distances are in numbers."""
+    module, (_, inputs, _, columns) = layer.layer, a.shape
+    (height, width), stride, dilation = module.kernel_size, pair(module.stride), pair(module.dilation)
+    high, wide = layer.b.shape[2:]
+    line = columns * inputs
+    # Neighbours in a kernel row are neighbours in the input, unless the kernel is dilated.
+    runs, run_of = (1, width * inputs) if dilation[1] == 1 else (width, inputs)
+    return library.Convolution(
+        a=a.data_ptr(),
+        b=layer.b.data_ptr(),
+        of_a=a[0].numel(),
+        of_b=layer.b[0].numel(),
+        places=library.Places(high, wide, stride[0] * line, stride[1] * inputs, 1),
+        rows=height,
+        runs=runs,
+        run=run_of,
+        to_row=dilation[0] * line,
+        to_run=dilation[1] * inputs,
+        outputs=layer.b.shape[1],
+        bias=layer.bias,
+        sum=None if sums is None else sums.data_ptr(),
+    )
+
+
+def layer_sums(layer: Convolved) -> Tensor:
+    """Zeros for the sums of a layer: a row for every entry of the kernel, and one for the bias."""
+    return layer.b.new_zeros(rows_of(layer), width_of(layer))
+
+
+def rows_of(layer: Convolved) -> int:
+    """Entries of the kernel for one output, and one for the bias."""
+    return int(layer.layer.weight[0].numel()) + layer.bias
+
+
+def width_of(layer: Convolved) -> int:
+    """Outputs, padded to whole vectors."""
+    return library.padded(layer.layer.weight.shape[0], layer.b)
+
+
+def places_of(layer: Convolved) -> int:
+    """Places of the output."""
+    return layer.b.shape[2] * layer.b.shape[3]
+
+
+def nothing(b: Tensor) -> Tensor:
+    """(B,): norms of an empty rest."""
+    return b.new_zeros(b.shape[0])
+
+
+def last(images: Tensor) -> Tensor:
+    """The images with channels last in memory."""
+    return images.contiguous(memory_format=torch.channels_last)

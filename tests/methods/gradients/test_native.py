@@ -1,0 +1,187 @@
+"""The engine of our own C code: one example at a time for every shape, and refusals where it cannot be."""
+
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from methods.gradients import make_engine
+from methods.gradients.native import library
+from methods.gradients.native.chained import ENTRIES
+from methods.gradients.native.native_engine import NativeEngine
+from tests.methods.gradients.test_engines import ARCHITECTURES, batch, cross_entropy
+from workloads.errors import SpecError
+from workloads.models.init import seeded
+from workloads.models.mlp import mlp
+
+if TYPE_CHECKING:
+    from tests.methods.gradients.conftest import Truth
+
+    Ask = Callable[[nn.Module, Callable[[Tensor, Tensor], Tensor], Tensor, Tensor], Truth]
+    Apart = Callable[[list[Tensor], list[Tensor]], float]
+
+SIDE = 9
+CONVOLUTIONS: dict[str, Callable[[], nn.Conv2d]] = {
+    "one input": lambda: nn.Conv2d(1, 16, 8, 2, 2),
+    "one entry": lambda: nn.Conv2d(3, 5, 1),
+    "outputs of no whole vector": lambda: nn.Conv2d(3, 37, 3),
+    "many outputs": lambda: nn.Conv2d(2, 80, 2),
+    "unlike sides": lambda: nn.Conv2d(2, 4, (2, 5), (3, 1), (0, 2)),
+    "dilated": lambda: nn.Conv2d(2, 4, 3, dilation=(1, 2)),
+    "dilated rows": lambda: nn.Conv2d(2, 4, 3, padding=2, dilation=(3, 1)),
+    "reflected": lambda: nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular"),
+    "same": lambda: nn.Conv2d(2, 4, (3, 5), padding="same"),
+    "without bias": lambda: nn.Conv2d(2, 4, 3, bias=False),
+    "groups": lambda: nn.Conv2d(4, 8, 3, groups=2),
+}
+
+
+def network(convolution: Callable[[], nn.Conv2d]) -> tuple[nn.Module, int]:
+    with seeded(5):
+        first = convolution()
+        places = first(torch.zeros(1, first.in_channels, SIDE, SIDE)).numel()
+        return nn.Sequential(first, nn.Tanh(), nn.Flatten(), nn.Linear(places, 3)), first.in_channels
+
+
+@pytest.mark.parametrize("shape", CONVOLUTIONS)
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_every_shape_agrees_with_one_example_at_a_time(
+    shape: str, dtype: torch.dtype, near: float, truth: "Ask", apart: "Apart"
+) -> None:
+    model, channels = network(CONVOLUTIONS[shape])
+    model, (x, y) = model.to(dtype), batch(7, channels, SIDE, SIDE, dtype=dtype)
+    expected = truth(model, cross_entropy, x, y)
+    engine = make_engine(model, cross_entropy, "native")
+    for clip in (math.inf, 1.001 * float(expected.norms().median())):
+        clipped = engine.clipped_sum(x, y, clip)
+        assert apart([clipped.norms], [expected.norms()]) < near
+        assert apart(clipped.sums, expected.sums(clip)) < near
+    assert apart(engine.per_example(x, y), expected.gradients) < near
+
+
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("frozen", ["weight", "bias"])
+def test_what_is_frozen_has_no_sum(frozen: str, last: bool, truth: "Ask", apart: "Apart") -> None:
+    model, channels = network(CONVOLUTIONS["outputs of no whole vector"])
+    getattr(model[3 if last else 0], frozen).requires_grad_(False)  # type: ignore[index]
+    x, y = batch(5, channels, SIDE, SIDE)
+    expected = truth(model, cross_entropy, x, y)
+    clip = 1.001 * float(expected.norms().median())
+    clipped = make_engine(model, cross_entropy, "native").clipped_sum(x, y, clip)
+    assert [s.shape for s in clipped.sums] == [w.shape for w in model.parameters() if w.requires_grad]
+    assert apart(clipped.sums, expected.sums(clip)) < 1e-5
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.Sigmoid])
+@pytest.mark.parametrize("frozen", [None, "0.weight", "0.bias", "2.weight", "2.bias"])
+def test_chains_agree_with_one_example_at_a_time(
+    activation: type[nn.Module], frozen: str | None, truth: "Ask", apart: "Apart"
+) -> None:
+    with seeded(2):
+        model = nn.Sequential(
+            nn.Linear(37, 21), activation(), nn.Linear(21, 32), activation(), nn.Linear(32, 3)
+        )
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name != frozen)
+    x, y = batch(19, 37)
+    expected = truth(model, cross_entropy, x, y)
+    clip = 1.001 * float(expected.norms().median())
+    clipped = make_engine(model, cross_entropy, "native").clipped_sum(x, y, clip)
+    assert apart([clipped.norms], [expected.norms()]) < 1e-5
+    assert apart(clipped.sums, expected.sums(clip)) < 1e-5
+
+
+def test_a_wide_chain_is_left_to_the_library() -> None:
+    """In large products the library is quicker; the model alone decides."""
+    x, y = batch(4, ENTRIES // 8)
+    plain, ours = (
+        make_engine(mlp((ENTRIES // 8, 16, 3), 1), cross_entropy, name).clipped_sum(x, y, 1.0)
+        for name in ("bookkeeping", "native")
+    )
+    assert all(map(torch.equal, ours.sums, plain.sums))
+
+
+@pytest.mark.parametrize("architecture", ["mlp", "mnist cnn", "lenet"])
+def test_spoilt_examples_count_as_zero(architecture: str, apart: "Apart") -> None:
+    make, (_, *shape) = ARCHITECTURES[architecture]
+    x, y = batch(6, *shape)
+    good = make_engine(make(), cross_entropy, "native").clipped_sum(x[:4], y[:4], 1.0)
+    x[4].view(-1)[0], x[5].view(-1)[0] = math.nan, math.inf
+    spoilt = make_engine(make(), cross_entropy, "native").clipped_sum(x, y, 1.0)
+    assert spoilt.nonfinite == 2
+    assert spoilt.clipped == good.clipped
+    assert apart(spoilt.sums, good.sums) < 1e-6
+
+
+@pytest.mark.parametrize("architecture", ["mlp", "mnist cnn", "lenet"])
+def test_bits_depend_on_the_batch_alone(architecture: str) -> None:
+    """A resumed training starts with another batch, and must give the same bits."""
+    make, (_, *shape) = ARCHITECTURES[architecture]
+    used = make_engine(make(), cross_entropy, "native")
+    for count in (5, 1, 4):
+        used.clipped_sum(*batch(count, *shape), 1.0)
+    later, fresh = (
+        engine.clipped_sum(*batch(3, *shape), 1.0)
+        for engine in (used, make_engine(make(), cross_entropy, "native"))
+    )
+    assert all(map(torch.equal, [*later.sums, later.norms], [*fresh.sums, fresh.norms]))
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A machine where nothing has been compiled, with an empty folder as its path."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(library, "user_folder", lambda: tmp_path / "cache")
+    library.load.cache_clear()
+    yield folder
+    library.load.cache_clear()
+
+
+def refusal() -> SpecError:
+    with pytest.raises(SpecError) as caught:
+        NativeEngine(mlp((16, 3), 1), cross_entropy)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (
+        "engine",
+        "native",
+        ("bookkeeping",),
+    )
+    return caught.value
+
+
+def test_without_a_compiler_it_is_refused(elsewhere: Path) -> None:
+    assert "cc, gcc, clang" in str(refusal())
+
+
+def test_the_compiler_is_quoted_if_it_fails(elsewhere: Path) -> None:
+    broken = elsewhere / "cc"
+    broken.write_text("#!/bin/sh\necho 'cc: no such option' >&2\nexit 1\n")
+    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
+    assert "cc: no such option" in str(refusal())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="paths of a device")
+def test_a_cache_that_cannot_be_written_is_refused(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (elsewhere / "cc").symlink_to("/bin/true")
+    monkeypatch.setattr(library, "user_folder", lambda: Path("/dev/null"))
+    assert "/dev/null" in str(refusal())
+
+
+def test_it_is_compiled_once_for_a_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(library, "user_folder", lambda: tmp_path)
+    library.load.cache_clear()
+    library.load(torch.float32)
+    (made,) = (tmp_path / "native").iterdir()
+    before = made.stat().st_mtime_ns
+    library.load.cache_clear()
+    library.load(torch.float32)
+    assert [made] == list((tmp_path / "native").iterdir())
+    assert made.stat().st_mtime_ns == before
+    library.load.cache_clear()
