@@ -4,7 +4,7 @@ kernels.c          the code: an example's gradient lives in the cache and is nev
 library.py         compiles it, once for every kind of machine
 convolved.py       convolutions
 chained.py         chains of linear layers
-engine.py      the engine: book-keeping with this code where it is quicker
+native_engine.py   the engine: book-keeping with this code where it is quicker
 """
 
 from methods.gradients.native.native_engine import NativeEngine as NativeEngine

@@ -4,7 +4,7 @@ import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,15 @@ class Convolved:
     """(B, outputs, height, width), channels last: the gradient of the output."""
     bias: bool
     """Whether the bias is trained."""
+
+    def frame(self) -> tuple[int, int, int, int]:
+        """Zeros around the input: left, right, top, bottom."""
+        left, right, top, bottom = self.layer._reversed_padding_repeated_twice
+        return (left, right, top, bottom) if self.layer.padding_mode == "zeros" else (0, 0, 0, 0)
+
+    def input(self) -> Tensor:
+        """The input within its frame; any other padding is part of it."""
+        return self.a if self.layer.padding_mode == "zeros" else last(padded(self.layer, self.a))
 
     def norms(self) -> Tensor:
         """See Contribution."""
@@ -67,17 +76,20 @@ class Convolved:
 
 def contribute(call: Call) -> Contribution:
     """The contribution of one call of a layer: ours for a convolution that fits, else its rule's."""
-    module: Any = call.layer.module
     weight, bias = trains(call.layer)
-    if (
-        type(module) is not nn.Conv2d
-        or not weight
-        or module.groups > 1
-        or module.weight.numel() > ENTRIES
-        or not library.computes(module.weight)
-    ):
+    if not weight or not fits(call.layer.module):
         return by_rule(call)
-    return Convolved(module, last(call.a), last(call.b), bias)
+    return Convolved(call.layer.module, last(call.a), last(call.b), bias)
+
+
+def fits(module: nn.Module) -> TypeGuard[nn.Conv2d]:
+    """Whether a layer is a convolution whose gradient fits into the cache, by the model alone."""
+    return (
+        type(module) is nn.Conv2d
+        and module.groups == 1
+        and module.weight.numel() <= ENTRIES
+        and library.computes(module.weight)
+    )
 
 
 @dataclass(frozen=True)
@@ -115,10 +127,10 @@ def run(
     clips = factors is None and sums
     weights = torch.zeros_like(others) if factors is None else factors.to(others.dtype).contiguous()
     made = [layer_sums(layer) for layer in layers] if sums else [None] * len(layers)
-    # Padded inputs live as long as the pointers to them.
-    inputs = [last(padded(layer.layer, layer.a)) for layer in layers]
+    # Inputs that were padded live as long as the pointers to them.
+    inputs = [layer.input() for layer in layers]
     given = [describe(*each) for each in zip(layers, inputs, made, strict=True)]
-    size = sum(rows_of(layer) * width_of(layer) + places_of(layer) * width_of(layer) for layer in layers)
+    size = sum(scratch_of(*each) for each in zip(layers, given, strict=True))
     scratch = like.new_empty(size)
     library.load(like.dtype).convolutions(
         (library.Convolution * len(given))(*given),
@@ -138,17 +150,22 @@ def run(
 
 def describe(layer: Convolved, a: Tensor, sums: Tensor | None) -> library.Convolution:
     """A layer for C: all distances are in numbers."""
-    module, (_, inputs, _, columns) = layer.layer, a.shape
+    module, (inputs, rows, columns) = layer.layer, a.shape[1:]
     (height, width), stride, dilation = module.kernel_size, pair(module.stride), pair(module.dilation)
-    high, wide = layer.b.shape[2:]
-    line = columns * inputs
+    left, right, top, bottom = layer.frame()
+    line = (left + columns + right) * inputs
     # Neighbours in a kernel row are neighbours in the input, unless the kernel is dilated.
     runs, run_of = (1, width * inputs) if dilation[1] == 1 else (width, inputs)
+    high, wide = layer.b.shape[2:]
     return library.Convolution(
         a=a.data_ptr(),
         b=layer.b.data_ptr(),
-        of_a=a[0].numel(),
-        of_b=layer.b[0].numel(),
+        height=rows,
+        line=columns * inputs,
+        top=top,
+        left=left * inputs,
+        framed=top + rows + bottom,
+        framed_line=line,
         places=library.Places(high, wide, stride[0] * line, stride[1] * inputs, 1),
         rows=height,
         runs=runs,
@@ -159,6 +176,12 @@ def describe(layer: Convolved, a: Tensor, sums: Tensor | None) -> library.Convol
         bias=layer.bias,
         sum=None if sums is None else sums.data_ptr(),
     )
+
+
+def scratch_of(layer: Convolved, given: library.Convolution) -> int:
+    """Numbers that C needs beside the layer's sums: a gradient, a framed input, and b in whole vectors."""
+    places = layer.b.shape[2] * layer.b.shape[3]
+    return (rows_of(layer) + places) * width_of(layer) + int(given.framed * given.framed_line)
 
 
 def layer_sums(layer: Convolved) -> Tensor:
@@ -174,11 +197,6 @@ def rows_of(layer: Convolved) -> int:
 def width_of(layer: Convolved) -> int:
     """Outputs, padded to whole vectors."""
     return library.padded(layer.layer.weight.shape[0], layer.b)
-
-
-def places_of(layer: Convolved) -> int:
-    """Places of the output."""
-    return layer.b.shape[2] * layer.b.shape[3]
 
 
 def nothing(b: Tensor) -> Tensor:

@@ -111,23 +111,39 @@ static double factor_of(double norm, double clip, double share, double guard) {
 }
 
 typedef struct {
-    const REAL *a, *b; /* input with its padding, channels last; gradient of the output, channels last */
-    long of_a, of_b;   /* their sizes for an example */
-    Places places;
-    long rows, runs, run; /* of the kernel: rows, pieces of a row, contiguous entries of a piece */
-    long to_row, to_run;  /* distances in a */
-    long outputs, bias;   /* bias: whether it is trained */
-    REAL *sum;            /* (entries + bias, padded outputs), or null if only norms are wanted */
+    const REAL *a, *b;         /* input and gradient of the output, channels last */
+    long height, line;         /* of an input: lines, and numbers in one */
+    long top, left;            /* zeros around it: lines above, numbers before a line */
+    long framed, framed_line;  /* lines, and numbers in one, with the zeros */
+    Places places;             /* in the framed input, as are all distances */
+    long rows, runs, run;      /* of the kernel: rows, pieces of a row, contiguous entries of a piece */
+    long to_row, to_run;
+    long outputs, bias;        /* bias: whether it is trained */
+    REAL *sum;                 /* (entries + bias, padded outputs), or null if only norms are wanted */
 } Convolution;
 
 static long entries_of(const Convolution *of) { return of->rows * of->runs * of->run; }
 
 static long size_of(const Convolution *of) { return (entries_of(of) + of->bias) * padded(of->outputs); }
 
-/* The gradient of an example's convolution. `aside` takes b if it must be padded. */
+static long places_of(const Convolution *of) { return of->places.high * of->places.wide; }
+
+/* What an example needs beside its gradient: the framed input, and b in whole vectors. */
+static long aside_of(const Convolution *of) {
+    return of->framed * of->framed_line + places_of(of) * padded(of->outputs);
+}
+
+/* The gradient of an example's convolution. `aside` is zero where the frame is. */
 static void form(const Convolution *of, long example, REAL *aside, REAL *gradient) {
-    long width = padded(of->outputs), count = of->places.high * of->places.wide;
-    const REAL *a = of->a + example * of->of_a, *b = of->b + example * of->of_b;
+    long width = padded(of->outputs), count = places_of(of);
+    const REAL *a = of->a + example * of->height * of->line, *b = of->b + example * count * of->outputs;
+    if (of->framed != of->height || of->framed_line != of->line) {
+        REAL *inner = aside + of->top * of->framed_line + of->left;
+        for (long line = 0; line < of->height; line++)
+            memcpy(inner + line * of->framed_line, a + line * of->line, of->line * sizeof(REAL));
+        a = aside;
+        aside += of->framed * of->framed_line;
+    }
     if (width != of->outputs) {
         pad(aside, b, count, of->outputs);
         b = aside;
@@ -143,17 +159,20 @@ static void form(const Convolution *of, long example, REAL *aside, REAL *gradien
 
    others   norms of the rest of every example's gradient
    factors  of every example: given, or if `clips` those of clipping
-   scratch  for the gradients of an example and every padded b */
+   scratch  for the gradients of an example, and for every layer its framed input and padded b */
 void convolutions(const Convolution *layers, long count, long examples, const REAL *others, long clips, double clip,
                   double share, double guard, REAL *scratch, REAL *norms, REAL *factors) {
     long size = 0;
     for (long i = 0; i < count; i++) size += size_of(layers + i);
+    REAL *asides = scratch + size;
+    for (long i = 0, used = 0; i < count; used += aside_of(layers + i++))
+        memset(asides + used, 0, aside_of(layers + i) * sizeof(REAL));
     for (long example = 0; example < examples; example++) {
-        REAL *gradient = scratch, *aside = scratch + size;
+        REAL *gradient = scratch, *aside = asides;
         for (const Convolution *of = layers; of < layers + count; of++) {
             form(of, example, aside, gradient);
             gradient += size_of(of);
-            aside += of->places.high * of->places.wide * padded(of->outputs);
+            aside += aside_of(of);
         }
         double norm = sqrt(square(scratch, size) + (double)others[example] * others[example]);
         norms[example] = norm;

@@ -35,7 +35,7 @@ class Convolution(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("a", "b")),
-        *((name, ctypes.c_long) for name in ("of_a", "of_b")),
+        *((name, ctypes.c_long) for name in ("height", "line", "top", "left", "framed", "framed_line")),
         ("places", Places),
         *((name, ctypes.c_long) for name in ("rows", "runs", "run", "to_row", "to_run", "outputs", "bias")),
         ("sum", ctypes.c_void_p),
