@@ -72,13 +72,16 @@ def export(
     weights: Annotated[
         bool, typer.Option("--weights", help="With models, signals and pictures (zip).")
     ] = False,
+    steps: Annotated[
+        bool, typer.Option(help="With the time of every step, most of the file; its quantiles are in any.")
+    ] = True,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Pack results with provenance and hashes into one file; weights only on request."""
     from harness.results.transfer import export_results
 
-    manifest = export_results(store_path(store), file, where, weights)
+    manifest = export_results(store_path(store), file, where, weights, steps)
     if json:
         output.json_out(manifest.model_dump(by_alias=True, exclude={"files"}))
     else:

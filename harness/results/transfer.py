@@ -45,8 +45,8 @@ FORMAT = 2
 WITHOUT_TUNES = 1
 """The version of one without records of tunes, which 0.1 reads."""
 ORIGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-ALWAYS = ("steps", "laps")
-"""Artefacts that are always exported: times, which rows depend on."""
+TIMES = ("steps", "laps")
+"""Artefacts with the time of every step; their quantiles are in the result."""
 TASKS = """
     (select t.key, t.kind, t.workload, t.method, t.attack, t.index, t.status, t.reason, t.host, t.device,
         t.finished, t.protocol, c.label, c.epsilon_asked, c.delta, c.params, c.n_train, c.seed, c.canary,
@@ -67,12 +67,15 @@ class Imported:
     """False if exactly this was imported before."""
 
 
-def export_results(store_path: Path, file: Path, where: str | None = None, weights: bool = False) -> Manifest:
+def export_results(
+    store_path: Path, file: Path, where: str | None = None, weights: bool = False, steps: bool = True
+) -> Manifest:
     """Pack our own ended tasks, or those that `where` selects (see TASKS), and return the manifest.
 
     The record of a tune goes with any of its trials, so that they are counted where they arrive. Without
-    `weights` only what rows depend on: specs, results and times; never what a store keeps to itself
-    (store/private.py), nor what it has forgotten. SpecError if nothing is selected.
+    `weights` only what rows depend on: specs, results and, unless `steps` is false, the times of every step;
+    never what a store keeps to itself (store/private.py), nor what it has forgotten. SpecError if nothing is
+    selected.
     """
     check_suffix(file)
     store = Store.open(store_path)
@@ -88,7 +91,7 @@ def export_results(store_path: Path, file: Path, where: str | None = None, weigh
             task = store.task(folder.name)  # a damaged one is reported here, not at import
             if is_forgotten(forgotten, task):
                 continue
-            contents |= _files(store, folder, weights)
+            contents |= _files(store, folder, weights, steps)
             cells.add(task.cell_key)
             tasks += 1
     if not tasks:
@@ -163,14 +166,14 @@ def _selected(store: Store, where: str) -> set[str]:
     return {key for (key,) in query(store.path, f"select key from {TASKS} where ({where}\n)").rows}
 
 
-def _files(store: Store, folder: Path, weights: bool) -> dict[str, bytes | Path]:
+def _files(store: Store, folder: Path, weights: bool, steps: bool) -> dict[str, bytes | Path]:
     """The files by their names in the store. The result is read once: it may be replaced meanwhile."""
     result = parse_result(parse_json((folder / "result.json").read_bytes()))
     files: dict[str, bytes | Path] = {"spec.json": (folder / "spec.json").read_bytes()}
     files["result.json"] = dump_checked(publishable(result).document())
     for name in result.artefacts:
         file = store.artefact(result, name)
-        if (weights or name in ALWAYS) and file.is_file():
+        if (steps if name in TIMES else weights) and file.is_file():
             files[file.name] = file
     return {f"{folder.relative_to(store.path).as_posix()}/{name}": content for name, content in files.items()}
 

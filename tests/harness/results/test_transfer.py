@@ -194,6 +194,18 @@ def test_weights_are_exported_on_request(theirs: Path, ours: Path, tmp_path: Pat
         export_results(theirs, tmp_path / "all.parquet", weights=True)
 
 
+def test_rows_need_no_times_of_single_steps(theirs: Path, ours: Path, tmp_path: Path) -> None:
+    assert any(theirs.rglob("steps-*.parquet"))
+    manifest = export_results(theirs, tmp_path / "rows.zip", steps=False)
+    assert not any(Path(name).name.startswith(("steps-", "laps-")) for name in manifest.files)
+    import_results(ours, tmp_path / "rows.zip")
+    collect(ours)
+    collect(theirs)
+    medians = "select step_seconds from runs where origin = '{}' order by step_seconds"
+    found = query(ours, medians.format("rows")).rows
+    assert found == query(theirs, medians.format("")).rows and all(median for (median,) in found)
+
+
 def test_a_parquet_export_can_be_read_without_privbench(archives: Path, theirs: Path) -> None:
     table = pq.read_table(archives / "results.parquet")
     assert table.column_names == ["key", "spec", "result", "artefacts"]
