@@ -4,11 +4,13 @@ Rows come from the view `reproduction`. Differences between a cell and the paper
 remarks below the table; those of the whole table follow.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.leakage.intervals import quantile
 from harness.report.conditions import narrow, refuse_nothing, select
 from harness.report.reading import Row, read_rows
 from harness.report.tables import TextTable
@@ -100,7 +102,10 @@ def tabulate(rows: Sequence[Row]) -> TextTable:
     for row in rows:
         marks = [remarks.setdefault(text, len(remarks) + 1) for text in remarks_of(row)]
         lines.append((*_line(row), " ".join(f"[{mark}]" for mark in marks)))
-    columns = ("workload", "method", "figure", "paper", "ours", "difference", "verdict", "remarks")
+    columns = (
+        *("workload", "method", "figure", "paper", "ours", "95 % interval"),
+        *("difference", "verdict", "remarks"),
+    )
     return TextTable(
         name=f"{SUMMARY}-{first['table_name']}",
         title=f"{first['citation']}, {first['printed']}: {first['about']}",
@@ -109,7 +114,10 @@ def tabulate(rows: Sequence[Row]) -> TextTable:
         remarks=tuple(remarks),
         protocol=tuple(first["protocol"]),
         counts=count_statuses(rows),
-        ranked=("method", "figure", "paper", "ours", "remarks", "workload", "difference", "verdict"),
+        ranked=(
+            *("method", "figure", "paper", "ours", "remarks", "workload"),
+            *("difference", "verdict", "95 % interval"),
+        ),
     )
 
 
@@ -159,16 +167,36 @@ def _line(row: Row) -> tuple[str, ...]:
     digits = row["decimals"]
     paper = f"{row['value']:.{digits}f}" + _plus_minus(row["deviation"], digits) + unit
     if row["ours"] is None:
-        return workload, method, figure, paper, "-", "-", row["status"]
+        return workload, method, figure, paper, "-", "-", "-", row["status"]
     # One digit more than printed, so that rounding does not hide a difference.
     ours = f"{row['ours']:.{digits + 1}f}" + _spread(row, digits + 1) + unit + f" (n={row['models']})"
-    return workload, method, figure, paper, ours, f"{row['difference']:+.{digits + 1}f}", row["status"]
+    interval = interval_of(row)
+    shown = "-" if interval is None else _range(*interval, digits + 1)
+    difference = f"{row['difference']:+.{digits + 1}f}"
+    return workload, method, figure, paper, ours, shown, difference, row["status"]
+
+
+def interval_of(row: Row) -> tuple[float, float] | None:
+    """The 95 % interval of our number: an attack's own, or Student's of a mean over models; None for neither.
+
+    A mean over few models can have an interval beyond what the figure can be: it is not clipped.
+    """
+    if row["ours_low"] is not None:
+        return row["ours_low"], row["ours_high"]
+    if row["ours"] is None or row["ours_deviation"] is None or row["models"] <= 1:
+        return None
+    half = quantile(row["models"]) * row["ours_deviation"] / math.sqrt(row["models"])
+    return row["ours"] - half, row["ours"] + half
 
 
 def _spread(row: Row, digits: int) -> str:
     if row["ours_low"] is not None:
-        return f" [{row['ours_low']:.{digits}f}, {row['ours_high']:.{digits}f}]"
+        return f" {_range(row['ours_low'], row['ours_high'], digits)}"
     return _plus_minus(row["ours_deviation"], digits)
+
+
+def _range(low: float, high: float, digits: int) -> str:
+    return f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def _plus_minus(deviation: float | None, digits: int) -> str:

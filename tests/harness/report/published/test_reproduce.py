@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.report.published.reproduce import count_statuses
+from harness.report.published.reproduce import count_statuses, interval_of
 from harness.report.tables import TextTable, as_latex, as_markdown, write_table
 
 NASTY = "a|b *c* _d_ `e` <f> [g](h) 50 % & $x$ #1 {y} ~z^ \\input{/etc} ± ε\nnext"
@@ -72,6 +72,15 @@ def test_every_form_is_written(table: TextTable, tmp_path: Path, monkeypatch: py
 
 def test_the_count_of_nothing() -> None:
     assert count_statuses([]).startswith("0 published lines, 0 runnable, 0 run. 0 numbers: 0 within")
+
+
+def test_the_interval_of_a_mean_is_that_of_student() -> None:
+    row = {"ours": 94.0, "ours_low": None, "ours_high": None, "ours_deviation": 0.3, "models": 5}
+    # t of 4 degrees of freedom is 2.776 at 97.5 %.
+    assert interval_of(row) == pytest.approx((94 - 2.776445 * 0.3 / 5**0.5, 94 + 2.776445 * 0.3 / 5**0.5))
+    assert interval_of({**row, "ours_low": 93.0, "ours_high": 96.0}) == (93.0, 96.0), "the attack's own"
+    assert interval_of({**row, "models": 1}) is None and interval_of({**row, "ours_deviation": None}) is None
+    assert interval_of({**row, "ours": None}) is None
 
 
 def test_csv_is_plain_and_its_origin_is_beside_it(
