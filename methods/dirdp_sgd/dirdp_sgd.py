@@ -64,7 +64,7 @@ class DirDpSgdParams(OptimizerParams, PrivacyParams):
     granularity: Annotated[Granularity, Fixed()] = Field(
         default="whole",
         description="What has its own direction: the whole gradient, each weight tensor, or each bias and "
-        "each row of a weight (along its first axis).",
+        "each row of a weight, along its first axis (an output's) or its last (a kernel's).",
     )
     row_magnitude: Annotated[Literal["unit", "keep"], Fixed()] = Field(
         default="unit",

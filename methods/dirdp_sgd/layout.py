@@ -1,4 +1,4 @@
-"""The pieces of a gradient with their own direction: all of it, every weight, or every row."""
+"""The pieces of a gradient with their own direction: all of it, every weight, or rows of it."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +9,9 @@ from torch import Tensor
 
 from workloads.errors import SpecError
 
-Granularity = Literal["whole", "per_layer", "per_row"]
+Granularity = Literal["whole", "per_layer", "per_row", "per_last_axis"]
 COARSER: Mapping[Granularity, tuple[Granularity, ...]] = {
+    "per_last_axis": ("per_row", "per_layer", "whole"),
     "per_row": ("per_layer", "whole"),
     "per_layer": ("whole",),
     "whole": (),
@@ -25,14 +26,15 @@ Pair by pair and row by row the coordinates are those of the weights in their or
 def find_layout(weights: Sequence[Tensor], granularity: Granularity) -> Layout:
     """The directions of a model's gradient; SpecError for a piece of one number, which has only a sign.
 
-    A row of a weight belongs to one index of its first axis: an output unit or channel. A vector is one row.
+    A row of a weight belongs to one index of its first axis: an output unit or channel. Along the last axis
+    it is one row of a kernel, and of a matrix the same as before. A vector is one row.
     """
     if granularity == "whole":
         layout = [(1, sum(weight.numel() for weight in weights))]
     elif granularity == "per_layer":
         layout = [(1, weight.numel()) for weight in weights]
     else:
-        rows = [len(weight) if weight.dim() > 1 else 1 for weight in weights]
+        rows = [_rows(weight.shape, granularity) for weight in weights]
         layout = [(count, weight.numel() // count) for count, weight in zip(rows, weights, strict=True)]
     if any(dimension < 2 for _, dimension in layout):
         coarser = COARSER[granularity]
@@ -44,6 +46,13 @@ def find_layout(weights: Sequence[Tensor], granularity: Granularity) -> Layout:
             allowed=coarser,
         )
     return layout
+
+
+def _rows(shape: torch.Size, granularity: Granularity) -> int:
+    """The number of directions of one weight."""
+    if len(shape) == 1:
+        return 1
+    return shape[0] if granularity == "per_row" else shape.numel() // shape[-1]
 
 
 def cut_blocks(gradients: list[Tensor], layout: Layout) -> Iterator[Tensor]:

@@ -139,6 +139,16 @@ def test_the_direction_of_a_batch_is_that_of_its_summed_gradient(
     torch.testing.assert_close(flat(released.predictor), plain_training(members, tiny, chosen, run_of(1)))
 
 
+def test_rows_of_a_matrix_are_the_same_along_both_axes(
+    members: Records, tiny: Problem, run_of: RunOf
+) -> None:
+    first, last = (
+        method.train(members, tiny, params(granularity=granularity), run_of(1)).predictor
+        for granularity in ("per_row", "per_last_axis")
+    )
+    assert torch.equal(flat(first), flat(last))
+
+
 def test_without_noise_it_is_normalised_sgd(members: Records, problem: Problem, run_of: RunOf) -> None:
     """kappa = inf: the mean of unit gradients; kappa = 1e12: nearly so."""
     chosen = params(kappa=math.inf, batch_size=len(members), steps=3, learning_rate=0.3)

@@ -36,7 +36,16 @@ def test_a_layout_is_spelled_as_the_price_list_takes_it() -> None:
     assert parse(as_text(layout)) == [(1, 10), (3, 12), (12, 75), (24, 300), (10, 768)]
 
 
-@pytest.mark.parametrize("granularity", ["whole", "per_layer", "per_row"])
+def test_rows_along_the_last_axis_are_those_of_kernels() -> None:
+    """Widths of 5 in 12 x 3 x 5 and twice 12 x 12 x 5 rows; a matrix has the rows it has along its first."""
+    layout = find_layout(weights(lenet(0, 3, 32, 10)), "per_last_axis")
+    assert as_text(layout) == "1620x5,1x10,3x12,10x768"
+    assert sum(count * dimension for count, dimension in layout) == 15_826
+    matrix = weights(nn.Linear(6, 2))
+    assert find_layout(matrix, "per_last_axis") == find_layout(matrix, "per_row")
+
+
+@pytest.mark.parametrize("granularity", ["whole", "per_layer", "per_row", "per_last_axis"])
 def test_blocks_hold_the_coordinates_in_the_order_of_the_weights(granularity: Granularity) -> None:
     model = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Flatten(), nn.Linear(12, 4))
     gradients = [torch.randn(5, *weight.shape) for weight in model.parameters()]
@@ -47,6 +56,9 @@ def test_blocks_hold_the_coordinates_in_the_order_of_the_weights(granularity: Gr
     if granularity == "per_row":
         assert torch.equal(blocks[0][2, 1], gradients[0][2, 1].flatten())
         assert torch.equal(blocks[3][2, 0], gradients[3][2])
+    if granularity == "per_last_axis":
+        assert torch.equal(blocks[0][2, 2 * (1 * 2 + 0) + 1], gradients[0][2, 1, 0, 1])
+        assert torch.equal(blocks[2][2, 3], gradients[2][2, 3])
 
 
 def test_one_weight_is_the_same_whole_and_per_layer() -> None:
