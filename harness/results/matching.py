@@ -127,8 +127,10 @@ def _unusual(printed: Published, cell: Row) -> list[str]:
 
 def _distance(printed: Published, cell: Row) -> tuple[Any, ...]:
     versions = [(-len(cell[name]), [-ord(sign) for sign in cell[name]]) for name in VERSIONS]
-    settings = len(_differing(printed.cell.stated, cell["params"], cell["n_train"]))
-    return settings, len(_unusual(printed, cell)), *versions, -cell["models"], cell["seed"], cell["key"]
+    params, members = cell["params"], cell["n_train"]
+    stated = len(_differing(printed.cell.stated, params, members))
+    chosen = len(_differing(printed.table.ours, params, members))
+    return stated, chosen, len(_unusual(printed, cell)), *versions, -cell["models"], cell["seed"], cell["key"]
 
 
 def _differing(wanted: Mapping[str, Any], params: Mapping[str, Any], n_train: int) -> list[str]:

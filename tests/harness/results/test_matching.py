@@ -425,6 +425,18 @@ def test_an_unusual_setting_of_which_the_paper_says_nothing_comes_last() -> None
     assert "ablation only_test" in places["a"]["differences"]
 
 
+def test_what_we_chose_for_a_table_comes_before_other_choices() -> None:
+    (printed,) = [each for each in published() if each.key == "dirdp-sgd-table-4/024"]
+    assert printed.table.ours == {"granularity": "per_last_axis"}
+    names = {"workload": "fmnist-lenet", "method": "dirdp-sgd", "n_train": 30000}
+    chosen, other = (
+        planned(**names, key=key, models=models, params={"kappa": 1.0, "granularity": granularity})
+        for key, models, granularity in (("b", 1, "per_last_axis"), ("a", 9, "per_row"))
+    )
+    places = {row["cell"]: row["place"] for row in match([printed], [chosen, other])}
+    assert places == {"b": 1, "a": 2}
+
+
 def test_the_tables_are_part_of_the_schema() -> None:
     assert {"published", "published_match"} <= set(db.Base.metadata.tables)
     assert "reproduction" in db.view_names()
