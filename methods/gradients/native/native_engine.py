@@ -1,4 +1,4 @@
-"""Engine 'native': book-keeping with convolutions and short chains computed by kernels.c."""
+"""Engine 'native': book-keeping with convolutions, normalisations and short chains by C code of ours."""
 
 from collections.abc import Sequence
 
@@ -12,15 +12,17 @@ from methods.gradients.graph import WithoutGraph
 from methods.gradients.layers import by_layer
 from methods.gradients.native import library
 from methods.gradients.native.chained import clip_chain, is_short
-from methods.gradients.native.convolved import Convolved, contribute, nothing, run
+from methods.gradients.native.convolved import Convolved, convolve, fits, nothing, run
+from methods.gradients.native.normalised import is_ours, normalise
+from methods.gradients.rules import contribute
 
 
 class NativeEngine(BookkeepingEngine):
-    """Book-keeping whose convolutions, and whose chains of short linear layers, are computed by kernels.c.
+    """Book-keeping whose convolutions, group normalisations and chains of short linear layers are our code's.
 
-    The code forms an example's gradient in the cache and adds it, clipped, to the sum: nothing is stored. It
-    computes on one thread. All else is as in book-keeping: other layers and devices, and clipping by layer.
-    Which of the two depends on the model alone.
+    It forms an example's gradient of a convolution in the cache and adds it, clipped, to the sum: nothing is
+    stored. It computes on one thread. All else is as in book-keeping: other layers and devices, and clipping
+    by layer. Which of the two depends on the model alone.
     """
 
     name = "native"
@@ -60,6 +62,11 @@ class NativeEngine(BookkeepingEngine):
 
     @staticmethod
     def _contribute(call: Call) -> Contribution:
+        module = call.layer.module
+        if fits(module) and "weight" in call.layer.weights:
+            return convolve(module, call)
+        if is_ours(module) and call.a.dim() == 4:
+            return normalise(module, call)
         return contribute(call)
 
     def _sum(
