@@ -5,6 +5,7 @@ images.c           passes over images
 library.py         compiles both, once for every kind of machine
 convolved.py       convolutions, also standardised ones
 normalised.py      group normalisations of images
+pooled.py          max pooling, in the passes of the engine
 chained.py         chains of linear layers
 native_engine.py   the engine: book-keeping with this code where it is quicker
 """

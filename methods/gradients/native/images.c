@@ -73,3 +73,63 @@ void group_norm(const REAL *a, const REAL *b, long examples, long places, long c
         }
     }
 }
+
+typedef struct {
+    long width, channels;      /* of the input */
+    long high, wide;           /* of the output */
+    long rows, columns;        /* of a window */
+    long down, right;          /* strides */
+} Pool;
+
+static void take_larger(const REAL *restrict x, REAL *restrict y, long size) {
+    for (long i = 0; i < size; i++) y[i] = x[i] > y[i] || x[i] != x[i] ? x[i] : y[i];
+}
+
+/* To the first entry that is the largest, or NaN. */
+static void hand_on(const REAL *restrict x, const REAL *restrict y, REAL *restrict left, REAL *restrict onto, long size) {
+    for (long i = 0; i < size; i++) {
+        REAL own = x[i] < y[i] ? 0 : left[i];
+        onto[i] += own;
+        left[i] -= own;
+    }
+}
+
+/* A line of outputs `y` from the lines at `x`; or, if `onto` is not null, the gradient `left` of it to them. */
+static void pool_line(const Pool *of, const REAL *x, REAL *y, REAL *left, REAL *onto) {
+    /* Next to each other are all places of a line, if the stride is 1, or the channels of one. */
+    const long size = of->wide * of->channels, run = of->right == 1 ? size : of->channels;
+    for (long row = 0; row < of->rows; row++)
+        for (long column = 0; column < of->columns; column++)
+            for (long to = 0; to < size; to += run) {
+                long from = (row * of->width + column) * of->channels + to * of->right;
+                if (onto) hand_on(x + from, y + to, left + to, onto + from, run);
+                else if (row + column == 0) memcpy(y + to, x + from, run * sizeof(REAL));
+                else take_larger(x + from, y + to, run);
+            }
+}
+
+/* The largest values in windows of images x, channels last; NaN where there is one.
+
+   height    of the input, whose images follow each other */
+void max_pool(const Pool *of, const REAL *x, long examples, long height, REAL *y) {
+    for (long example = 0; example < examples; example++, x += height * of->width * of->channels)
+        for (long line = 0; line < of->high; line++, y += of->wide * of->channels)
+            pool_line(of, x + line * of->down * of->width * of->channels, y, 0, 0);
+}
+
+/* From the gradient of `max_pool`'s output to that of its input, `onto`.
+
+   scratch   for two lines of outputs */
+void max_pool_backward(const Pool *of, const REAL *x, long examples, long height, const REAL *gradient, REAL *scratch,
+                       REAL *onto) {
+    const long size = of->wide * of->channels, image = height * of->width * of->channels;
+    for (long example = 0; example < examples; example++, x += image, onto += image) {
+        memset(onto, 0, image * sizeof(REAL));
+        for (long line = 0; line < of->high; line++, gradient += size) {
+            long top = line * of->down * of->width * of->channels;
+            pool_line(of, x + top, scratch, 0, 0);
+            memcpy(scratch + size, gradient, size * sizeof(REAL));
+            pool_line(of, x + top, scratch, scratch + size, onto + top);
+        }
+    }
+}

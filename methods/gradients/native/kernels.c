@@ -55,12 +55,14 @@ TILE(tall_and_wide, TALL, 2)
 TILE(four_and_wide, 4, 2)
 TILE(one_and_wide, 1, 2)
 TILE(tall, NARROW_TALL, 1)
+TILE(eight, 8, 1)
 TILE(four, 4, 1)
 TILE(one, 1, 1)
 
 typedef void (*Tile)(const Places *, const REAL *, const REAL *, long, REAL *, long);
 static const struct { long entries; Tile wide, narrow; } TILES[] = {
-    {NARROW_TALL, 0, tall}, {TALL, tall_and_wide, 0}, {4, four_and_wide, four}, {1, one_and_wide, one}};
+    {NARROW_TALL, 0, tall}, {TALL, tall_and_wide, 0}, {8, 0, eight}, {4, four_and_wide, four}, {1, one_and_wide, one}};
+#define KINDS ((int)(sizeof(TILES) / sizeof(*TILES)))
 
 /* sums (entries, width) += sum over places of x (entries) times rows (width); width is of whole vectors. */
 static void product(const Places *at, const REAL *x, long entries, const REAL *rows, long to_row, long width,
@@ -68,7 +70,7 @@ static void product(const Places *at, const REAL *x, long entries, const REAL *r
     for (long w = 0; w < width;) {
         int wide = width - w >= 2 * LANES;
         long e = 0;
-        for (int kind = 0; kind < 4; kind++) {
+        for (int kind = 0; kind < KINDS; kind++) {
             Tile tile = wide ? TILES[kind].wide : TILES[kind].narrow;
             for (; tile && e + TILES[kind].entries <= entries; e += TILES[kind].entries)
                 tile(at, x + e * at->entry, rows + w, to_row, sums + e * to_sum + w, to_sum);

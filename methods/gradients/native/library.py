@@ -42,6 +42,15 @@ class Convolution(ctypes.Structure):
     ]
 
 
+class Pool(ctypes.Structure):
+    """As in images.c."""
+
+    _fields_ = [
+        (name, ctypes.c_long)
+        for name in ("width", "channels", "high", "wide", "rows", "columns", "down", "right")
+    ]
+
+
 class Link(ctypes.Structure):
     """As in kernels.c."""
 
@@ -56,7 +65,8 @@ class Link(ctypes.Structure):
 def load(dtype: torch.dtype) -> ctypes.CDLL:
     """The library for numbers of this type; SpecError if it cannot be compiled here."""
     library = ctypes.CDLL(str(_compiled(REALS[dtype])))
-    library.convolutions.restype = library.group_norm.restype = None
+    for name in ("convolutions", "group_norm", "max_pool", "max_pool_backward"):
+        getattr(library, name).restype = None
     library.chain.restype = library.lanes.restype = ctypes.c_long
     return library
 

@@ -14,6 +14,7 @@ from methods.gradients.native import library
 from methods.gradients.native.chained import clip_chain, is_short
 from methods.gradients.native.convolved import Convolved, convolve, fits, nothing, run
 from methods.gradients.native.normalised import is_ours, normalise
+from methods.gradients.native.pooled import find_pools, pooling
 from methods.gradients.rules import contribute
 
 
@@ -21,8 +22,8 @@ class NativeEngine(BookkeepingEngine):
     """Book-keeping whose convolutions, group normalisations and chains of short linear layers are our code's.
 
     It forms an example's gradient of a convolution in the cache and adds it, clipped, to the sum: nothing is
-    stored. It computes on one thread. All else is as in book-keeping: other layers and devices, and clipping
-    by layer. Which of the two depends on the model alone.
+    stored. It also computes the max pools of a pass, all on one thread. All else is as in book-keeping: other
+    layers and devices, and clipping by layer. Which of the two depends on the model and its layout alone.
     """
 
     name = "native"
@@ -40,6 +41,7 @@ class NativeEngine(BookkeepingEngine):
         super().__init__(model, loss, clipping, physical_batch_size, why)
         if library.computes(self.weights[0]):
             library.load(self.weights[0].dtype)  # compiled now, or refused
+        self._pools = find_pools(model)
         self._short = clipping == "flat" and self._chain is not None and is_short(self._chain)
 
     def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
@@ -59,6 +61,10 @@ class NativeEngine(BookkeepingEngine):
             losses, gradient, _ = self._slope(values.pop(), y)
             norms = clip_chain(self._chain, values, gradient, clip, share, by_layer(onto, self.layers))
         return None if norms is None else Clipped(onto, norms, losses, clip, 0)
+
+    def _pass(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
+        with pooling(self._pools):
+            return super()._pass(x, y)
 
     @staticmethod
     def _contribute(call: Call) -> Contribution:

@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -16,8 +16,10 @@ from methods.gradients.contributions import Arena, Call
 from methods.gradients.layers import Layer
 from methods.gradients.native import library
 from methods.gradients.native.chained import ENTRIES
+from methods.gradients.native.convolved import last
 from methods.gradients.native.native_engine import NativeEngine
 from methods.gradients.native.normalised import normalise
+from methods.gradients.native.pooled import find_pools, max_pool, pooling
 from tests.methods.gradients.test_engines import ARCHITECTURES, batch, cross_entropy
 from workloads.errors import SpecError
 from workloads.models.init import seeded
@@ -97,9 +99,10 @@ def test_every_layer_is_clipped_alone_as_well(shape: str, truth: "Ask", apart: "
 def test_the_norm_of_what_standardisation_leaves(removed: str, left: float, truth: "Ask") -> None:
     """Too small a norm would clip too little; squares of what is left must not come from differences."""
     with seeded(4):
-        model = nn.Sequential(StandardisedConv2d(3, 1, 8, bias=False), nn.Flatten(), nn.Linear(1, 3))
+        first = StandardisedConv2d(3, 1, 8, bias=False)
+        model = nn.Sequential(first, nn.Flatten(), nn.Linear(1, 3))
         x, y = torch.randn(6, 3, 8, 8).mul_(left), torch.arange(6) % 3
-        x += 1.0 if removed == "mean" else model[0].standardisation().kernel.detach()  # type: ignore[operator, union-attr]
+        x += 1.0 if removed == "mean" else first.standardisation().kernel.detach()
     for weight in model[2].parameters():
         weight.requires_grad_(False)
     norms = make_engine(model, cross_entropy, "native").norms(x, y)
@@ -156,6 +159,52 @@ def test_a_group_norm_of_no_image_is_left_to_its_rule(truth: "Ask", apart: "Apar
     x, y = batch(5, 36)
     clipped = make_engine(model, cross_entropy, "native").clipped_sum(x, y, 1.0)
     assert apart(clipped.sums, truth(model, cross_entropy, x, y).sums(1.0)) < 1e-5
+
+
+@pytest.mark.parametrize("channels", [1, 5, 32])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sizes", [(2, 1), (2, 2), (3, 2), (2, 3), ((2, 3), (3, 1)), ((3, 1), (1, 2))])
+def test_max_pools_are_those_of_the_library(
+    sizes: tuple[Any, Any], dtype: torch.dtype, channels: int, apart: "Apart"
+) -> None:
+    """Also of equal values, of which the first gets the gradient."""
+    module, (x, _) = nn.MaxPool2d(*sizes), batch(3, channels, 8, 9, dtype=dtype)
+    x = last(x.mul(2).round()).requires_grad_()
+    expected = module(x)
+    slope = torch.randn_like(expected)
+    before = torch.autograd.grad(expected, x, slope)
+    assert find_pools(module) == [module]
+    with pooling([module]):
+        pooled = module(x)
+        y = pooled.mul(1)
+    assert torch.equal(pooled, expected) and type(pooled.grad_fn).__name__ == "MaxPoolBackward"
+    assert "forward" not in vars(module)
+    pooled.relu_()  # what follows may be in place
+    assert apart(list(torch.autograd.grad(y, x, slope)), list(before)) < 1e-6
+
+
+def test_a_max_pool_shows_what_is_not_finite() -> None:
+    x = torch.tensor([[1.0, 2.0, math.nan], [math.inf, 0.0, -math.inf]]).view(1, 1, 2, 3)
+    x = x.expand(1, 2, 2, 3).contiguous(memory_format=torch.channels_last).requires_grad_()
+    y = max_pool(nn.MaxPool2d(2, 1), x)
+    assert torch.equal(torch.isnan(y).flatten(), torch.tensor([False, True] * 2))
+    (gradient,) = torch.autograd.grad(y, x, torch.full_like(y, math.nan))
+    assert torch.isnan(gradient[..., 0, :]).any()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"padding": 1}, {"dilation": 2}, {"ceil_mode": True}, {"return_indices": True}]
+)
+def test_other_max_pools_are_left_to_the_library(settings: dict[str, Any]) -> None:
+    assert find_pools(nn.Sequential(nn.MaxPool2d(3, **settings), nn.AvgPool2d(2))) == []
+
+
+def test_a_pass_that_fails_leaves_the_pools_as_they_were() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 3))
+    engine = make_engine(model, cross_entropy, "native")
+    with pytest.raises(RuntimeError):
+        engine.clipped_sum(*batch(2, 1, 20, 20), 1.0)
+    assert "forward" not in vars(model[1])
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.Sigmoid])
