@@ -86,7 +86,8 @@ static void take_larger(const REAL *restrict x, REAL *restrict y, long size) {
 }
 
 /* To the first entry that is the largest, or NaN. */
-static void hand_on(const REAL *restrict x, const REAL *restrict y, REAL *restrict left, REAL *restrict onto, long size) {
+static void hand_on(const REAL *restrict x, const REAL *restrict y, REAL *restrict left, REAL *restrict onto,
+                    long size) {
     for (long i = 0; i < size; i++) {
         REAL own = x[i] < y[i] ? 0 : left[i];
         onto[i] += own;
