@@ -55,12 +55,14 @@ TILE(tall_and_wide, TALL, 2)
 TILE(four_and_wide, 4, 2)
 TILE(one_and_wide, 1, 2)
 TILE(tall, NARROW_TALL, 1)
+TILE(eight, 8, 1)
 TILE(four, 4, 1)
 TILE(one, 1, 1)
 
 typedef void (*Tile)(const Places *, const REAL *, const REAL *, long, REAL *, long);
 static const struct { long entries; Tile wide, narrow; } TILES[] = {
-    {NARROW_TALL, 0, tall}, {TALL, tall_and_wide, 0}, {4, four_and_wide, four}, {1, one_and_wide, one}};
+    {NARROW_TALL, 0, tall}, {TALL, tall_and_wide, 0}, {8, 0, eight}, {4, four_and_wide, four}, {1, one_and_wide, one}};
+#define KINDS ((int)(sizeof(TILES) / sizeof(*TILES)))
 
 /* sums (entries, width) += sum over places of x (entries) times rows (width); width is of whole vectors. */
 static void product(const Places *at, const REAL *x, long entries, const REAL *rows, long to_row, long width,
@@ -68,7 +70,7 @@ static void product(const Places *at, const REAL *x, long entries, const REAL *r
     for (long w = 0; w < width;) {
         int wide = width - w >= 2 * LANES;
         long e = 0;
-        for (int kind = 0; kind < 4; kind++) {
+        for (int kind = 0; kind < KINDS; kind++) {
             Tile tile = wide ? TILES[kind].wide : TILES[kind].narrow;
             for (; tile && e + TILES[kind].entries <= entries; e += TILES[kind].entries)
                 tile(at, x + e * at->entry, rows + w, to_row, sums + e * to_sum + w, to_sum);
@@ -119,6 +121,7 @@ typedef struct {
     long rows, runs, run;      /* of the kernel: rows, pieces of a row, contiguous entries of a piece */
     long to_row, to_run;
     long outputs, bias;        /* bias: whether it is trained */
+    const REAL *removed;       /* (entries + 1, padded outputs): directions, then scales; null if not standardised */
     REAL *sum;                 /* (entries + bias, padded outputs), or null if only norms are wanted */
 } Convolution;
 
@@ -155,7 +158,51 @@ static void form(const Convolution *of, long example, REAL *aside, REAL *gradien
     for (long place = 0; of->bias && place < count; place++) add(gradient, 1, b + place * width, width);
 }
 
-/* Norms and clipped sums of convolutions.
+/* The square of what standardisation leaves of VECTORS vectors of outputs: scale (g - mean(g) - r <r, g>). It is
+   summed entry by entry: a difference of squares would be rounding where little is left. */
+#define LEFT(NAME, VECTORS)                                                                              \
+    static double NAME(const Convolution *of, const REAL *gradient, const REAL *removed) {               \
+        const long width = padded(of->outputs), entries = entries_of(of);                                \
+        vec mean[VECTORS] = {{0}}, along[VECTORS] = {{0}}, squares[VECTORS] = {{0}};                     \
+        double total = 0;                                                                                \
+        for (long e = 0; e < entries; e++)                                                               \
+            for (int v = 0; v < VECTORS; v++) {                                                          \
+                vec g = *(const vec *)(gradient + e * width + v * LANES);                                \
+                mean[v] += g;                                                                            \
+                along[v] += g * *(const vec *)(removed + e * width + v * LANES);                         \
+            }                                                                                            \
+        for (int v = 0; v < VECTORS; v++) mean[v] /= (REAL)entries;                                      \
+        for (long e = 0; e < entries; e++)                                                               \
+            for (int v = 0; v < VECTORS; v++) {                                                          \
+                vec r = *(const vec *)(removed + e * width + v * LANES);                                 \
+                vec left = *(const vec *)(gradient + e * width + v * LANES) - mean[v] - along[v] * r;    \
+                squares[v] += left * left;                                                               \
+            }                                                                                            \
+        for (int v = 0; v < VECTORS; v++)                                                                \
+            for (long lane = 0; lane < LANES; lane++) {                                                  \
+                double scale = removed[entries * width + v * LANES + lane];                              \
+                total += scale * scale * squares[v][lane];                                               \
+            }                                                                                            \
+        return total;                                                                                    \
+    }
+
+LEFT(left_of_four, 4)
+LEFT(left_of_one, 1)
+
+/* The square of an example's gradient of the stored kernel and the bias. */
+static double square_of(const Convolution *of, const REAL *gradient) {
+    if (!of->removed) return square(gradient, size_of(of));
+    const long width = padded(of->outputs);
+    double total = square(gradient + entries_of(of) * width, of->bias * width);
+    for (long w = 0; w < width;) {
+        int many = width - w >= 4 * LANES;
+        total += (many ? left_of_four : left_of_one)(of, gradient + w, of->removed + w);
+        w += many ? 4 * LANES : LANES;
+    }
+    return total;
+}
+
+/* Norms and clipped sums of convolutions; sums of standardised ones are of the kernels that they use.
 
    others   norms of the rest of every example's gradient
    factors  of every example: given, or if `clips` those of clipping
@@ -169,12 +216,14 @@ void convolutions(const Convolution *layers, long count, long examples, const RE
         memset(asides + used, 0, aside_of(layers + i) * sizeof(REAL));
     for (long example = 0; example < examples; example++) {
         REAL *gradient = scratch, *aside = asides;
+        double squares = (double)others[example] * others[example];
         for (const Convolution *of = layers; of < layers + count; of++) {
             form(of, example, aside, gradient);
+            squares += square_of(of, gradient);
             gradient += size_of(of);
             aside += aside_of(of);
         }
-        double norm = sqrt(square(scratch, size) + (double)others[example] * others[example]);
+        double norm = sqrt(squares);
         norms[example] = norm;
         if (clips) factors[example] = factor_of(norm, clip, share, guard);
         if (factors[example] == 0) continue; /* also where a gradient is not finite, which 0 times it would be */

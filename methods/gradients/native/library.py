@@ -1,4 +1,4 @@
-"""kernels.c as a shared library: compiled at first use, kept in the user's cache, called by ctypes."""
+"""Our C code as a shared library: compiled at first use, kept in the user's cache, called by ctypes."""
 
 import ctypes
 import hashlib
@@ -17,7 +17,7 @@ from torch import Tensor
 from workloads.data.places import user_folder
 from workloads.errors import SpecError
 
-SOURCE = Path(__file__).with_name("kernels.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "images.c")]
 REALS = {torch.float32: "float", torch.float64: "double"}
 # No -ffast-math: norms that are not finite must be seen.
 OPTIONS = ("-std=c11", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared")
@@ -38,7 +38,16 @@ class Convolution(ctypes.Structure):
         *((name, ctypes.c_long) for name in ("height", "line", "top", "left", "framed", "framed_line")),
         ("places", Places),
         *((name, ctypes.c_long) for name in ("rows", "runs", "run", "to_row", "to_run", "outputs", "bias")),
-        ("sum", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("removed", "sum")),
+    ]
+
+
+class Pool(ctypes.Structure):
+    """As in images.c."""
+
+    _fields_ = [
+        (name, ctypes.c_long)
+        for name in ("width", "channels", "high", "wide", "rows", "columns", "down", "right")
     ]
 
 
@@ -56,7 +65,8 @@ class Link(ctypes.Structure):
 def load(dtype: torch.dtype) -> ctypes.CDLL:
     """The library for numbers of this type; SpecError if it cannot be compiled here."""
     library = ctypes.CDLL(str(_compiled(REALS[dtype])))
-    library.convolutions.restype = None
+    for name in ("convolutions", "group_norm", "max_pool", "max_pool_backward"):
+        getattr(library, name).restype = None
     library.chain.restype = library.lanes.restype = ctypes.c_long
     return library
 
@@ -82,7 +92,7 @@ def _compiled(real: str) -> Path:
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise refused(f"needs a C compiler, but found none of {', '.join(COMPILERS)}; install one")
-    command = [compiler, *OPTIONS, f"-DREAL={real}", str(SOURCE), "-lm"]
+    command = [compiler, *OPTIONS, f"-DREAL={real}", *map(str, SOURCES), "-lm"]
     file = user_folder() / "native" / f"{_digest([*command, _processor()])}.so"
     if file.exists():
         return file
@@ -112,7 +122,7 @@ def refused(problem: str) -> SpecError:
 
 
 def _digest(words: Sequence[str]) -> str:
-    content = SOURCE.read_bytes() + "\0".join(words).encode()
+    content = b"".join(source.read_bytes() for source in SOURCES) + "\0".join(words).encode()
     return hashlib.sha256(content).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Engine 'native': book-keeping with convolutions and short chains computed by kernels.c."""
+"""Engine 'native': book-keeping with convolutions, normalisations and short chains by C code of ours."""
 
 from collections.abc import Sequence
 
@@ -12,15 +12,18 @@ from methods.gradients.graph import WithoutGraph
 from methods.gradients.layers import by_layer
 from methods.gradients.native import library
 from methods.gradients.native.chained import clip_chain, is_short
-from methods.gradients.native.convolved import Convolved, contribute, nothing, run
+from methods.gradients.native.convolved import Convolved, convolve, fits, nothing, run
+from methods.gradients.native.normalised import is_ours, normalise
+from methods.gradients.native.pooled import find_pools, pooling
+from methods.gradients.rules import contribute
 
 
 class NativeEngine(BookkeepingEngine):
-    """Book-keeping whose convolutions, and whose chains of short linear layers, are computed by kernels.c.
+    """Book-keeping whose convolutions, group normalisations and chains of short linear layers are our code's.
 
-    The code forms an example's gradient in the cache and adds it, clipped, to the sum: nothing is stored. It
-    computes on one thread. All else is as in book-keeping: other layers and devices, and clipping by layer.
-    Which of the two depends on the model alone.
+    It forms an example's gradient of a convolution in the cache and adds it, clipped, to the sum: nothing is
+    stored. It also computes the max pools of a pass, all on one thread. All else is as in book-keeping: other
+    layers and devices, and clipping by layer. Which of the two depends on the model and its layout alone.
     """
 
     name = "native"
@@ -38,6 +41,7 @@ class NativeEngine(BookkeepingEngine):
         super().__init__(model, loss, clipping, physical_batch_size, why)
         if library.computes(self.weights[0]):
             library.load(self.weights[0].dtype)  # compiled now, or refused
+        self._pools = find_pools(model)
         self._short = clipping == "flat" and self._chain is not None and is_short(self._chain)
 
     def _clip(self, x: Tensor, y: Tensor, clip: float, onto: list[Tensor], share: float) -> Clipped:
@@ -58,8 +62,17 @@ class NativeEngine(BookkeepingEngine):
             norms = clip_chain(self._chain, values, gradient, clip, share, by_layer(onto, self.layers))
         return None if norms is None else Clipped(onto, norms, losses, clip, 0)
 
+    def _pass(self, x: Tensor, y: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
+        with pooling(self._pools):
+            return super()._pass(x, y)
+
     @staticmethod
     def _contribute(call: Call) -> Contribution:
+        module = call.layer.module
+        if fits(module) and "weight" in call.layer.weights:
+            return convolve(module, call)
+        if is_ours(module) and call.a.dim() == 4:
+            return normalise(module, call)
         return contribute(call)
 
     def _sum(
