@@ -40,6 +40,8 @@ class Family(Generic[T]):
         self.kind, self.package, self.variable, self.named_by = kind, package, variable, named_by
         self.broken: dict[str, BrokenPlugin] = {}
         """Plug-ins that do not load, by name; known once all members, or this one, were asked for."""
+        self._loaded: dict[str, T] = {}
+        """Members that were asked for one by one: a worker asks for each task."""
 
     def names(self) -> list[str]:
         """Every member's name, sorted."""
@@ -80,10 +82,15 @@ class Family(Generic[T]):
 
     def load(self, name: str) -> T:
         """The same as `get`, importing no other member if the name identifies the file."""
-        known = "members" in vars(self)
-        found = [] if known else [*self._files(name.replace("-", "_")), *self._entry_points(name)]
-        alike = [member for _, each, member in found if each == name]
-        return alike[0] if len(alike) == 1 else self.get(name)
+        if "members" in vars(self):
+            return self.get(name)
+        if name not in self._loaded:
+            found = [*self._files(name.replace("-", "_")), *self._entry_points(name)]
+            alike = [member for _, each, member in found if each == name]
+            if len(alike) != 1:
+                return self.get(name)
+            self._loaded[name] = alike[0]
+        return self._loaded[name]
 
     def own_members(self) -> list[tuple[str, str, T]]:
         """Origin, name and member of those in this package, without plug-ins."""

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from workloads.code.project import OURS, Finder, Project, is_installed, top_of
+from workloads.code.project import OURS, Finder, Project, is_installed, plugin_points, top_of
 from workloads.code.syntax import GAP, Import, hashed, read_source, texts_of
 
 PACKAGES = {"workload": "workloads", "method": "methods", "attack": "harness.attacks"}
@@ -191,7 +191,7 @@ def member_module(kind: str, name: str) -> str | None:
     `kind` is workload, method or attack. A file of ours may bind several workloads: it is the file that names
     this one, or, of a name that is put together (f"{data}-vit-head"), the most of it.
     """
-    for point in entry_points(group=f"privbench.{kind}s"):
+    for point in plugin_points(f"privbench.{kind}s"):
         if point.name == name:
             return point.value.partition(":")[0].strip()
     if kind in GIVEN_BY and GIVEN.fullmatch(name):

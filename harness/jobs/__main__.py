@@ -1,6 +1,8 @@
 """`python -m harness.jobs STORE KEY...`: see harness/jobs/loop.py."""
 
+import atexit
 import gc
+import os
 import sys
 
 gc.disable()  # nothing that an import makes is garbage
@@ -18,8 +20,11 @@ from harness.plan.changes.task_code import remember_code  # noqa: E402
 
 remember_code()  # before it is loaded
 
-from harness.jobs.loop import main  # noqa: E402
+from harness.jobs.loop import flush, main  # noqa: E402
 
 gc.freeze()  # nor will it be: collections need not visit it
 gc.enable()
-raise SystemExit(main(sys.argv[1:]))
+code = main(sys.argv[1:])
+atexit._run_exitfuncs()  # of plug-ins
+flush()
+os._exit(code)  # results are on disk: taking torch apart costs as much as some trainings

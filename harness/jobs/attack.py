@@ -35,7 +35,7 @@ def attack(task: Task, store: Store) -> Made:
     """Run one attack on one cell: every model in turn is the target, the others are its shadows."""
     if task.attack is None:
         raise ValueError("an attack task needs an attack")
-    attacker = attacks.family.get(task.attack.name)
+    attacker = attacks.family.load(task.attack.name)
     same_version("attack", task.attack, attacker.version)
     results = read_trainings(task.cell, task.models, store)
     setup = Setup(task.cell, 0, CPU)

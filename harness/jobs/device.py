@@ -5,6 +5,7 @@ The CUDA code was written from torch's sources and has never run on a card.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -211,6 +212,23 @@ def accelerator(device: torch.device) -> Host | Accelerator:
     return ACCELERATORS[device.type](device)
 
 
+COMPILES = "TORCHINDUCTOR_DETERMINISTIC"
+"""The variable by which torch's compiler learns, when it loads, whether it must be deterministic."""
+
+
+def set_deterministic(mode: int | str) -> None:
+    """Set torch's mode of deterministic algorithms ("error", or 0 to 2), for its compiler as well.
+
+    As torch.use_deterministic_algorithms does, which loads the compiler to tell it: longer than many
+    trainings take, and few compile.
+    """
+    torch.set_deterministic_debug_mode(mode)
+    enabled = torch.are_deterministic_algorithms_enabled()
+    os.environ[COMPILES] = str(int(enabled))
+    if "torch._inductor.config" in sys.modules:
+        sys.modules["torch._inductor.config"].deterministic = enabled  # type: ignore[attr-defined]
+
+
 def prepare(device: torch.device, threads: int) -> None:
     """Make this process deterministic on the device, with IEEE single precision.
 
@@ -220,7 +238,7 @@ def prepare(device: torch.device, threads: int) -> None:
         cublas.set_workspace()  # torch reads it at the first matrix product
         cublas.check_workspace()
     # The same task must give the same bits: no unordered sums.
-    torch.use_deterministic_algorithms(True)
+    set_deterministic("error")
     # Deterministic mode fills fresh memory with NaN to expose its use, at the cost of writing every tensor.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     # TF32 keeps 10 mantissa bits in convolutions, while norms of the same gradients have 23. These are
@@ -233,8 +251,7 @@ def prepare(device: torch.device, threads: int) -> None:
 @contextmanager
 def prepared(device: torch.device, threads: int) -> Iterator[None]:
     """`prepare` within a context, then restore: the process may be the user's own."""
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    deterministic, compiles = torch.get_deterministic_debug_mode(), os.environ.get(COMPILES)
     fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     tf32 = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     before = torch.get_num_threads()
@@ -242,7 +259,11 @@ def prepared(device: torch.device, threads: int) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        set_deterministic(deterministic)
+        if compiles is None:
+            os.environ.pop(COMPILES, None)
+        else:
+            os.environ[COMPILES] = compiles
         torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
         torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.set_num_threads(before)

@@ -300,10 +300,14 @@ def serve(store: Store, stop: Stop) -> None:
     # A broken pipe means that the supervisor is gone.
     with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "w", buffering=1) as reports:
         reports.write("ready\n")
+        imported = len(sys.modules)
         for line in sys.stdin:
             key = line.strip()
             stop.asked = False
             status = run_task(store, key, stop)
+            if len(sys.modules) > imported:  # by the first tasks: what stays need not be visited again
+                imported = len(sys.modules)
+                gc.freeze()
             if stop.device_lost:
                 return  # without a report: the result is published, and the supervisor starts another worker
             reports.write(f"{key} {status}\n")

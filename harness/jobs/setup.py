@@ -36,14 +36,14 @@ class Setup:
     @cached_property
     def workload(self) -> Workload:
         """The cell's workload; SpecError if another version is installed."""
-        workload = workloads.family.get(self.cell.workload.name)
+        workload = workloads.family.load(self.cell.workload.name)
         same_version("workload", self.cell.workload, workload.version)
         return workload
 
     @cached_property
     def method(self) -> Method:
         """The cell's method; SpecError if another version is installed."""
-        method = methods.family.get(self.cell.method.name)
+        method = methods.family.load(self.cell.method.name)
         same_version("method", self.cell.method, method.version)
         return method
 

@@ -256,10 +256,9 @@ def step_table(phases: dict[str, Series]) -> bytes:
     """All steps as Parquet: a row per step, a column per clock and per observed value."""
     clocks = sorted({name for series in phases.values() for name in series.clocks})
     values = sorted({name for series in phases.values() for name in series.values})
-    columns: dict[str, list[Any]] = {name: [] for name in ("phase", "step", "wall_seconds", "cpu_seconds")}
-    for phase, series in phases.items():
+    columns: dict[str, list[Any]] = {name: [] for name in ("step", "wall_seconds", "cpu_seconds")}
+    for series in phases.values():
         count = len(series.wall)
-        columns["phase"] += [phase] * count
         columns["step"] += range(count)
         columns["wall_seconds"] += series.wall
         columns["cpu_seconds"] += series.cpu
@@ -271,12 +270,26 @@ def step_table(phases: dict[str, Series]) -> bytes:
                 column = source.get(name, [])
                 padded = column + [math.nan] * (count - len(column))
                 columns.setdefault(prefix + name, []).extend(padded)
-    types = {"phase": pa.string(), "step": pa.int32()}
-    # from_pandas: NaN becomes null in the file.
     arrays = {
-        name: pa.array(column, types.get(name, pa.float64()), from_pandas=True)
-        for name, column in columns.items()
+        "phase": texts([phase for phase, series in phases.items() for _ in series.wall]),
+        "step": numbers(columns.pop("step"), pa.int32()),
+        **{name: numbers(column, pa.float64()) for name, column in columns.items()},
     }
     sink = io.BytesIO()
     pq.write_table(pa.table(arrays), sink, compression="zstd")
     return sink.getvalue()
+
+
+def texts(column: list[str]) -> pa.Array:
+    """A column for Parquet, from its bytes: `pa.array` loads pandas."""
+    encoded = [text.encode() for text in column]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(column), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+def numbers(column: list[Any], kind: pa.DataType) -> pa.Array:
+    """A column for Parquet, with null for NaN, from its bytes as well."""
+    values = np.asarray(column, kind.to_pandas_dtype())
+    missing = np.isnan(values)
+    valid = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(values)])

@@ -1,5 +1,6 @@
 """The optimisers of methods of gradient steps, and their parameters."""
 
+import inspect
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -42,11 +43,35 @@ class OptimizerParams(Params):
         return self
 
 
+class Uncompiled(optim.Optimizer):
+    """An optimiser whose calls torch's compiler cannot see: the same arithmetic, without loading it.
+
+    torch marks these calls for its compiler, and loads it for that: a second of each worker (measured).
+    """
+
+    add_param_group = inspect.unwrap(optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(optim.Optimizer.zero_grad)
+    state_dict = inspect.unwrap(optim.Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(optim.Optimizer.load_state_dict)
+
+
+class Sgd(Uncompiled, optim.SGD):
+    """torch's SGD."""
+
+    step = torch.no_grad()(inspect.unwrap(optim.SGD.step))
+
+
+class Adam(Uncompiled, optim.Adam):
+    """torch's Adam."""
+
+    step = torch.no_grad()(inspect.unwrap(optim.Adam.step))
+
+
 def make_optimizer(weights: Iterable[nn.Parameter], params: OptimizerParams) -> optim.Optimizer:
     """Create the optimiser of these parameters."""
     if params.optimizer == "adam":
-        return optim.Adam(weights, lr=params.learning_rate, weight_decay=params.weight_decay)
-    return optim.SGD(
+        return Adam(weights, lr=params.learning_rate, weight_decay=params.weight_decay)
+    return Sgd(
         weights,
         lr=params.learning_rate,
         momentum=params.momentum,
@@ -62,7 +87,7 @@ class Update:
         (group,) = optimizer.param_groups
         # Plain SGD has no state: one call for all weights, with the optimiser's arithmetic.
         self._plain = (
-            type(optimizer) is optim.SGD
+            type(optimizer) in (Sgd, optim.SGD)
             and not group["momentum"]
             and not group["weight_decay"]
             and not group["maximize"]

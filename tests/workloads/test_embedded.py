@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 import workloads
 from workloads.base import Workload
-from workloads.data.digits import load_split
+from workloads.data.digits import load_split, read
 
 
 @pytest.fixture(params=["digits-linear", "digits-mlp"])
@@ -30,6 +30,12 @@ def test_pool_and_test_are_the_source_and_share_no_record() -> None:
     split = np.concatenate([pool.x.numpy(), test.x.numpy()]) * 16
     pixels = load_digits().data
     assert sorted(map(bytes, split.astype(np.uint8))) == sorted(map(bytes, pixels.astype(np.uint8)))
+
+
+def test_the_file_is_read_as_scikit_learn_reads_it() -> None:
+    for ours, theirs in zip(read(), load_digits(return_X_y=True), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs)
 
 
 def test_every_class_is_shared_out_evenly() -> None:

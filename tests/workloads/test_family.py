@@ -1,6 +1,7 @@
 """A family: members by name, one at a time or all."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness import attacks, backends
 from methods.base import Method
 from workloads.errors import BenchError, BrokenPlugin, UnknownName
 from workloads.family import Family, bindings
+from workloads.fingerprint import member_module
 
 LAZY = (
     "import sys, methods\n"
@@ -72,6 +74,22 @@ def test_a_plug_in_is_found_and_is_not_our_own(tmp_path: Path, monkeypatch: pyte
     fresh: Family[Method] = Family("method", "methods", "method")
     assert fresh.load("scaled").free == "scale"  # type: ignore[attr-defined]
     assert "scaled" not in fresh.own
+
+
+def test_a_plug_in_that_comes_or_goes_later_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert member_module("method", "later") is None
+    install(tmp_path, "later = tests.harness.scaled:method")
+    assert member_module("method", "later") == "tests.harness.scaled"
+    shutil.rmtree(tmp_path / "other-1.dist-info")
+    assert member_module("method", "later") is None
+
+
+def test_a_member_is_loaded_once() -> None:
+    fresh: Family[Method] = Family("method", "methods", "method")
+    assert fresh.load("sgd") is fresh.load("sgd") is fresh.get("sgd")
 
 
 def test_a_plug_in_is_listed_without_being_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

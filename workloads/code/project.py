@@ -4,14 +4,33 @@ import importlib.util
 import os
 import sys
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 OURS = frozenset({"privbench", "harness", "methods", "workloads", "db"})
 """Our own top-level packages."""
 GROUPS = tuple(f"privbench.{kind}s" for kind in ("workload", "method", "attack", "backend"))
 """Entry points of plug-ins."""
+
+
+def plugin_points(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, read again when a folder of packages is another or has changed."""
+    return _points(group, tuple(map(_state, sys.path)))
+
+
+def _state(folder: str) -> tuple[str, int]:
+    """A folder on the import path, and when an entry of it was last added or removed."""
+    folder = folder or os.getcwd()  # noqa: PTH109
+    try:
+        return folder, os.stat(folder).st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return folder, 0
+
+
+@lru_cache(maxsize=len(GROUPS))
+def _points(group: str, state: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=group))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ from functools import cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.integrate import quad
-from scipy.special import ndtr
 
 from workloads.base import Records
 
@@ -50,6 +48,8 @@ class GaussianClasses:
         shifted one beats classes - 1 standard normals: the integral over t of
         phi(t - distance) Phi(t)^(classes - 1).
         """
+        from scipy.integrate import quad  # every worker loads this module, and few the integral
+        from scipy.special import ndtr
 
         def integrand(t: float) -> float:
             density = math.exp(-0.5 * (t - self.distance) ** 2) / math.sqrt(2 * math.pi)

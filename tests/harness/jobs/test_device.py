@@ -3,6 +3,7 @@
 import gc
 import io
 import math
+import os
 import subprocess
 import sys
 import weakref
@@ -18,7 +19,7 @@ import methods
 from harness.jobs import cublas
 from harness.jobs.bench.interleaving import Player, play, weigh
 from harness.jobs.bench.timing import Laps, lap_table
-from harness.jobs.device import ACCELERATORS, Host, accelerator, arithmetic, prepared
+from harness.jobs.device import ACCELERATORS, COMPILES, Host, accelerator, arithmetic, prepared
 from harness.jobs.failures import failure, loses_device
 from harness.jobs.loop import Stop, run_task
 from harness.jobs.provenance import provenance
@@ -106,6 +107,41 @@ def test_a_prepared_process_computes_in_order_and_in_ieee_precision_and_is_left_
         assert torch.backends.cudnn.conv.fp32_precision != "tf32"  # type: ignore[attr-defined]
         assert torch.backends.cudnn.allow_tf32 is False
     assert settings() == before
+
+
+CHILD = """
+import os, sys, torch
+from harness.jobs.device import prepared
+from workloads.devices import CPU
+with prepared(CPU, 1):
+    assert "torch._inductor" not in sys.modules
+    import torch._inductor.config as compiler
+    assert compiler.deterministic
+assert not compiler.deterministic
+with prepared(CPU, 1):
+    assert compiler.deterministic
+assert not compiler.deterministic
+assert "TORCHINDUCTOR_DETERMINISTIC" not in os.environ
+"""
+
+
+@pytest.mark.slow
+def test_a_compiler_is_deterministic_whenever_it_loads() -> None:
+    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_user_s_own_mode_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(COMPILES, "1")
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")
+    try:
+        with prepared(CPU, torch.get_num_threads()):
+            assert torch.get_deterministic_debug_mode() == 2
+        assert torch.get_deterministic_debug_mode() == 1
+        assert os.environ[COMPILES] == "1"
+    finally:
+        torch.set_deterministic_debug_mode(before)
 
 
 # -- the choice of a device --------------------------------------------------------------------
