@@ -33,7 +33,6 @@ from harness.cli.options import (
     store_path,
 )
 from harness.cli.sweeps import SUFFIX, follow, local_span
-from harness.cli.terminal.tune_text import print_tune
 from workloads.errors import SpecError
 
 if TYPE_CHECKING:
@@ -333,6 +332,7 @@ def _show(
     wide: bool,
 ) -> None:
     """Print what was found, by validation only, what to know about it, and how to use it."""
+    from harness.cli.terminal.tune_text import print_tune
     from harness.tuning.recipe_writer import lacking
 
     if json:
