@@ -6,7 +6,7 @@ STORE ?= privbench-store
 
 .PHONY: quickstart test test-all test-slow lint wheel clean help cluster-up cluster-down test-cluster
 .PHONY: engine-up engine-down test-docker chaos mutations calibration-check licences verify-dependencies
-.PHONY: audit-dependencies docs benchmarks
+.PHONY: audit-dependencies docs benchmarks reproduction
 
 help:
 	@echo "make quickstart   install, then run the quickstart sweep and write its report"
@@ -22,6 +22,7 @@ help:
 	@echo "make mutations    switch every rule of evidence off and show the test that fails; some minutes"
 	@echo "make calibration-check  coverage, false winners and power of leakage figures, by simulation; hours"
 	@echo "make benchmarks   measure all costs against their bounds and write docs/performance.md; needs an idle machine"
+	@echo "make reproduction run lines of published tables, cheapest first, into results/ (HOURS=1); needs the data sets"
 	@echo "make verify-dependencies  check what the package index serves against the published hashes"
 	@echo "make audit-dependencies   look the pinned versions up among known vulnerabilities (needs a network)"
 	@echo "make licences     write LICENCES.md from what is installed"
@@ -112,6 +113,13 @@ calibration-check: $(VENV)/.installed-dev
 benchmarks: $(VENV)/.installed-dev
 	@echo "==> measuring costs against their bounds (docs/performance.md)"
 	$(BIN)/pytest -m benchmark tests/benchmarks; code=$$?; $(BIN)/python -m tests.benchmarks.page && exit $$code
+
+# Continues in its store, which a new clone fills with the results that are shipped.
+HOURS ?= 1
+
+reproduction: $(VENV)/.installed-dev
+	@echo "==> running lines of published tables (docs/results/reproduction.md)"
+	$(BIN)/python -m tests.campaigns.reproduction run --hours $(HOURS) --store .reproduction-store
 
 lint: $(VENV)/.installed-dev
 	@echo "==> ruff, mypy, import-linter"

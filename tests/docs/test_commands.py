@@ -35,6 +35,7 @@ RUN_ELSEWHERE = {
     ("docs/add-an-attack.md", "python"): "test_examples.py",
     ("docs/audit-a-training.md", "python"): "test_training_page.py",
     ("docs/audit-a-training.md", "sh"): "test_training_page.py",
+    ("docs/results/reproduction.md", "sh"): "tests/campaigns/reproduction",
     ("README.md", "python"): "test_pages.py",
 }
 """Page and language to the test that runs its blocks; test_pages.py plans sweeps, and shell is run here."""
