@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from harness.accounting.guarantee import Guarantee, check, without_guarantee
 from harness.accounting.ledger import check_priceable
-from harness.jobs.memory_layout import restore_layout
+from harness.jobs.memory_layout import quick_pools, restore_layout
 from harness.jobs.run import Run, Series
 from harness.jobs.setup import Setup, per_example_loss
 from harness.plan.canaries import CellRecords
@@ -36,7 +36,8 @@ from workloads.base import Records
 from workloads.errors import Diverged
 from workloads.records import describe
 
-EVALUATION_BATCH = 2048
+EVALUATION_BATCH = 256
+"""What a cache holds of a small network: on a CPU up to three times as fast as 2,048, with the same bits."""
 TOP = 10
 """Classes among which the right one counts for `top10_accuracy`."""
 DELTA = 1e-5
@@ -165,7 +166,7 @@ def set_aside(released: Released, records: CellRecords, mask: Tensor) -> Tensor:
 
 def predict_logits(predictor: nn.Module, records: Records, device: torch.device) -> Tensor:
     """Logits in float32 on the CPU; Diverged if one is not finite."""
-    with torch.no_grad():
+    with torch.no_grad(), quick_pools(predictor):
         parts = [predictor(x.to(device)).float().cpu() for x in records.batches(EVALUATION_BATCH)]
     logits = torch.cat(parts)
     if not torch.isfinite(logits).all():

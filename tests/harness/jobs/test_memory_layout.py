@@ -14,7 +14,7 @@ import methods
 import workloads
 from harness.jobs.attack import load_model, read_trainings
 from harness.jobs.loop import Stop, run_task
-from harness.jobs.memory_layout import apply_layout, restore_layout, takes_channels_last
+from harness.jobs.memory_layout import apply_layout, quick_pools, restore_layout, takes_channels_last
 from harness.jobs.probe import probe
 from harness.jobs.run import Interrupted, Run
 from harness.jobs.setup import Setup, per_example_loss
@@ -251,6 +251,45 @@ def test_a_saved_model_has_the_logits_it_was_evaluated_with(
     loaded = load_model(setup, store, results, 0)
     stored = load(store.read_artefact(results[0], "signals"))
     assert torch.equal(predict_logits(loaded, setup.records.candidates, CPU), stored["logits"])
+
+
+def pooled(kind: str) -> nn.Module:
+    """Overlapping, padded and dilated pools, one after pixels whose channels are last."""
+    with seeded(3):
+        pools = {"plain": nn.MaxPool2d(2, 1), "padded": nn.MaxPool2d(3, 2, padding=1, dilation=2)}
+        turn = ChannelsLast() if kind == "last" else nn.Identity()
+        pool = pools.get(kind, pools["plain"])
+        return nn.Sequential(nn.Conv2d(2, 6, 3), turn, pool, nn.Conv2d(6, 4, 2), pool, nn.Flatten())
+
+
+class ChannelsLast(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("kind", ["plain", "padded", "last"])
+@pytest.mark.parametrize("side", [12, 14])
+def test_quick_pools_have_the_same_bits(kind: str, side: int) -> None:
+    x, network = images(33, 2, side, side).x, pooled(kind)
+    x[3, 0, 4, 4], x[5, 1, 2, 2] = float("nan"), float("inf")
+    with torch.no_grad():
+        plain = network(x)
+        with quick_pools(network):
+            quick = network(x)
+    assert quick.stride() == plain.stride() and torch.equal(quick.isnan(), plain.isnan())
+    assert bool(plain.isnan().any()) and torch.equal(quick.nan_to_num(), plain.nan_to_num())
+
+
+def test_quick_pools_leave_a_model_as_it_was() -> None:
+    model = nn.Sequential(nn.MaxPool2d(2), nn.MaxPool2d(2, return_indices=True))
+    seen = [len(pool._forward_hooks) for pool in model]
+    with pytest.raises(RuntimeError), quick_pools(model):
+        seen += [len(pool._forward_hooks) for pool in model]
+        model[0](torch.ones(1, 1, 1, 1))
+    assert seen == [0, 0, 1, 0] and not any(pool._forward_hooks for pool in model)
+    with quick_pools(model):
+        one = model[0](input=torch.ones(1, 2, 2, 2))
+    assert one.shape == (1, 2, 1, 1)
 
 
 def test_the_layout_moves_the_last_bits_only(grey: Callable[..., Task]) -> None:
