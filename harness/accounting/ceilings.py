@@ -31,6 +31,8 @@ GRID = np.concatenate([[0.0], np.logspace(-6, 0, 400)])
 """FPRs at which the area is integrated."""
 DRAWN = np.concatenate([[0.0], np.logspace(-6, 0, 100)])
 """FPRs at which the curve is stored."""
+LARGEST = 700.0
+"""The epsilon of the steepest line: beyond, e^epsilon is no double, and a line bounds an FPR of 0 only."""
 DIGITS = 7
 """Significant digits of the stored curve."""
 
@@ -67,7 +69,7 @@ def curve_of_lines(slopes: Floats, heights: Floats) -> Curve:
 
 def curve_of_epsilon(epsilon: float, delta: float) -> Curve:
     """Kairouz et al. 2015: the lower of delta + e^eps FPR and 1 - e^-eps (1 - delta - FPR)."""
-    steep, flat = math.exp(min(epsilon, 700.0)), math.exp(-epsilon)
+    steep, flat = math.exp(min(epsilon, LARGEST)), math.exp(-epsilon)
     return curve_of_lines(np.array([steep, flat]), np.array([delta, 1 - flat * (1 - delta)]))
 
 

@@ -23,6 +23,7 @@ from harness.accounting.accountants.rdp import epsilon_rdp, supports_rdp
 from harness.accounting.adjacency import find_relation
 from harness.accounting.ceilings import (
     BINDING,
+    LARGEST,
     ONCE,
     PLD_TWICE,
     Ceilings,
@@ -48,7 +49,7 @@ from workloads.errors import AccountingError
 CURVE_DELTA = 1e-5
 """The delta at which epsilon measures a curve's width: it sets the mesh, not the validity."""
 POINTS = 4001
-VERSION = 1
+VERSION = 2
 """Of cached ceilings; raised when the same event would get others."""
 
 
@@ -164,8 +165,9 @@ def find_tradeoff(plain: DpEvent, relation: NeighboringRelation) -> Tradeoff:
         return Tradeoff(curve, curve, curve, "gaussian")
     size = epsilon_rdp(plain, CURVE_DELTA, relation)
     width = mesh(size, count_releases(plain))
-    epsilons = np.linspace(-1.5 * size - 1, 1.5 * size + 1, POINTS)
-    slopes = np.exp(np.minimum(epsilons, 700.0))
+    reach = min(1.5 * size + 1, LARGEST)
+    epsilons = np.linspace(-reach, reach, POINTS)
+    slopes = np.exp(epsilons)
     # "Removed" is dp-accounting's name for the loss of a data set that has the record.
     removed, added = deltas_pld(plain, epsilons, relation, width)
     return Tradeoff(

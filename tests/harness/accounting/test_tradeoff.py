@@ -7,6 +7,7 @@ from dp_accounting import (
     LaplaceDpEvent,
     NonPrivateDpEvent,
     PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
     ZCDpEvent,
 )
@@ -81,6 +82,17 @@ def test_the_whole_curve_is_below_each_of_its_points(event: SelfComposedDpEvent)
     assert found == sorted(found)
     assert all(tpr >= fpr - 1e-9 for tpr, fpr in zip(found, fprs, strict=True))
     assert found[-1] == pytest.approx(1)
+
+
+def test_losses_beyond_a_double_bound_an_attack_by_how_rarely_a_record_is_used() -> None:
+    """One release gives its records away: the best attack misses only those that were never drawn."""
+    batch, steps, records = 128, 1000, 30000
+    rows = SelfComposedDpEvent(VonMisesFisherDpEvent(5, 1.0, per_example=True), 1500)
+    event = SelfComposedDpEvent(SampledWithoutReplacementDpEvent(records, batch, rows), steps)
+    found = tpr_ceiling(event, 1e-4)
+    drawn = 1 - (1 - batch / records) ** steps
+    assert found.basis == "pld"
+    assert found.tpr == pytest.approx(drawn + 1e-4, abs=1e-5)
 
 
 def test_without_a_guarantee_there_is_no_ceiling() -> None:
