@@ -360,7 +360,8 @@ def test_the_report_of_a_table(filled: Store) -> None:
 
 def test_a_condition_and_an_unknown_table(filled: Store) -> None:
     some = compare(filled.path, "pd-sgd-table-2", "status = 'outside'")
-    assert {row[6] for row in some.rows} == {"outside"}
+    verdict = some.columns.index("verdict")
+    assert {row[verdict] for row in some.rows} == {"outside"}
     with pytest.raises(UnknownName, match="did you mean 'dpsur-table-2'"):
         compare(filled.path, "dpsur-tabel-2")
     with pytest.raises(SpecError) as refused:
