@@ -3,7 +3,7 @@
 On a CPU, convolutions are faster with channels last, for plain and per-example gradients alike. Step times of
 two methods are comparable only with the same layout, so it is decided here, by model and kind of device and
 never by timing. On other devices it has not been measured: there, and in evaluation and attacks, it is
-torch's default.
+torch's default, but for the max pools of an evaluation, which are exact in any.
 """
 
 from collections.abc import Callable, Iterator
