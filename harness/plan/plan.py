@@ -83,8 +83,9 @@ def plan_resolved(sweep: Sweep, resolved: Resolution, store: Store | None) -> Pl
     done = frozenset(recorded)
     warnings = (*weak_deltas(cells), *forgotten_cells(cells, store), *untuned_cells(cells, sweep))
     made = Plan(sweep, cells, tasks, done, failed, warnings=warnings, recorded=recorded)
-    again = purged_trainings(made.todo, store) & done if store else frozenset()
-    return _ready(replace(made, done=done - again, purged=again))
+    kept = _ready(made)  # an attack that does not fit needs no model
+    again = purged_trainings(kept.todo, store) & done if store else frozenset()
+    return _ready(replace(made, done=done - again, purged=again)) if again else kept
 
 
 def _ready(plan: Plan) -> Plan:

@@ -210,3 +210,20 @@ def test_rows_stay_and_a_new_attack_retrains(tmp_path: Path) -> None:
     after = dict(query(path, accuracies).rows)
     assert after.keys() == {"loss", "population", "rmia"}
     assert len(set(after.values())) == 1  # the same bits as before
+
+
+@pytest.mark.slow
+def test_further_models_do_not_retrain_purged_ones_for_an_attack_that_does_not_fit(tmp_path: Path) -> None:
+    """The blind check needs non-members, and here every record is a member."""
+
+    def privbench(command: str, models: int, *words: str) -> str:
+        what = ["--workload", "digits-linear", "--method", "sgd", "--models", str(models)]
+        what += ["--set", "steps=3", "--n-train", "1437", "--store", str(tmp_path / "store")]
+        line = [sys.executable, "-m", "harness.cli", command, *what, *words]
+        return subprocess.run(line, check=True, capture_output=True, text=True).stdout
+
+    privbench("run", 2)
+    store = Store.open(tmp_path / "store")
+    purge(store, holdings(store))
+    planned = json.loads(privbench("plan", 3, "--no-probe", "--json"))
+    assert (planned["to_run"], planned["purged"]) == (1, 0)
