@@ -20,6 +20,8 @@ from tests.docs.reference import table
 
 ROOT = Path(__file__).resolve().parents[3]
 ARCHIVE = ROOT / "results" / "reproduction.zip"
+TRIALS = ROOT / "results" / "tried.zip"
+"""Other settings than the lines': apart, so that none of them stands for a line."""
 COSTS = ROOT / "results" / "costs.json"
 PAGE = ROOT / "docs" / "results" / "reproduction.md"
 BEGIN = "<!-- tables: python -m tests.campaigns.reproduction page -->"
@@ -47,6 +49,7 @@ def tables() -> str:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         restore(store)
+        import_results(store, TRIALS, TRIALS.stem)
         collect(store)
         with open_reader(store) as reader:
             rows = read_rows(reader, "select * from reproduction order by published_key")
@@ -64,7 +67,7 @@ def tables() -> str:
 
 MADE = """
 select count(*) as trainings, sum(wall_seconds) / 3600 as hours, min(finished) as first, max(finished) as last
-from runs
+from runs where origin = ''
 """
 
 

@@ -13,7 +13,18 @@ from harness.results.collect import collect
 from harness.results.query import query
 from harness.store import Store
 from tests.campaigns.reproduction.costs import LIMIT, Cost, choose, read_costs, runnable, write_costs
-from tests.campaigns.reproduction.page import ARCHIVE, BEGIN, COSTS, END, PAGE, ROOT, ranges, restore, tables
+from tests.campaigns.reproduction.page import (
+    ARCHIVE,
+    BEGIN,
+    COSTS,
+    END,
+    PAGE,
+    ROOT,
+    TRIALS,
+    ranges,
+    restore,
+    tables,
+)
 
 MEGABYTES = 20
 
@@ -46,9 +57,10 @@ def test_the_commands_of_the_page_show_the_results(tmp_path: Path, monkeypatch: 
 
 def test_the_results_are_rows_without_weights() -> None:
     assert sum(file.stat().st_size for file in ARCHIVE.parent.iterdir()) <= MEGABYTES * 2**20
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        kinds = {Path(name).name for name in archive.namelist()}
-    assert kinds <= {"manifest.json", "spec.json", "result.json"}
+    for file in (ARCHIVE, TRIALS):
+        with zipfile.ZipFile(file) as archive:
+            kinds = {Path(name).name for name in archive.namelist()}
+        assert kinds <= {"manifest.json", "spec.json", "result.json"}
 
 
 @pytest.mark.slow
