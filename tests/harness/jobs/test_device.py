@@ -128,7 +128,9 @@ assert "TORCHINDUCTOR_DETERMINISTIC" not in os.environ
 @pytest.mark.slow
 def test_a_compiler_is_deterministic_whenever_it_loads() -> None:
     fresh = {name: value for name, value in os.environ.items() if name != COMPILES}
-    done = subprocess.run([sys.executable, "-c", CHILD], env=fresh, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], env=fresh, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
