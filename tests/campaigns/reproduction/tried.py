@@ -19,8 +19,10 @@ IMDB = SETTINGS.format(
     condition="workload = 'imdb-tfidf-linear' and epsilon_asked = 0.5",
 )
 ROWS = SETTINGS.format(
-    settings="""params ->> 'granularity' as granularity, cast(params ->> 'steps' as integer) as steps,
-        cast(params ->> 'kappa' as double) as kappa, max(epsilon) as priced_epsilon""",
+    settings="""params ->> 'granularity' as granularity, params ->> 'aggregate_then_vmf' as aggregate,
+        params ->> 'row_magnitude' as magnitude, cast(params ->> 'learning_rate' as double) as learning_rate,
+        cast(params ->> 'steps' as integer) as steps, cast(params ->> 'kappa' as double) as kappa,
+        max(epsilon) as priced_epsilon""",
     condition="workload = 'fmnist-lenet' and method = 'dirdp-sgd'",
 )
 SEARCHED = """
