@@ -78,7 +78,8 @@ def cost_of(line: Published, store: Store, find: Callable[[Task], Usual]) -> Cos
         return Cost(models=models, reason=str(error))
     found = estimate(made, store, find)
     if found.unknown:
-        return Cost(models=models, reason=next(iter(found.unknown)))
+        # Not the folder of this machine, where features could be put.
+        return Cost(models=models, reason=next(iter(found.unknown)).partition("; or put")[0])
     return Cost(models=models, seconds=round(found.seconds, 1))
 
 
