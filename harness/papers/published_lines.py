@@ -54,7 +54,8 @@ def _numbers(table: str, part: str) -> Sequence[int]:
         raise SpecError(
             f"--lines: {part!r} is no line of {table}: give {FORM}", field="--lines", value=part, allowed=FORM
         )
-    return range(int(ends[0]), min(int(ends[1]), len(lines_of(table))) + 1)
+    begin, end = map(int, ends)
+    return range(begin, min(end, max(begin, len(lines_of(table)))) + 1)  # one beyond stays, to be refused
 
 
 def find_obstacle(line: Published) -> str | None:

@@ -46,7 +46,7 @@ def test_what_is_no_line_is_refused(text: str) -> None:
     assert refused.value.field == "--lines"
 
 
-@pytest.mark.parametrize("text", ["96", "90-99", "0-99999999999"])
+@pytest.mark.parametrize("text", ["96", "200", "300-400", "90-99", "0-99999999999"])
 def test_a_line_beyond_the_last_is_refused(text: str) -> None:
     with pytest.raises(SpecError) as refused:
         choose_lines(TABLE, text)
