@@ -259,7 +259,7 @@ def pooled(kind: str) -> nn.Module:
         pools = {"plain": nn.MaxPool2d(2, 1), "padded": nn.MaxPool2d(3, 2, padding=1, dilation=2)}
         turn = ChannelsLast() if kind == "last" else nn.Identity()
         pool = pools.get(kind, pools["plain"])
-        return nn.Sequential(nn.Conv2d(2, 6, 3), turn, pool, nn.Conv2d(6, 4, 2), pool, nn.Flatten())
+        return nn.Sequential(nn.Conv2d(2, 6, 3), turn, pool, nn.Conv2d(6, 4, 2), pool)
 
 
 class ChannelsLast(nn.Module):
@@ -268,7 +268,7 @@ class ChannelsLast(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["plain", "padded", "last"])
-@pytest.mark.parametrize("side", [12, 14])
+@pytest.mark.parametrize("side", [20, 23])
 def test_quick_pools_have_the_same_bits(kind: str, side: int) -> None:
     x, network = images(33, 2, side, side).x, pooled(kind)
     x[3, 0, 4, 4], x[5, 1, 2, 2] = float("nan"), float("inf")
