@@ -120,8 +120,8 @@ class DirDpSgd:
         "the paper charges 2 kappa sqrt(m) for m rows; independent rows cost 2 kappa m",
         "the paper keeps Poisson sampling, under which a sum of unit vectors has no epsilon; batches of "
         "fixed size are drawn here",
-        "row_magnitude = 'keep' and kappa = inf have no guarantee; the paper's accuracies were nearly met "
-        "with granularity = 'per_last_axis' only, for an epsilon of 39,000 (docs/methods/dirdp-sgd.md)",
+        "row_magnitude = 'keep' and kappa = inf have no guarantee; only granularity "
+        "= 'per_last_axis' came near the paper, for an epsilon of 39,000 (docs/methods/dirdp-sgd.md)",
         "the stats are computed from the data and not covered by the guarantee",
     )
     Params: ClassVar[type[DirDpSgdParams]] = DirDpSgdParams
