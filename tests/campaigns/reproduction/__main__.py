@@ -39,7 +39,8 @@ def main() -> int:
     run.add_argument("--store", type=Path, required=True)
     run.add_argument("--hours", type=float, default=1.0, help="no line starts after this time")
     run.add_argument("--slots", type=int, default=1)
-    run.add_argument("--tables", nargs="*", help="of these tables only")
+    tables = sorted({line.table.name for line in runnable()})
+    run.add_argument("--tables", nargs="*", choices=tables, metavar="TABLE", help="of these tables only")
     asked = parser.parse_args()
     failed = 0 if asked.command == "page" else campaign(asked)
     write_page()
@@ -52,13 +53,15 @@ def campaign(asked: argparse.Namespace) -> int:
     if not asked.store.exists() and ARCHIVE.exists():
         restore(asked.store)
     store = Store.open(asked.store, create=True)
-    failed = 0
+    failed, ran = 0, False
     for chosen in waiting(store, asked.tables):
         if time.monotonic() > end:
             break
         print(f"{chosen.line.key}, about {chosen.seconds / 60:.1f} minutes", flush=True)  # noqa: T201
         failed += run(chosen, store, asked.slots) != 0
-    export_results(store.path, ARCHIVE, steps=False)
+        ran = True
+    if ran:
+        export_results(store.path, ARCHIVE, steps=False)
     return failed
 
 
